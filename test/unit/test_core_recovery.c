@@ -190,10 +190,10 @@ static void a_stray_that_appears_later_is_ended(void **state)
     struct world *w = *state;
     char id[IDS_SANDBOX_SIZE];
 
-    world_stop_core(w);
-    w->config.privd_timeout_ms = 200;
-    world_start_core(w);
     world_create_default(w, id);
+    world_stop_core(w);
+    w->config.privd_timeout_ms = 1500;
+    world_start_core(w);
     fake_add_stray(w->fake, "ilate");
     run_until_dead(w, "ilate");
     assert_true(fake_lives(w->fake, id));
@@ -212,18 +212,18 @@ static void waits_for_privd_end(void **state)
     struct answer a = {0};
     char id[IDS_SANDBOX_SIZE];
 
+    world_create_default(w, id);
     world_stop_core(w);
     w->config.privd_timeout_ms = 100;
     w->config.agent_timeout_ms = 100;
     world_start_core(w);
     fake_set(w->fake, FAKE_HOLD_CREATES, 1);
     assert_int_equal(world_create_fails(w, &r).why.code, ERR_TIMEOUT);
-    assert_int_equal(world_rows(w), 1);
+    assert_int_equal(world_rows(w), 2);
     fake_set(w->fake, FAKE_HOLD_CREATES, 0);
-    world_run_until_rows(w, 0);
-    assert_int_equal(fake_counts(w->fake).live, 0);
+    world_run_until_rows(w, 1);
+    assert_int_equal(fake_counts(w->fake).live, 1);
 
-    world_create_default(w, id);
     fake_set(w->fake, FAKE_HOLD_KILLS, 1);
     core_sandbox_kill(w->core, NULL, id, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
@@ -239,10 +239,10 @@ static void a_list_that_is_never_answered_is_asked_for_anew(void **state)
     struct world *w = *state;
     char id[IDS_SANDBOX_SIZE];
 
-    world_stop_core(w);
-    w->config.privd_timeout_ms = 100;
-    world_start_core(w);
     world_create_default(w, id);
+    world_stop_core(w);
+    w->config.privd_timeout_ms = 300;
+    world_start_core(w);
     fake_set(w->fake, FAKE_DROP_LISTS, 2);
     fake_down(w->fake);
     world_run_until_true(w, world_is_not_ready);
