@@ -1,6 +1,6 @@
 // A deep agent whose computer is a sandbox: it writes a script, runs it, and the sandbox is stopped.
 //
-//   npm install --legacy-peer-deps @langchain/daytona@0.1 deepagents@1.14 langchain @langchain/core
+//   npm install @langchain/daytona@0.1 deepagents@1.14 langchain @langchain/core
 //   eval "$(cay env)"; export DAYTONA_API_URL=https://$E2B_DOMAIN/api DAYTONA_API_KEY=$E2B_API_KEY
 //   node deepagents.mjs
 //

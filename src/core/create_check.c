@@ -40,7 +40,7 @@ static enum err_code check_share(struct core *c, const char *tenant, struct err 
     err_set(e, ERR_EXHAUSTED,
             "%zu of %zu sandboxes are there, %zu of them this tenant's: the rest is for others", n,
             max, held);
-    err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
+    err_hint(e, "end some, or raise `max` of [sandbox] in the settings, if the server is yours");
     return ERR_EXHAUSTED;
 }
 
@@ -82,7 +82,8 @@ static enum err_code check_request(struct core *c, const struct sandbox_request 
     if (c->tenants.charged[TENANT_SANDBOXES] >= c->config.max_sandboxes) {
         err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
                 (size_t)c->tenants.charged[TENANT_SANDBOXES], c->config.max_sandboxes);
-        err_hint(e, "end some, or raise the limit of sandboxes in the configuration");
+        err_hint(e,
+                 "end some, or raise `max` of [sandbox] in the settings, if the server is yours");
         return ERR_UNAVAILABLE;
     }
     return check_share(c, r->tenant, e);
