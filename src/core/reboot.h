@@ -21,9 +21,9 @@ void core_sandbox_rollback(struct core *c, const char *tenant, const char *id, c
 
 /* -- for pause.c and snapshot_make.c ----------------------------------------------------------- */
 
-/* One that runs or is paused begins to boot anew, or, where no boot is asked for, one that is frozen
- * to go on: at once or when the copies that are being made of it are made. On failure nothing has
- * changed. */
+/* One that runs or is paused begins to boot anew, or, where no boot is asked for, one that is
+ * frozen to go on: at once or when the copies that are being made of it are made. On failure
+ * nothing has changed. */
 enum err_code reboot_begin(struct sandbox_obj *o, struct err *e);
 
 /* It is not to boot anew any more. */

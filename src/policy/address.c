@@ -202,11 +202,11 @@ struct range_list {
     size_t n;
 };
 
-/* The only state of this folder. Lists never change once main begins. The host's own addresses are one fact
- * of the process, since it dials from one network namespace, and hold for each question about each
- * policy and ceiling of every tenant: handed down as an argument, they could be left out by one
- * caller, which would reach the host. One thread sets them and asks (egress/flow/hostaddr.c); cayd,
- * which dials nothing, has none. */
+/* The only state of this folder. The lists never change once main begins. The host's own addresses
+ * are one fact of the process, which dials from one network namespace, and hold for each question
+ * about each policy and ceiling of every tenant: handed down as an argument, they could be left out
+ * by one caller, which would reach the host. One thread sets them and asks
+ * (egress/flow/hostaddr.c); cayd, which dials nothing, has none. */
 static struct range_list never_list, private_list;
 static struct range own[POLICY_NEVER_OWN_MAX];
 static size_t n_own;
