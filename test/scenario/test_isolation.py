@@ -147,6 +147,38 @@ def test_the_daemons_priority_is_not_had_inside(sandbox, user):
     assert refused.out.split() == ["0", "0"] and refused.stderr.count(b"Permission denied") == 2, refused.stderr
 
 
+# Of a file of its own: which labels of security modules it can set.
+LABELS = """
+import os, sys
+path = sys.argv[1]
+os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
+for name in ("security.apparmor", "security.evm", "security.ima", "security.SMACK64", "security.selinux", "trusted.overlay.opaque"):
+    try:
+        os.setxattr(path, name, b"x")
+        print(name, "set")
+    except OSError as e:
+        print(name, e.errno)
+os.remove(path)
+"""
+
+
+@pytest.mark.parametrize("user", ["user", "root"])
+def test_labels_of_security_modules(sandbox, tmp_path, user):
+    """What is a security module's is refused inside, to root too, or is what any user of the host can do with a file of their own
+    (security.selinux on some kernels; docs/shared-objects.md)."""
+    tmp_path.chmod(0o777)
+    for above in tmp_path.parents[:2]:
+        above.chmod(0o755)
+    host = subprocess.run(["/usr/bin/python3", "-c", LABELS, str(tmp_path / "own")], user=65534, group=65534, extra_groups=[],
+                          capture_output=True, text=True, cwd="/")
+    assert host.returncode == 0, host.stderr
+    inside = sandbox.run("/usr/bin/python3", args=["-c", LABELS, "/tmp/labels"], user=user)
+    assert inside.exit_code == 0, inside.stderr
+    on_host, here = [dict(line.split() for line in text.splitlines()) for text in (host.stdout, inside.out)]
+    assert here["security.apparmor"] == here["security.ima"] == "1"  # EPERM
+    assert {name for name, said in here.items() if said == "set"} <= {name for name, said in on_host.items() if said == "set"}
+
+
 def test_sudo_works_inside(sandbox):
     result = sandbox.run("sudo id -u && sudo -n cat /etc/shadow | head -1 | cut -d: -f1")
     assert result.out.split() == ["0", "root"], (result.out, result.stderr)
