@@ -442,6 +442,7 @@ static void expect_listed_running(struct world *w, struct case_of *k)
     assert_int_equal(world_query(w, "SELECT kept FROM sandboxes"), 0);
     assert_int_equal(world_query(w, "SELECT count(*) FROM sandboxes WHERE env IS NOT NULL"), 0);
     release(w);
+    world_run_for(w, 20); /* the one that was held has failed */
     WORLD_RUN_UNTIL_COUNTED(w, thaws, thaws + 1);
     assert_int_equal(fake_counts(w->fake).thaws, thaws + 1);
     fake_set(w->fake, FAKE_FAIL_KEEPS, 0);
