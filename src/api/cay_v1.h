@@ -175,6 +175,14 @@ void cay_v1_secret_set(struct api_call *call);
 void cay_v1_secret_list(struct api_call *call);
 void cay_v1_secret_remove(struct api_call *call);
 
+/* cay_v1_webhooks.c */
+void cay_v1_webhook_create(struct api_call *call);
+void cay_v1_webhook_list(struct api_call *call);
+void cay_v1_webhook_remove(struct api_call *call);
+void cay_v1_webhook_deliveries(struct api_call *call);
+void cay_v1_webhook_ping(struct api_call *call);
+void cay_v1_webhook_retry(struct api_call *call);
+
 /* Jobs, and the operator's key: made here when it is missing (reads and writes one small file). */
 struct cay_v1;
 enum err_code cay_v1_new(struct core *core, const struct api_config *config, struct cay_v1 **out,

@@ -205,6 +205,7 @@ static const char *words_of(const char *complete)
         {"template", "cay template ls 2>/dev/null | awk 'NR>1{print $1}'"},
         {"key", "cay key ls 2>/dev/null | awk 'NR>1{print $1}'"},
         {"tenant", "cay tenant ls 2>/dev/null | awk 'NR>1{print $1}'"},
+        {"webhook", "cay webhook ls 2>/dev/null | awk 'NR>1{print $1}'"},
         {"shell", "printf '%s\\n' bash zsh fish"},
         {"level", "printf '%s\\n' process gvisor vm"},
     };
@@ -399,7 +400,8 @@ static void generate_fish(FILE *out)
     fputs("# fish completion of cay\n"
           "complete -c cay -f -n __fish_use_subcommand -a template -d 'make, list, remove "
           "templates'\n"
-          "complete -c cay -f -n __fish_use_subcommand -a key -d 'make API keys'\n",
+          "complete -c cay -f -n __fish_use_subcommand -a key -d 'make API keys'\n"
+          "complete -c cay -f -n __fish_use_subcommand -a webhook -d 'have events sent'\n",
           out);
     for (const struct cli_option *o = cli_global_options; o->name; o++) {
         fprintf(out, "complete -c cay -l %s%s -d ", o->name, o->meta ? " -r" : "");

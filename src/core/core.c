@@ -35,6 +35,7 @@
 #include "core/tenant_ca.h"
 #include "core/timers.h"
 #include "core/token.h"
+#include "core/webhook.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -294,6 +295,13 @@ static enum err_code adopt(void *arg, const struct sandbox *s, struct err *e)
     return lifecycle_adopt(arg, s, e);
 }
 
+/* A process of cay-egress has begun a life. */
+static void on_egress_begun(struct core *c)
+{
+    tenant_ca_renew(c);
+    webhooks_resume(c);
+}
+
 static bool copy_config(struct core *c, const struct core_config *config)
 {
     c->config = *config;
@@ -313,7 +321,7 @@ static bool copy_config(struct core *c, const struct core_config *config)
 static enum err_code open_all(struct core *c, const char *privd_path, struct err *e)
 {
     const struct privsep_client_events events = {on_up, on_down, on_event, c};
-    const struct egress_uses uses = {egress_policy_body, tenant_ca_renew, egress_event_reader_take};
+    const struct egress_uses uses = {egress_policy_body, on_egress_begun, egress_event_reader_take};
     enum err_code code;
     int rc;
 
@@ -323,7 +331,8 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
         (code = templates_load_limits(c, e)) != ERR_OK ||
         (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK ||
-        (code = store_snapshot_each(c->store, snapshots_adopt, c, e)) != ERR_OK)
+        (code = store_snapshot_each(c->store, snapshots_adopt, c, e)) != ERR_OK ||
+        (code = webhooks_init(c, e)) != ERR_OK)
         return code;
     rc = egress_init(c, &uses);
     if (rc < 0)
@@ -426,6 +435,7 @@ void core_free(struct core *c)
         sandbox_free(c->registry.order[c->registry.n - 1]);
     registry_free(&c->registry);
     usage_stop(c);
+    webhooks_free(c);
     timers_free(&c->timers);
     if (c->templates)
         templates_free(c);

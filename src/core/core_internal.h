@@ -24,6 +24,7 @@ struct snapshot_obj;
 struct store;
 struct templates;
 struct tenant_ca;
+struct webhooks;
 
 #define CORE_SERVER_KEY_SIZE 32
 
@@ -56,6 +57,7 @@ struct core {
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */
     struct timer tenant_ca_retry;     /* for those that could not be had or given */
     struct renewals *renewals;        /* renewal.c */
+    struct webhooks *webhooks;        /* webhook.c */
     struct share_pool *streams;       /* pipe_writer.c: answers that are not taken yet, likewise */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct exec_op *exec_ops;         /* the same, in no order */

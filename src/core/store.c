@@ -90,6 +90,14 @@ static const char *const migrations[] = {
     "  memory_bytes INTEGER NOT NULL, disk_bytes INTEGER NOT NULL, cpu_milli INTEGER NOT NULL,"
     "  pids INTEGER NOT NULL, open_files INTEGER NOT NULL, made_ms INTEGER NOT NULL)"
     "  STRICT, WITHOUT ROWID;",
+    /* types: names, with commas; what it would be as bits depends on the version. */
+    "CREATE TABLE webhooks (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, url TEXT NOT NULL,"
+    "  types TEXT NOT NULL, sealed TEXT NOT NULL, made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE deliveries (id INTEGER PRIMARY KEY AUTOINCREMENT, webhook TEXT NOT NULL,"
+    "  message TEXT NOT NULL, type TEXT NOT NULL, body TEXT NOT NULL, attempts INTEGER NOT NULL,"
+    "  due_ms INTEGER NOT NULL, dead INTEGER NOT NULL, why TEXT NOT NULL,"
+    "  made_ms INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX deliveries_due ON deliveries (webhook, dead, due_ms, id);",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -167,6 +175,31 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_SNAPSHOT_EACH] =
         "SELECT id, tenant, name, sandbox, template_id, state, of_fork, number, level,"
         " memory_bytes, disk_bytes, cpu_milli, pids, open_files, made_ms FROM snapshots",
+    [STORE_WEBHOOK_INSERT] = "INSERT INTO webhooks VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [STORE_WEBHOOK_DELETE] = "DELETE FROM webhooks WHERE id=?1",
+    [STORE_WEBHOOK_EACH] =
+        "SELECT id, tenant, url, types, sealed, made_ms,"
+        " (SELECT count(*) FROM deliveries WHERE webhook=webhooks.id AND dead=0),"
+        " (SELECT count(*) FROM deliveries WHERE webhook=webhooks.id AND dead=1)"
+        " FROM webhooks ORDER BY made_ms, id",
+    [STORE_DELIVERY_INSERT] =
+        "INSERT INTO deliveries (webhook, message, type, body, attempts, due_ms, dead, why,"
+        " made_ms) VALUES (?1, ?2, ?3, ?4, 0, ?5, 0, '', ?5)",
+    [STORE_DELIVERY_DELETE] = "DELETE FROM deliveries WHERE id=?1",
+    [STORE_DELIVERY_DELETE_ALL] = "DELETE FROM deliveries WHERE webhook=?1",
+    [STORE_DELIVERY_NEXT] =
+        "SELECT id, message, type, body, attempts, due_ms, dead, why, made_ms FROM deliveries"
+        " WHERE webhook=?1 AND dead=0 ORDER BY due_ms, id LIMIT 1",
+    [STORE_DELIVERY_AGAIN] =
+        "UPDATE deliveries SET attempts=?2, due_ms=?3, dead=?4, why=?5 WHERE id=?1",
+    [STORE_DELIVERY_PRUNE] =
+        "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE webhook=?1 AND dead=1"
+        " ORDER BY due_ms DESC, id DESC LIMIT -1 OFFSET ?2)",
+    [STORE_DELIVERY_REVIVE] =
+        "UPDATE deliveries SET attempts=0, due_ms=?2, dead=0 WHERE webhook=?1 AND dead=1",
+    [STORE_DELIVERY_EACH] =
+        "SELECT id, message, type, body, attempts, due_ms, dead, why, made_ms FROM deliveries"
+        " WHERE webhook=?1 ORDER BY id",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

@@ -1,7 +1,7 @@
 #pragma once
 /* What the files of the store share: the database and its prepared statements. store.c opens it and
  * owns the schema; store_sandbox.c, store_create_key.c, store_template.c, store_tenant.c,
- * store_key.c and store_credential.c are a table each. */
+ * store_key.c, store_credential.c and store_webhook.c are a table each. */
 
 #include "core/store.h"
 
@@ -45,6 +45,17 @@ enum store_statement {
     STORE_SNAPSHOT_UPDATE,
     STORE_SNAPSHOT_DELETE,
     STORE_SNAPSHOT_EACH,
+    STORE_WEBHOOK_INSERT,
+    STORE_WEBHOOK_DELETE,
+    STORE_WEBHOOK_EACH,
+    STORE_DELIVERY_INSERT,
+    STORE_DELIVERY_DELETE,
+    STORE_DELIVERY_DELETE_ALL,
+    STORE_DELIVERY_NEXT,
+    STORE_DELIVERY_AGAIN,
+    STORE_DELIVERY_PRUNE,
+    STORE_DELIVERY_REVIVE,
+    STORE_DELIVERY_EACH,
     STORE_BEGIN,
     STORE_COMMIT,
     STORE_ROLLBACK,

@@ -41,6 +41,16 @@ static void on_seal(struct http_exchange *x, char *body, size_t len)
     json_decref(o);
 }
 
+static void on_delivery(struct http_exchange *x, char *body, size_t len)
+{
+    struct proxy *p = http_exchange_get(x);
+
+    p->deliveries++;
+    snprintf(p->body, sizeof(p->body), "%s", body);
+    if (p->delivered)
+        http_respond(x, 200, NULL, 0, p->delivered, strlen(p->delivered));
+}
+
 static void audit_left(struct http_exchange *x, void *data)
 {
     ((struct proxy *)data)->audits_left++;
@@ -64,7 +74,10 @@ static void handle(struct http_exchange *x, void *ctx)
         http_body_collect(x, PROXY_TEXT_MAX - 1, on_seal);
         return;
     }
-
+    if (strcmp(http_exchange_head(x)->target, "/v1/deliveries") == 0) {
+        http_body_collect(x, PROXY_TEXT_MAX - 1, on_delivery);
+        return;
+    }
     if (strcmp(http_exchange_head(x)->target, "/v1/events") == 0) {
         p->events = x;
         p->lives++;

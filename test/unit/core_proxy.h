@@ -16,6 +16,8 @@ struct proxy {
     unsigned puts, lives, stopped, seals, tenant_cas;
     unsigned audits, audits_left; /* questions that it never answers; and whose asker went */
     bool no_tenant_ca;
+    unsigned deliveries;
+    const char *delivered; /* what is answered to one; NULL: nothing */
     char target[PROXY_TEXT_MAX], body[PROXY_TEXT_MAX];
 };
 

@@ -3,7 +3,7 @@
 #include "base/base64.h"
 #include "egress/credential/credential.h"
 #include "egress/credential/credential_read.h"
-#include "egress/credential/oauth_url.h"
+#include "policy/https_url.h"
 #include "egress/credential/placeholder.h"
 #include "egress/credential/redact.h"
 #include "egress/credential/renew_message.h"
@@ -95,20 +95,20 @@ static void test_oauth_urls(void **state)
                                       "https://[2001:db8::1]/t",
                                       "https://a.example:44 3/t",
                                       "https://a..example/t"};
-    struct oauth_url url;
+    struct https_url url;
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-        assert_false(oauth_url_parse(bad[i], &url));
-    assert_true(oauth_url_parse("HTTPS://Login.Example:443/t?x=1", &url));
+        assert_false(https_url_parse(bad[i], &url));
+    assert_true(https_url_parse("HTTPS://Login.Example:443/t?x=1", &url));
     assert_string_equal(url.authority, "login.example");
     assert_string_equal(url.target, "/t?x=1");
-    assert_true(oauth_url_parse("https://login.example:8443", &url));
+    assert_true(https_url_parse("https://login.example:8443", &url));
     assert_string_equal(url.authority, "login.example:8443");
     assert_string_equal(url.target, "/");
     assert_int_equal(url.port, 8443);
-    assert_true(oauth_url_is_host("login.example:8443"));
-    assert_false(oauth_url_is_host("login.example:443"));
-    assert_false(oauth_url_is_host("Login.example"));
+    assert_true(https_url_is_host("login.example:8443"));
+    assert_false(https_url_is_host("login.example:443"));
+    assert_false(https_url_is_host("Login.example"));
 }
 
 #define OAUTH_BIND \

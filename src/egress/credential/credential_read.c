@@ -5,7 +5,7 @@
 
 #include "egress/credential/credential_read.h"
 
-#include "egress/credential/oauth_url.h"
+#include "policy/https_url.h"
 #include "http/gate.h"
 #include "http/json.h"
 
@@ -131,7 +131,7 @@ static const struct bind_text {
      "1 to 64 letters, digits or '-'"},
     {"service", CREDENTIAL_SIGV4, false, is_aws_word, offsetof(struct credential, service),
      "1 to 64 letters, digits or '-'"},
-    {"token_host", CREDENTIAL_OAUTH2, true, oauth_url_is_host,
+    {"token_host", CREDENTIAL_OAUTH2, true, https_url_is_host,
      offsetof(struct credential, oauth.token_host),
      "the host of value.token_url in lower case, with its port where that is not 443"},
 };
@@ -403,7 +403,7 @@ static enum err_code take_client_auth(struct credential_oauth *o, const json_t *
 static enum err_code take_oauth(struct credential *c, const json_t *json, struct err *e)
 {
     struct credential_oauth *o = &c->oauth;
-    struct oauth_url url;
+    struct https_url url;
     const char *key;
     json_t *value;
 
@@ -423,7 +423,7 @@ static enum err_code take_oauth(struct credential *c, const json_t *json, struct
     }
     if (take_client_auth(o, json_object_get(json, "client_auth"), e) != ERR_OK)
         return e->code;
-    if (!oauth_url_parse(o->token_url, &url))
+    if (!https_url_parse(o->token_url, &url))
         return err_set(
             e, ERR_INVALID,
             "value.token_url: must be https://HOST[:PORT]/PATH, without user or fragment");

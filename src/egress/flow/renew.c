@@ -14,7 +14,7 @@
 #include "base/share.h"
 #include "base/util.h"
 #include "egress/credential/credential.h"
-#include "egress/credential/oauth_url.h"
+#include "policy/https_url.h"
 #include "egress/credential/renew_message.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/dial.h"
@@ -50,7 +50,7 @@ struct renewal {
     char *previous;          /* access token that is being replaced, or NULL */
     uint64_t serial;
     bool after_401;
-    struct oauth_url url;
+    struct https_url url;
     struct sandbox as; /* whom the dialler asks about: the rules of this renewal alone */
     struct target target;
     uv_timer_t late;
@@ -313,7 +313,7 @@ static void on_tls(void *arg, const struct tls_endpoint *end, const struct err *
 /* The ceilings may look at requests: this is the one. */
 static bool is_allowed(struct renewal *r, struct err *e)
 {
-    char path[OAUTH_URL_TARGET_MAX];
+    char path[HTTPS_URL_TARGET_MAX];
     const struct http_head h = {.method = "POST", .path = path};
     struct policy_verdict v;
 
@@ -396,7 +396,7 @@ static enum err_code take_previous(struct renewal *r, const json_t *o, struct er
         code = err_set(e, ERR_INVALID, "credential: is not of kind oauth2");
     if (code == ERR_OK && all->list[0].value)
         r->previous = strdup(all->list[0].value);
-    if (code == ERR_OK && !oauth_url_parse(all->list[0].oauth.token_url, &r->url))
+    if (code == ERR_OK && !https_url_parse(all->list[0].oauth.token_url, &r->url))
         code = err_set(e, ERR_INVALID, "credential: its token_url is none"); /* it was checked */
     credentials_unref(all);
     json_decref(list);

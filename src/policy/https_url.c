@@ -1,4 +1,4 @@
-#include "egress/credential/oauth_url.h"
+#include "policy/https_url.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #define HTTPS_PORT 443
 
 /* HOST or HOST:PORT of n bytes. */
-static bool take_authority(const char *text, size_t n, struct oauth_url *out)
+static bool take_authority(const char *text, size_t n, struct https_url *out)
 {
     char host[POLICY_NAME_MAX + 2];
     const char *colon = memchr(text, ':', n);
@@ -37,7 +37,7 @@ static bool take_authority(const char *text, size_t n, struct oauth_url *out)
     return true;
 }
 
-bool oauth_url_parse(const char *text, struct oauth_url *out)
+bool https_url_parse(const char *text, struct https_url *out)
 {
     static const char scheme[] = "https://";
     const char *authority = text + sizeof(scheme) - 1, *rest;
@@ -54,9 +54,9 @@ bool oauth_url_parse(const char *text, struct oauth_url *out)
     return take_authority(authority, (size_t)(rest - authority), out);
 }
 
-bool oauth_url_is_host(const char *text)
+bool https_url_is_host(const char *text)
 {
-    struct oauth_url url;
+    struct https_url url;
 
     return take_authority(text, strlen(text), &url) && strcmp(url.authority, text) == 0;
 }

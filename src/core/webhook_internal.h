@@ -1,0 +1,52 @@
+#pragma once
+/* What webhook.c (which there are), webhook_send.c (their deliveries) and the store share. */
+
+#include "base/share.h"
+#include "core/timers.h"
+#include "core/webhook.h"
+
+struct webhook {
+    struct webhook *next; /* oldest first */
+    struct core *core;
+    struct tenant *tenant;
+    char id[CORE_WEBHOOK_ID_SIZE];
+    char url[CORE_WEBHOOK_URL_SIZE];
+    char *sealed; /* the signing secret */
+    unsigned types;
+    int64_t made_real_ms;
+
+    uint64_t waiting, dead;
+    uint64_t delivered, dropped;
+    int last_status;
+    char last_why[CORE_WEBHOOK_WHY_SIZE];
+
+    struct timer due;    /* for the delivery that is due first */
+    struct share *place; /* among WEBHOOKS_AT_ONCE, while one is under way */
+    int64_t current;     /* its number */
+    unsigned attempts;   /* of it, this one too */
+    bool removed;        /* meanwhile: freed when its answer is there */
+};
+
+struct webhooks {
+    struct webhook *first;
+    struct share_pool *places;
+    uint64_t waiting; /* of all */
+};
+
+/* What the store has of one. Texts are borrowed. */
+struct webhook_row {
+    const char *id, *tenant, *url, *sealed;
+    unsigned types;
+    int64_t made_real_ms;
+    uint64_t waiting, dead;
+};
+
+/* webhook_send.c: the timer is armed for what is due first. */
+void webhook_schedule(struct webhook *w);
+void webhook_on_due(struct timer *t);
+
+/* webhook.c: frees it; it is on no list any more. */
+void webhook_free(struct webhook *w);
+
+/* How long a delivery waits after so many attempts that failed (1 and up). */
+uint64_t webhook_delay_ms(unsigned attempts);
