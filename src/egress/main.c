@@ -11,6 +11,7 @@
 #include "egress/control/control.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
+#include "egress/flow/delivery.h"
 #include "egress/flow/dial.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/forward.h"
@@ -187,6 +188,7 @@ static void start_parts(struct program *p)
     check(p, tunnels_new(&p->egress, &p->egress.tunnels), "the tunnels");
     check(p, forward_new(&p->egress, &p->egress.forward), "the HTTP proxy");
     check(p, renewals_new(&p->egress, &p->egress.renewals), "renewals");
+    check(p, deliveries_new(&p->egress, &p->egress.deliveries), "deliveries");
     check(p, audit_queries_new(&p->egress, &p->egress.audit_queries), "queries of the log");
     check(p, control_new(&p->egress, p->options.listen_fd, &p->egress.control),
           "the control channel");

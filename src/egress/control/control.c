@@ -17,6 +17,7 @@
 #include "egress/flow/answers.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
+#include "egress/flow/delivery.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/event_stream.h"
@@ -398,6 +399,19 @@ static void post_renewal(struct http_exchange *x)
         http_respond_error(x, 501, "this server holds no credentials");
 }
 
+static void on_delivery_body(struct http_exchange *x, char *body, size_t len)
+{
+    deliveries_start(control_of(x)->egress->deliveries, x, body, len);
+}
+
+static void post_delivery(struct http_exchange *x)
+{
+    if (control_of(x)->egress->deliveries)
+        http_body_collect(x, CONTROL_BODY_MAX, on_delivery_body);
+    else
+        http_respond_error(x, 501, "this server holds no credentials");
+}
+
 static void get_ca(struct http_exchange *x)
 {
     struct egress *eg = control_of(x)->egress;
@@ -440,6 +454,7 @@ static const struct route {
     {"GET", "/v1/sandboxes/", "/usage", get_usage},
     {"POST", "/v1/seal", NULL, post_seal},
     {"POST", "/v1/renewals", NULL, post_renewal},
+    {"POST", "/v1/deliveries", NULL, post_delivery},
     {"GET", "/v1/ca/", "", get_ca},
     {"GET", "/v1/audit/verify", NULL, get_verify},
     {"GET", "/v1/audit", NULL, get_audit},

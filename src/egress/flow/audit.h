@@ -24,12 +24,19 @@ struct target;
 
 #define AUDIT_REFUSALS_PER_SECOND 100u /* of a sandbox and its commands */
 
-enum audit_event { AUDIT_CONNECTION, AUDIT_REQUEST, AUDIT_END, AUDIT_REFUSED, AUDIT_RENEWAL };
+enum audit_event {
+    AUDIT_CONNECTION,
+    AUDIT_REQUEST,
+    AUDIT_END,
+    AUDIT_REFUSED,
+    AUDIT_RENEWAL,
+    AUDIT_DELIVERY
+};
 
 struct audit_record {
     enum audit_event event;
     const struct sandbox *sandbox;
-    const struct flow *flow;     /* NULL with AUDIT_REFUSED and AUDIT_RENEWAL */
+    const struct flow *flow;     /* NULL with AUDIT_REFUSED, AUDIT_RENEWAL, AUDIT_DELIVERY */
     const struct target *target; /* NULL: the flow's */
     bool allowed;
     const char *rule; /* or preset, default; or what else refused: "sni", "limit" */

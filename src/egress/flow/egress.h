@@ -10,11 +10,13 @@
 struct audit;
 struct audit_queries;
 struct control;
+struct deliveries;
 struct dialer;
 struct event_stream;
 struct forward;
 struct handshake;
 struct hostaddr;
+struct https_call;
 struct intercept;
 struct registry;
 struct renewals;
@@ -58,6 +60,9 @@ struct egress {
     struct audit_queries *audit_queries;
     struct control *control;
     struct event_stream *event_stream; /* control.c's */
+    struct https_call *https_calls;    /* that are dialled */
+    uint64_t last_https_call;
+    struct deliveries *deliveries;
     struct renewals *renewals;
     struct intercept
         *intercept; /* NULL: TLS is not read, and no credential is put on a request (tests) */

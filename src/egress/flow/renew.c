@@ -14,17 +14,12 @@
 #include "base/share.h"
 #include "base/util.h"
 #include "egress/credential/credential.h"
-#include "policy/https_url.h"
 #include "egress/credential/renew_message.h"
 #include "egress/flow/audit.h"
-#include "egress/flow/dial.h"
 #include "egress/flow/egress.h"
+#include "egress/flow/https_call.h"
 #include "egress/flow/intercept_internal.h"
-#include "egress/flow/request.h"
-#include "egress/flow/sandbox.h"
-#include "egress/flow/target.h"
 #include "egress/flow/tls_intercept.h"
-#include "http/client.h"
 #include "http/json.h"
 #include "http/server.h"
 #include "policy/policy.h"
@@ -35,7 +30,6 @@
 #include <string.h>
 #include <uv.h>
 
-#define REQUEST_MS  30000u
 #define REQUEST_MAX 65536u
 #define TYPE_JSON   "application/json"
 #define TYPE_FORM   "application/x-www-form-urlencoded"
@@ -43,16 +37,13 @@
 struct renewal {
     struct renewals *all;
     struct renewal *prev, *next;
-    uint64_t id;
     struct http_exchange *x; /* of the cayd that asked, or NULL */
     struct share *place;     /* while it is under way */
     json_t *item, *value;    /* the credential as it came; its value, opened */
     char *previous;          /* access token that is being replaced, or NULL */
     uint64_t serial;
     bool after_401;
-    struct https_url url;
-    struct sandbox as; /* whom the dialler asks about: the rules of this renewal alone */
-    struct target target;
+    struct https_call call;
     uv_timer_t late;
     char *kept; /* what came of it: sealed; it is over. NULL: it is under way */
     uint64_t kept_ms;
@@ -62,7 +53,6 @@ struct renewals {
     struct egress *egress;
     struct renewal *first;
     size_t kept_count;
-    uint64_t last_id;
     struct share_pool *places;
 };
 
@@ -80,9 +70,7 @@ static void on_late_closed(uv_handle_t *h)
     json_decref(r->item);
     json_decref(r->value);
     credential_wipe(r->previous);
-    policy_free(r->as.policy);
-    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
-        policy_free(r->as.ceilings[i]);
+    https_call_clear(&r->call);
     share_return(r->place);
     free(r->kept);
     free(r);
@@ -121,8 +109,8 @@ static void respond_refused(struct renewal *r, bool final, const char *why)
 static void record(struct renewal *r, bool allowed, const char *outcome, const char *why)
 {
     const struct audit_record line = {.event = AUDIT_RENEWAL,
-                                      .sandbox = &r->as,
-                                      .target = &r->target,
+                                      .sandbox = &r->call.as,
+                                      .target = &r->call.target,
                                       .allowed = allowed,
                                       .rule = "renewal",
                                       .outcome = outcome,
@@ -135,7 +123,7 @@ static void record(struct renewal *r, bool allowed, const char *outcome, const c
 /* denied: it was a rule that said no, and nothing was sent. */
 static void fail(struct renewal *r, bool denied, const struct err *why)
 {
-    log_warn("tenant %s: the credential %s was not renewed: %s", r->as.tenant,
+    log_warn("tenant %s: the credential %s was not renewed: %s", r->call.as.tenant,
              text_of(r->item, "name"), why->text);
     record(r, !denied, denied ? NULL : "failed", why->text);
     respond_refused(r, why->code == ERR_DENIED, why->text);
@@ -154,7 +142,7 @@ static enum err_code seal_again(struct renewal *r, const struct renew_answer *a,
     if (!a->refresh_token || strcmp(a->refresh_token, text_of(r->value, "refresh_token")) == 0)
         return ERR_OK;
     json_object_set_new(r->value, "refresh_token", json_string(a->refresh_token));
-    request = json_pack("{s:s, s:O, s:O, s:O}", "tenant", r->as.tenant, "name",
+    request = json_pack("{s:s, s:O, s:O, s:O}", "tenant", r->call.as.tenant, "name",
                         json_object_get(r->item, "name"), "value", r->value, "bind",
                         json_object_get(r->item, "bind"));
     code = request ? credential_seal(r->all->egress->intercept->sealer, request, out, e)
@@ -171,7 +159,7 @@ static enum err_code seal_token(struct renewal *r, const struct renew_answer *a,
                               (json_int_t)clock_real_ms(), "end_ms", (json_int_t)end_ms,
                               "after_401", r->after_401);
     enum err_code code = token ? credential_seal_token(r->all->egress->intercept->sealer,
-                                                       r->as.tenant, r->item, token, out, e)
+                                                       r->call.as.tenant, r->item, token, out, e)
                                : err_set(e, ERR_EXHAUSTED, "out of memory");
 
     json_decref(token);
@@ -235,17 +223,13 @@ static void take_answer(struct renewal *r, const struct renew_answer *a)
         drop(r);
 }
 
-static void on_answer(void *arg, const struct http_head *head, const char *body, size_t len,
-                      const struct err *why, int *fd)
+static void on_answered(void *arg, const struct http_head *head, const char *body, size_t len)
 {
     struct renewal *r = arg;
     struct renew_answer a;
     struct err e;
 
-    if (why) {
-        err_set(&e, ERR_UNAVAILABLE, "the token server: %s", why->text);
-        fail(r, false, &e);
-    } else if (renew_answer(head->status, body, len, &a, &e) != ERR_OK) {
+    if (renew_answer(head->status, body, len, &a, &e) != ERR_OK) {
         fail(r, false, &e);
     } else {
         take_answer(r, &a);
@@ -255,8 +239,8 @@ static void on_answer(void *arg, const struct http_head *head, const char *body,
 
 /* -- asked ------------------------------------------------------------------------------------- */
 
-/* 0, or -errno: nothing was sent. end is taken over in every case. */
-static int send_request(struct renewal *r, struct tls_endpoint end)
+/* 0, or -errno: nothing was sent. */
+static int send_request(struct renewal *r)
 {
     CLEANUP_BUF struct buf body;
     char *authorization = NULL;
@@ -264,27 +248,12 @@ static int send_request(struct renewal *r, struct tls_endpoint end)
 
     buf_init(&body, REQUEST_MAX);
     rc = renew_request(r->value, &body, &authorization);
-    if (rc < 0) {
-        tls_endpoint_close(&end, true);
-    } else {
+    if (rc == 0) {
         const struct http_header headers[] = {
             {"Content-Type", TYPE_FORM}, {"Accept", TYPE_JSON}, {"Authorization", authorization}};
-        const struct http_client_request q = {.fd = end.fd,
-                                              .layer = end.tls,
-                                              .layer_ops = &tls_endpoint_server_ops,
-                                              .method = "POST",
-                                              .target = r->url.target,
-                                              .host = r->url.authority,
-                                              .headers = headers,
-                                              .header_count = authorization ? 3 : 2,
-                                              .body = body.data,
-                                              .body_len = body.len,
-                                              .max_response_bytes = RENEW_ANSWER_MAX,
-                                              .timeout_ms = REQUEST_MS,
-                                              .done = on_answer,
-                                              .arg = r};
 
-        rc = http_client_send(r->all->egress->loop, &q);
+        rc = https_call_send(&r->call, headers, authorization ? 3 : 2, body.data, body.len,
+                             RENEW_ANSWER_MAX);
     }
     credential_wipe(authorization);
     if (body.base)
@@ -292,97 +261,35 @@ static int send_request(struct renewal *r, struct tls_endpoint end)
     return rc;
 }
 
-static void on_tls(void *arg, const struct tls_endpoint *end, const struct err *why)
+static void on_connected(void *arg)
 {
     struct renewal *r = arg;
+    int rc = send_request(r);
     struct err e;
-    int rc;
 
-    if (!end) {
-        err_set(&e, ERR_UNAVAILABLE, "the token server: %s", why->text);
-        fail(r, false, &e);
-        return;
-    }
-    rc = send_request(r, *end);
     if (rc < 0) {
         err_set_sys(&e, ERR_EXHAUSTED, rc, "the request for a token cannot be made");
         fail(r, false, &e);
     }
 }
 
-/* The ceilings may look at requests: this is the one. */
-static bool is_allowed(struct renewal *r, struct err *e)
+static void on_failed(void *arg, bool denied, const struct err *why)
 {
-    char path[HTTPS_URL_TARGET_MAX];
-    const struct http_head h = {.method = "POST", .path = path};
-    struct policy_verdict v;
-
-    (void)snprintf(path, sizeof(path), "%.*s", (int)strcspn(r->url.target, "?"), r->url.target);
-    v = request_decide(&r->as, &r->target, true, &h);
-    if (v.action != POLICY_DENY)
-        return true;
-    err_set(e, ERR_DENIED, "the token server is not allowed by %s: %s",
-            v.source == POLICY_BY_NEVER ? "any policy" : "the policy limit", v.name);
-    return false;
+    fail(arg, denied, why);
 }
 
-static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *result)
-{
-    struct renewal *r = eg->renewals->first;
-    struct err e;
-    int rc;
-
-    while (r && r->id != id)
-        r = r->next;
-    if (!r) {
-        if (result->fd >= 0)
-            close(result->fd);
-        return;
-    }
-    dial_note(&r->target, result);
-    if (result->fd < 0) {
-        err_set(&e, ERR_UNAVAILABLE, "the token server: %s%s%s", result->why.text,
-                result->denied ? " by " : "", result->denied ? result->verdict.name : "");
-        fail(r, result->denied, &e);
-    } else if (!is_allowed(r, &e)) {
-        close(result->fd);
-        e.code = ERR_UNAVAILABLE; /* the limit may change */
-        fail(r, true, &e);
-    } else {
-        rc = tls_intercept_client(eg, result->fd, r->url.host, r->as.tenant, on_tls, r);
-        if (rc < 0) {
-            err_set_sys(&e, ERR_EXHAUSTED, rc, "the token server: no TLS connection");
-            fail(r, false, &e);
-        }
-    }
-}
+static const struct https_call_uses call_uses = {
+    .peer = "the token server",
+    .connected = on_connected,
+    .failed = on_failed,
+    .answered = on_answered,
+};
 
 /* -- start ------------------------------------------------------------------------------------- */
 
-/* That host and port, and nothing else; within the ceilings. */
-static enum err_code take_rules(struct renewal *r, const json_t *ceilings, struct err *e)
-{
-    json_t *own = json_pack("{s:[{s:s, s:s, s:[s], s:[i]}]}", "rules", "name", "renewal", "action",
-                            "allow", "domains", r->url.host, "ports", (int)r->url.port);
-    enum err_code code = own ? policy_new(own, &r->as.policy, e)
-                             : err_set(e, ERR_EXHAUSTED, "out of memory");
-    const json_t *item;
-    size_t i;
-
-    json_decref(own);
-    if (code == ERR_OK &&
-        (!json_is_array(ceilings) || json_array_size(ceilings) > EGRESS_CEILINGS_MAX))
-        code = err_set(e, ERR_INVALID, "ceilings: not a list of at most %u policies",
-                       EGRESS_CEILINGS_MAX);
-    if (code == ERR_OK)
-        json_array_foreach (ceilings, i, item)
-            if (policy_new(item, &r->as.ceilings[i], e) != ERR_OK)
-                return e->code;
-    return code;
-}
-
 /* The access token that is replaced stays one that is searched for: it may be valid yet. */
-static enum err_code take_previous(struct renewal *r, const json_t *o, struct err *e)
+static enum err_code take_previous(struct renewal *r, const char *tenant, const json_t *o,
+                                   struct err *e)
 {
     json_t *item = json_deep_copy(r->item), *list = json_pack("[o]", item);
     struct credentials *all = NULL;
@@ -390,13 +297,13 @@ static enum err_code take_previous(struct renewal *r, const json_t *o, struct er
 
     if (json_object_get(o, "previous"))
         json_object_set(item, "token", json_object_get(o, "previous"));
-    code = list ? credentials_new(r->all->egress->intercept->sealer, r->as.tenant, list, &all, e)
+    code = list ? credentials_new(r->all->egress->intercept->sealer, tenant, list, &all, e)
                 : err_set(e, ERR_EXHAUSTED, "out of memory");
     if (code == ERR_OK && all->list[0].kind != CREDENTIAL_OAUTH2)
         code = err_set(e, ERR_INVALID, "credential: is not of kind oauth2");
     if (code == ERR_OK && all->list[0].value)
         r->previous = strdup(all->list[0].value);
-    if (code == ERR_OK && !https_url_parse(all->list[0].oauth.token_url, &r->url))
+    if (code == ERR_OK && !https_url_parse(all->list[0].oauth.token_url, &r->call.url))
         code = err_set(e, ERR_INVALID, "credential: its token_url is none"); /* it was checked */
     credentials_unref(all);
     json_decref(list);
@@ -408,20 +315,19 @@ static enum err_code take_request(struct renewal *r, const json_t *o, struct err
     const char *tenant = text_of(o, "tenant"), *sandbox = text_of(o, "sandbox");
 
     if (!tenant || !*tenant || strlen(tenant) > EGRESS_TENANT_MAX || !sandbox ||
-        strlen(sandbox) >= sizeof(r->as.id))
+        strlen(sandbox) >= sizeof(r->call.as.id))
         return err_set(e, ERR_INVALID, "tenant, sandbox: missing, or too long");
-    (void)snprintf(r->as.tenant, sizeof(r->as.tenant), "%s", tenant);
-    (void)snprintf(r->as.id, sizeof(r->as.id), "%s", sandbox);
     r->item = json_incref(json_object_get(o, "credential"));
     r->serial = (uint64_t)json_integer_value(json_object_get(o, "serial"));
     r->after_401 = json_is_true(json_object_get(o, "after_401"));
     if (r->serial == 0)
         return err_set(e, ERR_INVALID, "serial: missing");
-    if (take_previous(r, o, e) != ERR_OK ||
+    if (take_previous(r, tenant, o, e) != ERR_OK ||
         credential_open_value(r->all->egress->intercept->sealer, tenant, r->item, &r->value, e) !=
             ERR_OK)
         return e->code;
-    return take_rules(r, json_object_get(o, "ceilings"), e);
+    return https_call_init(&r->call, r->all->egress, tenant, sandbox,
+                           json_object_get(o, "ceilings"), e);
 }
 
 static void on_exchange_end(struct http_exchange *x, void *data)
@@ -446,17 +352,9 @@ static void on_late(uv_timer_t *t)
 
 static void begin(struct renewal *r, struct http_exchange *x)
 {
-    struct renewals *all = r->all;
-
     attach(r, x);
     uv_timer_start(&r->late, on_late, RENEW_WAIT_MS, 0);
-    r->target = (struct target){.name = r->url.host, .port = r->url.port};
-    if (!dial_start(all->egress, &r->as, &r->target, r->id, on_dialed)) {
-        struct err e;
-
-        err_set(&e, ERR_EXHAUSTED, "out of memory");
-        fail(r, false, &e);
-    }
+    https_call_start(&r->call, &call_uses, r);
 }
 
 static struct renewal *make(struct renewals *all)
@@ -466,10 +364,6 @@ static struct renewal *make(struct renewals *all)
     if (!r)
         return NULL;
     r->all = all;
-    r->id = ++all->last_id;
-    r->as.egress = all->egress;
-    r->as.slot = DIAL_LONE;
-    r->as.tcp_fd = r->as.udp_fd = -1;
     uv_timer_init(all->egress->loop, &r->late);
     r->late.data = r;
     r->next = all->first;
@@ -493,7 +387,7 @@ static void start(struct renewals *all, struct http_exchange *x, const json_t *o
         drop(r);
         return;
     }
-    r->place = share_take(all->places, r->as.tenant, text_of(r->item, "name"));
+    r->place = share_take(all->places, r->call.as.tenant, text_of(r->item, "name"));
     if (!r->place) {
         http_respond_error(x, 503, "too many renewals at a time");
         drop(r);
@@ -508,7 +402,7 @@ static struct renewal *find(const struct renewals *all, const json_t *o)
     const char *tenant = text_of(o, "tenant");
     struct renewal *r = all->first;
 
-    while (r && (!tenant || strcmp(r->as.tenant, tenant) != 0 ||
+    while (r && (!tenant || strcmp(r->call.as.tenant, tenant) != 0 ||
                  !json_equal(r->item, json_object_get(o, "credential"))))
         r = r->next;
     return r;

@@ -11,11 +11,9 @@
  *   this record takes its place {"refused": why, "final": bool}                  final: not before
  *   the owner sets the credential anew
  *
- * The token server is dialled as anything is: its name resolved here, each address held against
- * POLICY_NEVER and the ceilings (the operator's and the tenant's), under a policy that allows that
- * name and port and nothing else; TLS, chain and name verified. It is the host that bind names,
- * which is authenticated with the value. A redirect is not followed. Secrets are in memory that is
- * wiped; an answer to cayd has them sealed only.
+ * How the token server is reached is https_call.h's. It is the host that bind names, which is
+ * authenticated with the value. Secrets are in memory that is wiped; an answer to cayd has them
+ * sealed only.
  *
  * A refresh token that was replaced is of use no more. So what came of such a renewal is kept
  * RENEW_KEPT_MS, and told again to a cayd that asks with the old record: one that was killed before
