@@ -118,6 +118,16 @@
  *   the client goes (docs/events.md). 400: an unknown type, a since that was not told yet; 404: an
  *   unknown sandbox; 429, 503: too many follow.
  *
+ * POST /cay/v1/webhooks {"url": "https://...", "types": [TYPE...]} -> 201 {"id", "url", "types",
+ *   "madeAt", "secret": "whsec_..."}: the secret is shown this once (docs/webhooks.md).
+ * GET /cay/v1/webhooks -> 200 [{"id", "url", "types", "madeAt", "waiting", "dead", "delivered",
+ *   "dropped", "lastStatus" and "lastError" (null: none)}]
+ * DELETE /cay/v1/webhooks/{id} -> 204, with its deliveries
+ * GET /cay/v1/webhooks/{id}/deliveries -> 200 [{"id", "type", "state": "waiting" | "dead",
+ *   "attempts", "madeAt", "dueAt", "lastError", "body"}]
+ * POST /cay/v1/webhooks/{id}/ping -> 202: a delivery of type "ping"
+ * POST /cay/v1/webhooks/{id}/retry -> 202 {"deliveries": n}: the dead ones are sent once more
+ *
  * GET /health (no key) -> 200 {"status": "ok"}, or 503 {"code", "message"} while privd is away. */
 
 #include "api/api.h"

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "core/core_internal.h"
 #include "core/tenant.h"
-#include "core/webhook.h"
 
 #include <errno.h>
 #include <string.h>
@@ -171,7 +170,8 @@ void events_add(struct tenant *t, enum event_type type, const char *sandbox, jso
     *place(r, r->next_id++) = e;
     r->bytes += e->len;
     c->events->bytes += e->len;
-    webhooks_event(t, type, e->id, e->line, e->len - 1);
+    if (c->events->send)
+        c->events->send(t, e);
     c->events->wake(c, r);
 }
 

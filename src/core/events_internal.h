@@ -38,6 +38,8 @@ struct events {
     unsigned count;  /* followers */
     struct timer beat;
     void (*wake)(struct core *c, struct event_ring *r); /* there is something new in r */
+    /* Webhooks: e was told of t. NULL: there are none yet. */
+    void (*send)(struct tenant *t, const struct event *e);
 };
 
 /* Makes it when absent. NULL: memory is out. */

@@ -11,6 +11,7 @@
 #include "core/core_internal.h"
 #include "core/credential.h"
 #include "core/deferred.h"
+#include "core/events_internal.h"
 #include "core/store.h"
 #include "policy/https_url.h"
 
@@ -70,15 +71,6 @@ static unsigned count_of(const struct core *c, const char *tenant)
     for (const struct webhook *w = c->webhooks->first; w; w = w->next)
         n += strcmp(w->tenant->name, tenant) == 0;
     return n;
-}
-
-void webhook_free(struct webhook *w)
-{
-    timers_cancel(&w->core->timers, &w->due);
-    share_return(w->place);
-    tenant_unref(w->tenant);
-    free(w->sealed);
-    free(w);
 }
 
 /* NULL: memory is out. */
@@ -306,7 +298,8 @@ static enum err_code add_delivery(struct webhook *w, const char *type, const cha
     return ERR_OK;
 }
 
-void webhooks_event(struct tenant *t, enum event_type type, int64_t id, const char *line, size_t n)
+/* Its line is sent without the line's end. */
+static void on_event(struct tenant *t, const struct event *event)
 {
     const struct webhooks *all = t->core->webhooks;
 
@@ -315,12 +308,12 @@ void webhooks_event(struct tenant *t, enum event_type type, int64_t id, const ch
         char message[MESSAGE_SIZE];
         struct err e;
 
-        if (w->tenant != t || !(w->types & 1u << type))
+        if (w->tenant != t || !(w->types & 1u << event->type))
             continue;
-        (void)snprintf(message, sizeof(message), "%s.%" PRId64, w->id, id);
-        body = strndup(line, n);
+        (void)snprintf(message, sizeof(message), "%s.%" PRId64, w->id, event->id);
+        body = strndup(event->line, event->len - 1);
         err_set(&e, ERR_EXHAUSTED, "memory is out");
-        if (body && add_delivery(w, event_type_name(type), message, body, &e) == ERR_OK)
+        if (body && add_delivery(w, event_type_name(event->type), message, body, &e) == ERR_OK)
             continue;
         if (w->dropped++ == 0)
             log_warn("tenant %s: webhook %s: an event is not sent: %s", t->name, w->id, e.text);
@@ -408,6 +401,7 @@ enum err_code webhooks_init(struct core *c, struct err *e)
     c->webhooks = calloc(1, sizeof(*c->webhooks));
     if (!c->webhooks || !(c->webhooks->places = share_pool_new(WEBHOOKS_AT_ONCE)))
         return err_set(e, ERR_EXHAUSTED, "memory is out");
+    c->events->send = on_event;
     return store_webhook_each(c->store, adopt, c, e); /* sent when cay-egress is there */
 }
 
@@ -415,6 +409,8 @@ void webhooks_free(struct core *c)
 {
     struct webhooks *all = TAKE_PTR(c->webhooks);
 
+    if (c->events)
+        c->events->send = NULL;
     for (struct webhook *w = all ? all->first : NULL, *next; w; w = next) {
         next = w->next;
         webhook_free(w);

@@ -1,12 +1,13 @@
 #pragma once
 /* Webhooks: a tenant's events, each sent to addresses of the tenant's own by one signed POST.
  *
- * A delivery begins when an event is told whose type a webhook asks for: its row is written with the
- * very bytes that are sent, so that a restart of cayd loses none and changes none. cay-egress sends
- * it (egress/flow/delivery.h): it alone connects to the outside, and it alone opens the signing
- * secret, which is stored sealed. An answer of 2xx ends the delivery. After any other answer, or
- * none, it is sent again, WEBHOOK_ATTEMPTS times in all and ever later (webhook_delay_ms); then it
- * is dead: kept and listed, and sent again when its owner says so (core_webhook_retry).
+ * A delivery begins when an event is told whose type a webhook asks for: its row is written with
+ * the very bytes that are sent, so that a restart of cayd loses none and changes none. cay-egress
+ * sends it (egress/flow/delivery.h): it alone connects to the outside, and it alone opens the
+ * signing secret, which is stored sealed. An answer of 2xx ends the delivery. After any other
+ * answer, or none, it is sent again, WEBHOOK_ATTEMPTS times in all and ever later
+ * (webhook_delay_ms); then it is dead: kept and listed, and sent again when its owner says so
+ * (core_webhook_retry).
  *
  * At least once: a delivery that was under way when cayd ended is sent again, with the same id. One
  * delivery of a webhook is under way at a time, the one that is due longest; so those that never
@@ -94,6 +95,3 @@ void webhooks_free(struct core *c);
 
 /* cay-egress is there again: what is due is sent. */
 void webhooks_resume(struct core *c);
-
-/* An event of t's was told: line is its JSON, n bytes without the line's end. */
-void webhooks_event(struct tenant *t, enum event_type type, int64_t id, const char *line, size_t n);

@@ -45,7 +45,7 @@ struct webhook_row {
 void webhook_schedule(struct webhook *w);
 void webhook_on_due(struct timer *t);
 
-/* webhook.c: frees it; it is on no list any more. */
+/* It is on no list any more, and none of its deliveries is under way. */
 void webhook_free(struct webhook *w);
 
 /* How long a delivery waits after so many attempts that failed (1 and up). */

@@ -1,5 +1,5 @@
-/* A delivery goes from waiting (due at a time) to under way (cay-egress was asked to send it) to its
- * end: delivered, waiting again with a later time, or dead. Each webhook has one timer, for the
+/* A delivery goes from waiting (due at a time) to under way (cay-egress was asked to send it) to
+ * its end: delivered, waiting again with a later time, or dead. Each webhook has one timer, for the
  * delivery that is due first, and at most one delivery under way, which holds a place among
  * WEBHOOKS_AT_ONCE; where its tenant has its share, the timer looks again soon. An attempt counts
  * when cay-egress has answered; while it is away nothing is counted, and the delivery waits.
@@ -81,6 +81,15 @@ void webhook_schedule(struct webhook *w)
 {
     if (!w->current && !w->core->stopping)
         look_again(w, 0);
+}
+
+void webhook_free(struct webhook *w)
+{
+    timers_cancel(&w->core->timers, &w->due);
+    share_return(w->place);
+    tenant_unref(w->tenant);
+    free(w->sealed);
+    free(w);
 }
 
 /* -- what came of it --------------------------------------------------------------------------- */

@@ -3,12 +3,12 @@
 #include "base/base64.h"
 #include "egress/credential/credential.h"
 #include "egress/credential/credential_read.h"
-#include "policy/https_url.h"
 #include "egress/credential/placeholder.h"
 #include "egress/credential/redact.h"
 #include "egress/credential/renew_message.h"
 #include "egress/http/rewrite.h"
 #include "egress/http/sigv4.h"
+#include "policy/https_url.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -406,7 +406,7 @@ static void on_delivery_body(struct http_exchange *x, char *body, size_t len)
 
 static void post_delivery(struct http_exchange *x)
 {
-    if (control_of(x)->egress->deliveries)
+    if (control_of(x)->egress->intercept)
         http_body_collect(x, CONTROL_BODY_MAX, on_delivery_body);
     else
         http_respond_error(x, 501, "this server holds no credentials");

@@ -5,9 +5,9 @@
 
 #include "egress/credential/credential_read.h"
 
-#include "policy/https_url.h"
 #include "http/gate.h"
 #include "http/json.h"
+#include "policy/https_url.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -149,6 +149,18 @@ static struct https_call *take_dialled(struct egress *eg, uint64_t id)
     return c;
 }
 
+/* What the call's own policy denies of the name that it allows is an address that is not public. */
+static void say_why_not(const struct https_call *c, const struct dial_result *r, struct err *e)
+{
+    const bool own = r->denied && r->verdict.source == POLICY_BY_DEFAULT;
+
+    err_set(e, ERR_UNAVAILABLE, "%s: %s%s%s", c->uses->peer, r->why.text,
+            own         ? ": it is not public"
+            : r->denied ? " by "
+                        : "",
+            r->denied && !own ? r->verdict.name : "");
+}
+
 static void on_dialled(struct egress *eg, uint64_t id, const struct dial_result *result)
 {
     struct https_call *c = take_dialled(eg, id);
@@ -162,8 +174,7 @@ static void on_dialled(struct egress *eg, uint64_t id, const struct dial_result 
     }
     dial_note(&c->target, result);
     if (result->fd < 0) {
-        err_set(&e, ERR_UNAVAILABLE, "%s: %s%s%s", c->uses->peer, result->why.text,
-                result->denied ? " by " : "", result->denied ? result->verdict.name : "");
+        say_why_not(c, result, &e);
         c->uses->failed(c->arg, result->denied, &e);
     } else if (!is_allowed(c, &e)) {
         close(result->fd);
