@@ -190,7 +190,7 @@ enum privsep_level {
 };
 
 enum privsep_job {
-    PRIVSEP_JOB_TEMPLATE_BUILD = 1, /* u.job.template: TEMPLATE_HOST or TEMPLATE_BASE */
+    PRIVSEP_JOB_TEMPLATE_BUILD = 1, /* of TEMPLATE_HOST or TEMPLATE_BASE */
     PRIVSEP_JOB_TEMPLATE_REMOVE
 };
 
@@ -278,9 +278,10 @@ struct privsep_msg {
             uint32_t count;
         } connect;
         struct {
-            uint32_t number; /* from 1, never twice for a generation; 0 in a ROOM request */
+            /* from 1, never twice for a generation; 0 in a COMMAND_SANDBOX request */
+            uint32_t number;
             uint32_t pad;
-            uint8_t key[PRIVSEP_KEY_SIZE]; /* of ROOM: what its cay-init is asked with */
+            uint8_t key[PRIVSEP_KEY_SIZE]; /* what its cay-init is asked with */
         } command_sandbox;
         struct {
             uint32_t command;

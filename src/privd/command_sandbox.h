@@ -45,7 +45,7 @@ struct command_sandbox {
     struct command_sandbox *next;       /* of its slot */
 };
 
-/* ROOM and ROOM_END, after permit.c. */
+/* COMMAND_SANDBOX and COMMAND_SANDBOX_END, after permit.c. */
 void command_sandbox_make(struct privd *p, struct slot *s, const struct reply_to *to,
                           const struct privsep_msg *m);
 void command_sandbox_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
