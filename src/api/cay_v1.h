@@ -72,9 +72,10 @@
  *   "diskGiBSeconds": n, "peakSandboxes": n}]. At most USAGE_HOURS_MAX. A tenant sees its own.
  *
  * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
- *   {"id": id, "templateAsked": "base", "templateID": "host", "note": "base is not built yet: ..."
- *    or "", "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n,
- *    "openFiles": n}
+ *   {"id": id, "state": "running" or "paused", "reason": of a pause, or "", "tier": "frozen",
+ *    "files" or "", "templateAsked": "base", "templateID": "host", "note": "base was not built when
+ *    ..." or "", "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n,
+ *    "openFiles": n, "seccompFilters": false, "idle": {"timeout", "traffic", "processes"} or null}
  *
  * POST /cay/v1/sandboxes -> 201 as POST /v2/sandboxes, with "policy" (docs/policy.md) instead of
  *   "network" and "allow_internet_access". Without a policy nothing leaves the sandbox.
