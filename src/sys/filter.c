@@ -42,12 +42,13 @@
  * io_setup and its like are not here, as what they take is counted for the whole machine
  * (fs.aio-max-nr), nor is memfd_secret, whose pages the kernel can neither move nor reclaim, nor
  * Landlock: each domain is freed, with all of its rules, by an item of its own in the queue of the
- * whole host that filters are freed in (docs/kernel-pools.md). */
+ * whole host that filters are freed in (docs/kernel-pools.md), nor copy_file_range, which shares
+ * blocks as FICLONE does (refuse_clones). */
 /* clang-format off */
 static const char *const allowed[] = {
     "accept", "accept4", "access", "alarm", "arch_prctl", "bind", "brk", "cachestat", "capget",
     "capset", "chdir", "chmod", "chown", "chroot", "clock_getres", "clock_gettime",
-    "clock_nanosleep", "close", "close_range", "connect", "copy_file_range", "creat", "dup",
+    "clock_nanosleep", "close", "close_range", "connect", "creat", "dup",
     "dup2", "dup3", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2",
     "epoll_wait", "eventfd", "eventfd2", "execve", "execveat", "exit", "exit_group",
     "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod", "fchmodat",
@@ -273,6 +274,20 @@ static int refuse_rare(scmp_filter_ctx ctx)
     return rc == 0 ? answer_value(ctx, SCMP_SYS(prctl), 0, PR_SCHED_CORE, EINVAL) : rc;
 }
 
+/* Blocks that several files share, or one file many times: they cost the sandbox next to nothing, and
+ * the file system, which counts who has them, seconds in which it serves no one else when the
+ * sandbox ends (docs/kernel-pools.md). Answered as by a file system without them: cp and its like
+ * copy then. */
+static int refuse_clones(scmp_filter_ctx ctx)
+{
+    static const uint32_t requests[] = {FICLONE, FICLONERANGE, FIDEDUPERANGE};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(requests); i++)
+        rc = answer_value(ctx, SCMP_SYS(ioctl), 1, requests[i], EOPNOTSUPP);
+    return rc;
+}
+
 /* Programs for the kernel's BPF machine, each with memory of a pool that the whole host shares
  * (net.core.bpf_jit_limit) and a deferred free of its own: enough of them, freed together, stop the
  * host for good (docs/kernel-pools.md). They attach to sockets of every family. ENOPROTOOPT, as on
@@ -364,6 +379,8 @@ static int fill_arguments(scmp_filter_ctx ctx, const struct filter *f)
         rc = f->asks ? ask_for_call_filters(ctx) : refuse_call_filters(ctx);
     if (rc == 0)
         rc = refuse_rare(ctx);
+    if (rc == 0)
+        rc = refuse_clones(ctx);
     if (rc == 0)
         rc = keep_pages(ctx);
     if (rc == 0)

@@ -286,7 +286,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--build", required=True)
     p.add_argument("--write")
-    p.add_argument("--requests", type=int, default=1000)
+    p.add_argument("--requests", type=int, default=500)
     p.add_argument("--only", default="", help="loads with this in their names")
     p.add_argument("--log-mib", type=int, default=175)
     o = p.parse_args()

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
@@ -348,6 +349,40 @@ static void merged(struct finding *f)
         found_call(f, "PR_SET_MEMORY_MERGE", prctl(67, 1, 0, 0, 0));
 }
 
+/* Two files on the sandbox's disk, the first with a block of data. -1: there are none. */
+static int two_files(struct finding *f, int fds[2])
+{
+    static char block[4096];
+    static const char *const paths[] = {"/var/tmp/cay-probe-from", "/var/tmp/cay-probe-to"};
+
+    memset(block, 'x', sizeof(block));
+    for (int i = 0; i < 2; i++) {
+        fds[i] = open(paths[i], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (fds[i] < 0 || unlink(paths[i]) < 0 ||
+            (i == 0 && (write(fds[i], block, sizeof(block)) < 0 || fsync(fds[i]) < 0))) {
+            found_none(f, "%s: %s", paths[i], strerror(errno));
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void cloned(struct finding *f)
+{
+    int fds[2];
+
+    if (two_files(f, fds) == 0)
+        found_call(f, "FICLONE", ioctl(fds[1], FICLONE, fds[0]));
+}
+
+static void copied_by_the_kernel(struct finding *f)
+{
+    int fds[2];
+
+    if (two_files(f, fds) == 0)
+        found_call(f, "copy_file_range", copy_file_range(fds[0], NULL, fds[1], NULL, 4096, 0));
+}
+
 /* Takes none on, so that none is left to be freed. */
 static void domain(struct finding *f)
 {
@@ -476,6 +511,8 @@ const struct probe_case probe_pools_cases[] = {
     {"pool.splice", "pages of /dev/zero in a pipe, uncharged", spliced, 1},
     {"pool.sendfile", "by sendfile", sent_to_a_pipe, 1},
     {"pool.tee", "the same pages once more", teed, 1},
+    {"pool.clones", "a block in many files, whose end holds up the file system", cloned, 1},
+    {"pool.copy_range", "the same by copy_file_range", copied_by_the_kernel, 1},
     {"pool.merged", "pages that are one with those of others", merged, 1},
     {"pool.domain", "a Landlock domain, which the queue of all deferred frees ends", domain, 1},
     {"pool.modules", "modules that the host loads for a sandbox", modules, 1},
