@@ -419,10 +419,11 @@ static void sandbox_get(struct api_call *call)
                   "id", s->id, "state", e2b_state_name(s->state), "reason",
                   core_pause_reason_name(s->pause_reason), "tier", core_pause_tier_name(s),
                   "templateAsked", s->template_asked, "templateID", s->template_id, "note", note,
-                  "level", "process", "cpuMilli", (json_int_t)l->cpu_milli, "memoryBytes",
-                  (json_int_t)l->memory_bytes, "diskBytes", (json_int_t)l->disk_bytes, "pids",
-                  (json_int_t)l->pids, "openFiles", (json_int_t)l->open_files, "seccompFilters",
-                  l->filters != 0, "idle", cay_v1_idle_json(s)));
+                  "level", privsep_level_name(s->level), "cpuMilli", (json_int_t)l->cpu_milli,
+                  "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes",
+                  (json_int_t)l->disk_bytes, "pids", (json_int_t)l->pids, "openFiles",
+                  (json_int_t)l->open_files, "seccompFilters", l->filters != 0, "idle",
+                  cay_v1_idle_json(s)));
 }
 
 const struct api_route cay_v1_routes[] = {

@@ -274,8 +274,8 @@ static int refuse_rare(scmp_filter_ctx ctx)
     return rc == 0 ? answer_value(ctx, SCMP_SYS(prctl), 0, PR_SCHED_CORE, EINVAL) : rc;
 }
 
-/* Blocks that several files share, or one file many times: they cost the sandbox next to nothing, and
- * the file system, which counts who has them, seconds in which it serves no one else when the
+/* Blocks that several files share, or one file many times: they cost the sandbox next to nothing,
+ * and the file system, which counts who has them, seconds in which it serves no one else when the
  * sandbox ends (docs/kernel-pools.md). Answered as by a file system without them: cp and its like
  * copy then. */
 static int refuse_clones(scmp_filter_ctx ctx)

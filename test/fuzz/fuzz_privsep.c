@@ -20,7 +20,8 @@ static void check_create(const struct privsep_msg *m)
         FUZZ_CHECK(strchr("abcdefghijklmnopqrstuvwxyz0123456789", *p));
     FUZZ_CHECK(m->u.create.template_number >= 1 &&
                m->u.create.template_number <= PERMIT_TEMPLATE_MAX);
-    FUZZ_CHECK(m->u.create.flags == 0 && m->u.create.level <= PRIVSEP_LEVEL_VM);
+    FUZZ_CHECK((m->u.create.flags & ~PRIVSEP_CREATE_COPY) == 0 &&
+               m->u.create.level < PRIVSEP_LEVEL_COUNT);
     FUZZ_CHECK(m->u.create.limits.memory_bytes > 0 && m->u.create.limits.pids > 0);
     FUZZ_CHECK(m->u.create.limits.open_files <= bounds.open_files_max);
 }
@@ -48,7 +49,7 @@ static void send_packet(int fd, const uint8_t *bytes, size_t n, size_t n_fds, in
 {
     union {
         struct cmsghdr align;
-        char command_sandbox[CMSG_SPACE(sizeof(int) * FDS_SENT_MAX)];
+        char bytes[CMSG_SPACE(sizeof(int) * FDS_SENT_MAX)];
     } control = {0};
     struct iovec io = {(void *)(uintptr_t)bytes, n};
     struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1};
@@ -61,7 +62,7 @@ static void send_packet(int fd, const uint8_t *bytes, size_t n, size_t n_fds, in
         control.align.cmsg_type = SCM_RIGHTS;
         control.align.cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
         memcpy(CMSG_DATA(&control.align), fds, sizeof(int) * n_fds);
-        h.msg_control = control.command_sandbox;
+        h.msg_control = control.bytes;
         h.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
     }
     FUZZ_CHECK(sendmsg(fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n);

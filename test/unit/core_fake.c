@@ -410,7 +410,10 @@ static void dispatch(struct fake *f, const struct privsep_msg *m)
             f->held[f->held_n++] = *m;
         } else
             requests[i].run(f, m);
+        return;
     }
+    fprintf(stderr, "core_fake.c: no answer is written for request %u\n", m->op);
+    abort();
 }
 
 static void release_held(struct fake *f)

@@ -55,8 +55,9 @@ static void on_relay_fail(struct http_exchange *x, const struct err *why, void *
 static void on_reusable(int fd, void *arg)
 {
     struct client_conn *l = arg;
-    struct tls_endpoint end = {.fd = fd, .tls = TAKE_PTR(l->relayed)};
+    struct tls_endpoint end = {.fd = fd};
 
+    end.tls = TAKE_PTR(l->relayed);
     if (l->up_end.fd >= 0 || !l->flow_id) {
         tls_endpoint_close(&end, true);
         return;
