@@ -191,7 +191,7 @@ def test_a_level_is_one_of_three_names(cay):
 
 
 @pytest.mark.parametrize("template, says", [
-    ("code-interpreter-v1", "python3"), ("mcp-gateway", "MCP"), ("desktop", "base"), ("python:3.12", "images"),
+    ("code-interpreter-v1", "cay template build code-interpreter"), ("mcp-gateway", "MCP"), ("desktop", "base"), ("python:3.12", "images"),
     ("docker.io/library/python", "images"), ("nothing-of-the-kind", "cay template ls")])
 def test_a_template_that_is_not_there_says_what_to_do(cay, template, says):
     reply = cay.call("POST", "/v2/sandboxes", {"templateID": template})

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 
 import pytest
 
@@ -163,14 +164,13 @@ os.remove(path)
 
 
 @pytest.mark.parametrize("user", ["user", "root"])
-def test_labels_of_security_modules(sandbox, tmp_path, user):
+def test_labels_of_security_modules(sandbox, user):
     """What is a security module's is refused inside, to root too, or is what any user of the host can do with a file of their own
     (security.selinux on some kernels; docs/shared-objects.md)."""
-    tmp_path.chmod(0o777)
-    for above in tmp_path.parents[:2]:
-        above.chmod(0o755)
-    host = subprocess.run(["/usr/bin/python3", "-c", LABELS, str(tmp_path / "own")], user=65534, group=65534, extra_groups=[],
-                          capture_output=True, text=True, cwd="/")
+    with tempfile.TemporaryDirectory(prefix="cay-test-", dir="/var/tmp") as place:
+        os.chmod(place, 0o777)
+        host = subprocess.run(["/usr/bin/python3", "-c", LABELS, f"{place}/own"], user=65534, group=65534, extra_groups=[],
+                              capture_output=True, text=True, cwd="/")
     assert host.returncode == 0, host.stderr
     inside = sandbox.run("/usr/bin/python3", args=["-c", LABELS, "/tmp/labels"], user=user)
     assert inside.exit_code == 0, inside.stderr

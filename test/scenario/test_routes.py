@@ -22,7 +22,7 @@ def table(path, row, begins):
 
 TOOLBOX = table("src/toolbox/routes.c", r'^    \{"([A-Z*]+)", "(/[^"]+)", \w+(?:, (\w+))?', r'^    \{"')
 AGENT = table("src/agent/routes.c", r'^    \{"([A-Z]+)", "(/[^"]+)", \w+\}', r'^    \{"')
-CLOSED = ("/init", "/cay/logs")  # between cayd and the agent: not to be had from outside by any key
+CLOSED = ("/init", "/cay/logs", "/cay/oom")  # between cayd and the agent: not to be had from outside by any key
 OPEN = ("/health",)
 
 

@@ -411,10 +411,10 @@ static void no_entry_is_left_open(void **state)
         for (enum slot_state s = SLOT_EMPTY; s <= SLOT_STATE_COUNT; s++) {
             int answer = permit_state(&m, s, 5);
 
-            if (!permit_needs_sandbox(op) || s == SLOT_STATE_COUNT)
-                assert_int_equal(answer, -EPROTO);
-            else
-                assert_true(answer == 0 || answer == -ESTALE || answer == -EBUSY);
+            bool asked = permit_needs_sandbox(op) && s < SLOT_STATE_COUNT;
+
+            if (asked ? answer != 0 && answer != -ESTALE && answer != -EBUSY : answer != -EPROTO)
+                fail_msg("permit.c has no decision for request %u in state %d: %d", op, s, answer);
         }
     }
 }
@@ -431,7 +431,8 @@ static void slots_go_only_where_the_table_leads(void **state)
         for (enum slot_state to = SLOT_EMPTY; to < SLOT_STATE_COUNT; to++) {
             const char way[] = {names[from], names[to], ' ', '\0'};
 
-            assert_int_equal(permit_transition(from, to), strstr(ways, way) != NULL);
+            if (permit_transition(from, to) != (strstr(ways, way) != NULL))
+                fail_msg("permit.c and this test differ about the way %s", way);
         }
     }
     assert_false(permit_transition(SLOT_STATE_COUNT, SLOT_EMPTY));

@@ -353,7 +353,11 @@ static const struct runtime_driver rows[PRIVSEP_LEVEL_COUNT] = {
 
 const struct runtime_driver *runtime_driver(uint32_t level)
 {
-    return level < ARRAY_SIZE(rows) ? &rows[level] : NULL;
+    if (level >= ARRAY_SIZE(rows))
+        return NULL;
+    if (!rows[level].name)
+        fail_msg("level %u (%s) has no row in this test", level, privsep_level_name(level));
+    return &rows[level];
 }
 
 /* -- what privd asks of the host ----------------------------------------------------------------- */
