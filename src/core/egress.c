@@ -97,9 +97,16 @@ const char *egress_any_path(const struct core *c)
     return NULL;
 }
 
-const char *egress_path_near(const struct core *c, unsigned number)
+static unsigned hash(const char *text, unsigned h)
 {
-    unsigned n = egress_count(c);
+    for (; *text; text++)
+        h = h * 31 + (unsigned char)*text;
+    return h;
+}
+
+const char *egress_path_for(const struct core *c, const char *tenant, const char *name)
+{
+    unsigned n = egress_count(c), number = hash(name, hash(tenant, 7));
 
     if (n > 0 && c->egress->links[number % n].up)
         return c->egress->links[number % n].path;

@@ -60,8 +60,8 @@ const char *egress_path(const struct core *c, unsigned i); /* i < egress_count *
 /* One that answers, for what each of them can do; or NULL. */
 const char *egress_any_path(const struct core *c);
 
-/* The same, and always the same one for a number as long as that is up. */
-const char *egress_path_near(const struct core *c, unsigned number);
+/* The same, and always the same one for that name of the tenant's as long as that is up. */
+const char *egress_path_for(const struct core *c, const char *tenant, const char *name);
 
 /* The operator's ceiling and the tenant's own, a new array. NULL: ERR_NOT_FOUND (no such tenant),
  * or another. */

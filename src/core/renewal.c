@@ -243,13 +243,6 @@ static uint64_t next_serial(struct renewals *all)
     return all->last_serial;
 }
 
-static unsigned hash(const char *text, unsigned h)
-{
-    for (; *text; text++)
-        h = h * 31 + (unsigned char)*text;
-    return h;
-}
-
 /* NULL: it is out of memory, or there is no such tenant. */
 static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item, struct err *e)
 {
@@ -273,7 +266,7 @@ static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item,
 static int start(struct renewal *r, const struct sandbox *s, json_t *item)
 {
     struct core *c = r->core;
-    const char *path = egress_path_near(c, hash(r->name, hash(r->tenant->name, 7)));
+    const char *path = egress_path_for(c, r->tenant->name, r->name);
     const char *sealed = json_string_value(json_object_get(item, "sealed"));
     struct call_agent_request q = {.method = "POST",
                                    .target = "/v1/renewals",

@@ -221,12 +221,10 @@ static void make_secret(char out[static SECRET_SIZE])
     explicit_bzero(bytes, sizeof(bytes));
 }
 
-/* Bound to that host and port alone, so that no one can have it used elsewhere. */
 static json_t *items_of(const struct adding *a, const struct https_url *url)
 {
-    return json_pack("[{s:s, s:{s:s, s:[s], s:[i], s:[s]}, s:s}]", "name", a->id, "bind", "kind",
-                     "bearer", "domains", url->host, "ports", (int)url->port, "methods", "POST",
-                     "value", a->secret);
+    return json_pack("[{s:s, s:o, s:s}]", "name", a->id, "bind", webhook_bind(url), "value",
+                     a->secret);
 }
 
 static enum err_code begin(struct adding *a, const char *url, json_t **items, struct err *e)

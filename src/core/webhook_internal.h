@@ -48,5 +48,10 @@ void webhook_on_due(struct timer *t);
 /* It is on no list any more, and none of its deliveries is under way. */
 void webhook_free(struct webhook *w);
 
+/* What the signing secret of a webhook at url is bound to: that host and port alone, so that no one
+ * can have it used elsewhere. cay-egress opens it with this very object. NULL: memory is out. */
+struct https_url;
+json_t *webhook_bind(const struct https_url *url);
+
 /* How long a delivery waits after so many attempts that failed (1 and up). */
 uint64_t webhook_delay_ms(unsigned attempts);

@@ -183,6 +183,12 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
 
 /* -- sent -------------------------------------------------------------------------------------- */
 
+json_t *webhook_bind(const struct https_url *url)
+{
+    return json_pack("{s:s, s:[s], s:[i], s:[s]}", "kind", "bearer", "domains", url->host, "ports",
+                     (int)url->port, "methods", "POST");
+}
+
 /* NULL: memory is out, or the tenant's limits are not known. */
 static char *make_body(const struct webhook *w, const struct next *n, struct err *e)
 {
@@ -197,11 +203,9 @@ static char *make_body(const struct webhook *w, const struct next *n, struct err
         err_set(e, ERR_INTERNAL, "its address is none");
         return NULL;
     }
-    o = json_pack("{s:s, s:s, s:{s:s, s:{s:s, s:[s], s:[i], s:[s]}, s:s}, s:s, s:s, s:o}", "tenant",
-                  w->tenant->name, "url", w->url, "credential", "name", w->id, "bind", "kind",
-                  "bearer", "domains", url.host, "ports", (int)url.port, "methods", "POST",
-                  "sealed", w->sealed, "message", n->message, "body", n->body, "ceilings",
-                  ceilings);
+    o = json_pack("{s:s, s:s, s:{s:s, s:o, s:s}, s:s, s:s, s:o}", "tenant", w->tenant->name, "url",
+                  w->url, "credential", "name", w->id, "bind", webhook_bind(&url), "sealed",
+                  w->sealed, "message", n->message, "body", n->body, "ceilings", ceilings);
     text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     if (!text)
@@ -209,18 +213,9 @@ static char *make_body(const struct webhook *w, const struct next *n, struct err
     return text;
 }
 
-static unsigned number_of(const char *id)
-{
-    unsigned h = 7;
-
-    for (; *id; id++)
-        h = h * 31 + (unsigned char)*id;
-    return h;
-}
-
 static void send_next(struct webhook *w, const struct next *n)
 {
-    const char *path = egress_path_near(w->core, number_of(w->id));
+    const char *path = egress_path_for(w->core, w->tenant->name, w->id);
     struct call_agent_request q = {.method = "POST",
                                    .target = "/v1/deliveries",
                                    .max_response_bytes = ANSWER_MAX,

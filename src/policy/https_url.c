@@ -54,6 +54,11 @@ bool https_url_parse(const char *text, struct https_url *out)
     return take_authority(authority, (size_t)(rest - authority), out);
 }
 
+void https_url_path(const struct https_url *url, char out[static HTTPS_URL_TARGET_MAX])
+{
+    (void)snprintf(out, HTTPS_URL_TARGET_MAX, "%.*s", (int)strcspn(url->target, "?"), url->target);
+}
+
 bool https_url_is_host(const char *text)
 {
     struct https_url url;

@@ -17,5 +17,8 @@ struct https_url {
 /* False: it is none. */
 bool https_url_parse(const char *text, struct https_url *out);
 
+/* Its path, without a query. */
+void https_url_path(const struct https_url *url, char out[static HTTPS_URL_TARGET_MAX]);
+
 /* Is it the authority of one? */
 bool https_url_is_host(const char *text);

@@ -78,6 +78,20 @@ static bool all_settled(struct world *w)
     return last_of(w, "default").waiting == 0;
 }
 
+/* A webhook with a ping that cay-egress was asked to send, and has not answered. */
+static struct made with_one_under_way(struct world *w, struct proxy *p)
+{
+    struct made m;
+    struct err e;
+
+    with_proxy(w, p);
+    m = add(w, "default", URL, 1u << EVENT_SANDBOX_CREATED);
+    p->delivered = NULL;
+    assert_int_equal(core_webhook_ping(w->core, "default", m.id, &e), ERR_OK);
+    world_run_until(w, &p->deliveries, 1);
+    return m;
+}
+
 static char *text_of(const struct proxy *p, const char *key)
 {
     json_t *o = json_loads(p->body, 0, NULL);
@@ -237,14 +251,8 @@ static void one_under_way_is_sent_again_after_a_restart(void **state)
     struct world *w = *state;
     CLEANUP_FREE char *first = NULL, *second = NULL;
     struct proxy p;
-    struct made m;
-    struct err e;
 
-    with_proxy(w, &p);
-    m = add(w, "default", URL, 1u << EVENT_SANDBOX_CREATED);
-    p.delivered = NULL;
-    assert_int_equal(core_webhook_ping(w->core, "default", m.id, &e), ERR_OK);
-    world_run_until(w, &p.deliveries, 1);
+    (void)with_one_under_way(w, &p);
     first = text_of(&p, "message");
     p.delivered = GOOD;
     restart(w, &p);
@@ -283,11 +291,7 @@ static void one_can_be_removed_while_it_is_asked(void **state)
     struct made m;
     struct err e;
 
-    with_proxy(w, &p);
-    m = add(w, "default", URL, 1u << EVENT_SANDBOX_CREATED);
-    p.delivered = NULL;
-    assert_int_equal(core_webhook_ping(w->core, "default", m.id, &e), ERR_OK);
-    world_run_until(w, &p.deliveries, 1);
+    m = with_one_under_way(w, &p);
     assert_int_equal(core_webhook_remove(w->core, "alice", m.id, &e), ERR_NOT_FOUND);
     assert_int_equal(core_webhook_remove(w->core, "default", m.id, &e), ERR_OK);
     assert_int_equal(core_webhook_remove(w->core, "default", m.id, &e), ERR_NOT_FOUND);

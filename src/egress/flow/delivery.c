@@ -172,26 +172,22 @@ static bool sign(struct delivery *d, const char *secret)
 static enum err_code take_credential(struct delivery *d, const char *tenant, const json_t *item,
                                      struct err *e)
 {
-    const struct sealer *sealer = d->all->egress->intercept->sealer;
     char path[HTTPS_URL_TARGET_MAX];
-    json_t *list = json_pack("[O]", item), *value = NULL;
+    json_t *list = json_pack("[O]", item);
     struct credentials *all = NULL;
-    enum err_code code = list ? credentials_new(sealer, tenant, list, &all, e)
+    enum err_code code = list ? credentials_new(d->all->egress->intercept->sealer, tenant, list,
+                                                &all, e)
                               : err_set(e, ERR_EXHAUSTED, "out of memory");
 
-    (void)snprintf(path, sizeof(path), "%.*s", (int)strcspn(d->call.url.target, "?"),
-                   d->call.url.target);
+    https_url_path(&d->call.url, path);
     if (code == ERR_OK &&
         credential_fits(&all->list[0], d->call.url.host, d->call.url.port,
                         (struct policy_passage){.tls = true}, "POST", path) != POLICY_FITS)
         code = err_set(e, ERR_INVALID, "credential: is not bound to that address");
-    if (code == ERR_OK)
-        code = credential_open_value(sealer, tenant, item, &value, e);
-    if (code == ERR_OK && (!json_is_string(value) || !sign(d, json_string_value(value))))
+    if (code == ERR_OK && (all->list[0].kind != CREDENTIAL_BEARER || !sign(d, all->list[0].value)))
         code = err_set(e, ERR_INVALID, "credential: is no signing secret");
     credentials_unref(all);
     json_decref(list);
-    json_decref(value);
     return code;
 }
 

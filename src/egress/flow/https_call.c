@@ -68,7 +68,7 @@ static bool is_allowed(struct https_call *c, struct err *e)
     const struct http_head h = {.method = "POST", .path = path};
     struct policy_verdict v;
 
-    (void)snprintf(path, sizeof(path), "%.*s", (int)strcspn(c->url.target, "?"), c->url.target);
+    https_url_path(&c->url, path);
     v = request_decide(&c->as, &c->target, true, &h);
     if (v.action != POLICY_DENY)
         return true;
