@@ -453,6 +453,7 @@ const struct api_route cay_v1_routes[] = {
     {API_READ, "GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {API_WRITE, "PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
     {API_READ, "POST", "/cay/v1/sandboxes/{id}/policy/explain", cay_v1_policy_explain},
+    {API_READ, "POST", "/cay/v1/policies/check", cay_v1_policy_check},
     {API_READ, "GET", "/cay/v1/sandboxes/{id}/denials", cay_v1_denials},
     {API_READ, "GET", "/cay/v1/sandboxes/{id}/asks", cay_v1_asks},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/asks/{ask}", cay_v1_ask_answer},

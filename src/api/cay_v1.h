@@ -78,7 +78,8 @@
  *    "openFiles": n, "seccompFilters": false, "idle": {"timeout", "traffic", "processes"} or null}
  *
  * POST /cay/v1/sandboxes -> 201 as POST /v2/sandboxes, with "policy" (docs/policy.md) instead of
- *   "network" and "allow_internet_access". Without a policy nothing leaves the sandbox.
+ *   "network" and "allow_internet_access". Without a policy nothing leaves the sandbox. With
+ *   "warnings" where there are any, as of PUT .../policy.
  * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
  * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path",
  *   "address", "said", "policy"} -> 200 {"verdict": "allow", "deny", "depends" (on the request) or
@@ -89,7 +90,10 @@
  *   what they refuse. 503 while cay-egress is away.
  * PUT /cay/v1/sandboxes/{id}/policy, a policy -> 204: in force, and what it denies was cut. 400
  *   with the place of the mistake: nothing of it is used. 503: written, in force when cay-egress
- *   answers.
+ *   answers. 200 {"warnings": [text]} instead of 204: something in it can never have an effect
+ *   (policy/lint.h says what is looked for).
+ * POST /cay/v1/policies/check, a policy -> 200 {"warnings": [text]}: the same without a sandbox,
+ *   empty where nothing was found; 400 as of PUT.
  * GET /cay/v1/sandboxes/{id}/denials -> 200 {"denials": [{"time", "name", "port", "rule",
  *   "reason"[, "method", "path"]}]}: the last 64, newest last.
  * POST /cay/v1/sandboxes/{id}/exec {"command": ["git", "fetch"] or "shell": "...", "cwd", "env":
@@ -169,6 +173,9 @@ void cay_v1_key_revoke(struct api_call *call);
 void cay_v1_policy_get(struct api_call *call);
 void cay_v1_policy_put(struct api_call *call);
 void cay_v1_policy_explain(struct api_call *call);
+void cay_v1_policy_check(struct api_call *call);
+/* Of the policy that s has now: a new array, or NULL where there is nothing to say. */
+json_t *cay_v1_policy_warnings(struct api_call *call, const struct sandbox *s);
 void cay_v1_denials(struct api_call *call);
 void cay_v1_asks(struct api_call *call);
 void cay_v1_ask_answer(struct api_call *call);

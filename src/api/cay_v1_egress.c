@@ -4,6 +4,7 @@
 #include "api/e2b.h"
 #include "base/clock.h"
 #include "core/egress_ask.h"
+#include "core/policy_check.h"
 #include "http/json.h"
 
 #include <string.h>
@@ -28,14 +29,44 @@ void cay_v1_policy_get(struct api_call *call)
                        s->policy ? json_incref(s->policy) : json_pack("{s:s}", "default", "deny"));
 }
 
+json_t *cay_v1_policy_warnings(struct api_call *call, const struct sandbox *s)
+{
+    json_t *warnings = NULL;
+    struct err e;
+
+    if (!s || !s->policy ||
+        core_policy_check(call->core, s->tenant, s->policy, s->credentials, &warnings, &e) !=
+            ERR_OK ||
+        json_array_size(warnings) > 0)
+        return warnings;
+    json_decref(warnings);
+    return NULL;
+}
+
 static void policy_set(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;
+    json_t *warnings;
 
-    if (!why)
-        api_reply_empty(call, 204);
-    else
+    if (why)
         api_fail_err(call, why);
+    else if ((warnings = cay_v1_policy_warnings(call, s)))
+        api_reply_json(call, 200, json_pack("{s:o}", "warnings", warnings));
+    else
+        api_reply_empty(call, 204);
+}
+
+void cay_v1_policy_check(struct api_call *call)
+{
+    json_t *warnings = NULL;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (core_policy_check(call->core, call->who.tenant, call->body, NULL, &warnings, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, json_pack("{s:o}", "warnings", warnings));
 }
 
 /* Of a sandbox's own credentials those that the policy still names. */

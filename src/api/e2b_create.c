@@ -21,6 +21,7 @@ struct creation {
     uint8_t hash[CORE_HASH_SIZE]; /* of the body, where there is an Idempotency-Key */
     struct network *network;
     json_t *policy, *secrets, *credentials;
+    bool is_cays; /* by /cay/v1 */
 };
 
 enum creation_kind { CREATE_V1, CREATE_V2, CREATE_CAY };
@@ -232,12 +233,25 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
     return kind == CREATE_CAY ? read_policy(call, c, e) : read_network(body, c, e);
 }
 
+/* cay's own create tells also what of the policy can never have an effect. */
+static json_t *answer_json(struct api_call *call, const struct sandbox *s)
+{
+    const struct creation *c = call->state;
+    json_t *o = e2b_sandbox_json(call, s),
+           *warnings = c->is_cays ? cay_v1_policy_warnings(call, s) : NULL;
+
+    if (o && warnings)
+        json_object_set(o, "warnings", warnings);
+    json_decref(warnings);
+    return o;
+}
+
 static void created(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;
 
     if (s)
-        api_reply_json(call, 201, e2b_sandbox_json(call, s));
+        api_reply_json(call, 201, answer_json(call, s));
     else
         api_fail_err(call, why);
 }
@@ -270,7 +284,7 @@ static bool answered_by_key(struct api_call *call, struct creation *c)
     if (core_sandbox_of_create_key(call->core, call->who.tenant, key, c->hash, &s, &e) != ERR_OK)
         api_fail_err(call, &e);
     else if (s)
-        api_reply_json(call, 201, e2b_sandbox_json(call, s));
+        api_reply_json(call, 201, answer_json(call, s));
     else
         return false;
     return true;
@@ -290,6 +304,7 @@ static void create(struct api_call *call, enum creation_kind kind)
     }
     call->state = c;
     call->state_free = creation_free;
+    c->is_cays = kind == CREATE_CAY;
     if (answered_by_key(call, c))
         return;
     if (read_creation(call, kind, c, &e) != ERR_OK)

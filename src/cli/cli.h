@@ -153,6 +153,7 @@ int cmd_key_ls(struct cli *c);
 int cmd_key_revoke(struct cli *c);
 int cmd_policy_show(struct cli *c);
 int cmd_policy_set(struct cli *c);
+int cmd_policy_check(struct cli *c);
 int cmd_policy_explain(struct cli *c);
 int cmd_policy_learned(struct cli *c);
 int cmd_policy_ask(struct cli *c);

@@ -1,4 +1,4 @@
-/* policy show|set, denials; and reading a policy for create and run. */
+/* policy show|set|check, denials; and reading a policy for create and run. */
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "policy/policy.h"
@@ -69,6 +69,15 @@ static enum err_code fetch(struct api *a, const char *id, json_t **out, struct e
     return api_call(a, "GET", path, NULL, out, e);
 }
 
+void policy_say_warnings(const struct cli *c, const json_t *answer)
+{
+    const json_t *warnings = json_object_get(answer, "warnings"), *item;
+    size_t i;
+
+    json_array_foreach (warnings, i, item)
+        cli_note(c, "cay: warning: the policy's %s", json_string_value(item));
+}
+
 /* -- show, set --------------------------------------------------------------------------------- */
 
 int cmd_policy_show(struct cli *c)
@@ -96,7 +105,7 @@ int cmd_policy_set(struct cli *c)
 {
     struct err e = {.code = ERR_OK};
     struct api_sandbox s;
-    json_t *policy = NULL;
+    json_t *policy = NULL, *answer = NULL;
     char path[128];
     struct api a;
 
@@ -105,13 +114,44 @@ int cmd_policy_set(struct cli *c)
     if (api_open(&a, c, &e) == ERR_OK) {
         if (api_sandbox_open(&a, c->operands[0], &s, &e) == ERR_OK) {
             snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s/policy", s.id);
-            if (api_call(&a, "PUT", path, policy, NULL, &e) == ERR_OK && c->json)
-                cli_print_json(json_pack("{s:s}", "sandboxID", s.id));
+            if (api_call(&a, "PUT", path, policy, &answer, &e) == ERR_OK && c->json)
+                cli_print_json(json_pack("{s:s, s:O*}", "sandboxID", s.id, "warnings",
+                                         json_object_get(answer, "warnings")));
+            else
+                policy_say_warnings(c, answer);
         }
         api_close(&a);
     }
     json_decref(policy);
+    json_decref(answer);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- check ------------------------------------------------------------------------------------- */
+
+int cmd_policy_check(struct cli *c)
+{
+    json_t *policy = NULL, *answer = NULL;
+    struct err e = {.code = ERR_OK};
+    struct api a;
+    size_t n;
+
+    if (policy_from(c->operands[0], &policy, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (api_open(&a, c, &e) == ERR_OK) {
+        (void)api_call(&a, "POST", "/cay/v1/policies/check", policy, &answer, &e);
+        api_close(&a);
+    }
+    json_decref(policy);
+    if (e.code != ERR_OK)
+        return cli_fail(c, &e);
+    n = json_array_size(json_object_get(answer, "warnings"));
+    if (c->json)
+        cli_print_json(json_incref(answer));
+    else
+        policy_say_warnings(c, answer);
+    json_decref(answer);
+    return n == 0 ? CLI_OK : CLI_FAILED;
 }
 
 /* -- denials ----------------------------------------------------------------------------------- */

@@ -136,6 +136,7 @@ enum err_code sandbox_create(const struct cli *c, struct api *a, const char *tem
         snprintf(id, size, "%s", given);
     else
         code = err_set(e, ERR_INTERNAL, "the server's answer has no sandboxID");
+    policy_say_warnings(c, answer);
     json_decref(answer);
     if (code == ERR_OK && !cli_flag(c, "quiet") && !c->json)
         say_note(c, a, id);

@@ -11,6 +11,8 @@ enum err_code sandbox_kill(struct api *a, const char *id, struct err *e);
 
 /* cmd_policy.c: a policy by a file's name, "-" for standard input, or that of a preset. Checked. */
 enum err_code policy_from(const char *given, json_t **out, struct err *e);
+/* Says the "warnings" of an answer, where it has any, on standard error. */
+void policy_say_warnings(const struct cli *c, const json_t *answer);
 
 /* cmd_template_file.c: template build of the build file at path, a folder or a file. name NULL: the
  * file says it. The exit status. */

@@ -29,6 +29,22 @@ const struct cli_command commands_policy[] = {
         .run = cmd_policy_set,
     },
     {
+        .name = "policy check",
+        .operands = "FILE|-",
+        .summary = "say what of a policy can never have an effect, without setting it",
+        .text = "Such as a credential for a host that it is not bound to, or that no rule allows, "
+                "and an address that a ceiling does not let out. What can be used whole says "
+                "nothing, with status 0; a warning, and a policy with a mistake, has status 1. "
+                "create, run and policy set warn of the same, and take the policy: bindings and "
+                "ceilings may change after it.",
+        .examples = EXAMPLES({"cay policy check policy.json", "before it is used"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "file",
+        .run = cmd_policy_check,
+    },
+    {
         .name = "policy learned",
         .operands = "SANDBOX",
         .summary = "print a policy that allows what a sandbox has tried",

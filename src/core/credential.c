@@ -250,6 +250,27 @@ json_t *credentials_for(struct core *c, const struct sandbox *s)
     return out;
 }
 
+json_t *credentials_named(struct core *c, const char *tenant, const json_t *policy,
+                          const json_t *own)
+{
+    json_t *out = json_array(), *injection, *item;
+    size_t i;
+
+    json_array_foreach (json_object_get(policy, "inject"), i, injection) {
+        const char *name = json_string_value(json_object_get(injection, "credential"));
+        struct err e;
+
+        if (!name || find_in(out, name))
+            continue;
+        item = find_in(own, name);
+        if (item)
+            json_array_append(out, item);
+        else if (store_credential_get(c->store, tenant, name, &item, &e) == ERR_OK)
+            json_array_append_new(out, item);
+    }
+    return out;
+}
+
 json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t *policy)
 {
     struct sandbox narrowed = *s;

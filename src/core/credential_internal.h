@@ -19,6 +19,11 @@ json_t *ceilings_of(struct sandbox_obj *o, struct err *e);
 /* The sealed records that s's policy names: a new array, as cay-egress takes it. */
 json_t *credentials_for(struct core *c, const struct sandbox *s);
 
+/* Those that policy names, of own (may be NULL) and the tenant's, with their sealed values and
+ * without tokens: a new array, NULL: memory is out. */
+json_t *credentials_named(struct core *c, const char *tenant, const json_t *policy,
+                          const json_t *own);
+
 /* Sandboxes of the tenant that use it are given it anew. */
 void credentials_touch(const struct tenant *t, const char *name);
 

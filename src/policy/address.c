@@ -70,6 +70,18 @@ bool address_in(const struct range *r, const struct policy_address *a)
     return rest == 0 || (r->in6.s6_addr[whole] ^ a->in6.s6_addr[whole]) >> (8 - rest) == 0;
 }
 
+static bool holds(const struct range *outer, const struct range *inner)
+{
+    const struct policy_address a = {.in6 = inner->in6};
+
+    return outer->bits <= inner->bits && address_in(outer, &a);
+}
+
+bool address_ranges_overlap(const struct range *a, const struct range *b)
+{
+    return holds(a, b) || holds(b, a);
+}
+
 static int parse_bits(const char *text, unsigned max, unsigned *out)
 {
     size_t n = strspn(text, "0123456789");
@@ -287,6 +299,24 @@ static bool reaches_list(const struct range *ranges, size_t n, const struct poli
         if (embedded_v4(a, i, &inner) > 0 && in_list(ranges, n, &inner))
             return true;
     return false;
+}
+
+static bool list_holds(const struct range_list *l, const struct range *r)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (holds(&l->ranges[i], r))
+            return true;
+    return false;
+}
+
+bool address_range_is_never(const struct range *r)
+{
+    return list_holds(&never_list, r);
+}
+
+bool address_range_is_private(const struct range *r)
+{
+    return list_holds(&never_list, r) || list_holds(&private_list, r);
 }
 
 bool address_reaches(const struct range *r, const struct policy_address *a)

@@ -51,6 +51,11 @@ static bool condition_domains_matches(const union entry *e, const struct subject
     return pattern_domain(e->text, s->name);
 }
 
+static bool condition_domains_overlaps(const union entry *a, const union entry *b)
+{
+    return pattern_domains_overlap(a->text, b->text);
+}
+
 static void condition_domains_describe(const struct subject *s, char *out, size_t size)
 {
     (void)snprintf(out, size, "this host");
@@ -72,6 +77,11 @@ static int condition_addresses_read(const json_t *json, union entry *out)
 static bool condition_addresses_matches(const union entry *e, const struct subject *s, bool denies)
 {
     return denies ? address_reaches(&e->range, s->a) : address_in(&e->range, s->a);
+}
+
+static bool condition_addresses_overlaps(const union entry *a, const union entry *b)
+{
+    return address_ranges_overlap(&a->range, &b->range);
 }
 
 static void condition_addresses_describe(const struct subject *s, char *out, size_t size)
@@ -125,6 +135,11 @@ static bool condition_ports_matches(const union entry *e, const struct subject *
     return s->port >= e->ports.first && s->port <= e->ports.last;
 }
 
+static bool condition_ports_overlaps(const union entry *a, const union entry *b)
+{
+    return a->ports.first <= b->ports.last && b->ports.first <= a->ports.last;
+}
+
 static void condition_ports_describe(const struct subject *s, char *out, size_t size)
 {
     (void)snprintf(out, size, "port %u", s->port);
@@ -159,6 +174,11 @@ static bool condition_methods_matches(const union entry *e, const struct subject
     return strcmp(e->text, s->method) == 0 || (denies && strcasecmp(e->text, s->method) == 0);
 }
 
+static bool condition_methods_overlaps(const union entry *a, const union entry *b)
+{
+    return strcmp(a->text, b->text) == 0;
+}
+
 static void condition_methods_describe(const struct subject *s, char *out, size_t size)
 {
     (void)snprintf(out, size, "this method");
@@ -191,6 +211,16 @@ static bool condition_paths_matches(const union entry *e, const struct subject *
     return denies ? pattern_path_denied(e->text, s->path) : pattern_path(e->text, s->path);
 }
 
+/* As far as both are plain text. */
+static bool condition_paths_overlaps(const union entry *a, const union entry *b)
+{
+    size_t n = strcspn(a->text, "*"), m = strcspn(b->text, "*");
+
+    if (!a->text[n] && !b->text[m])
+        return strcmp(a->text, b->text) == 0;
+    return strncmp(a->text, b->text, MIN(n, m)) == 0;
+}
+
 static void condition_paths_describe(const struct subject *s, char *out, size_t size)
 {
     (void)snprintf(out, size, "this path");
@@ -205,6 +235,7 @@ static void condition_paths_describe(const struct subject *s, char *out, size_t 
                         .allowed = condition_##name##_allowed,   \
                         .read = condition_##name##_read,         \
                         .matches = condition_##name##_matches,   \
+                        .overlaps = condition_##name##_overlaps, \
                         .describe = condition_##name##_describe, \
                         .print = condition_##name##_print,       \
                         .clear = condition_##name##_clear},

@@ -1,8 +1,8 @@
 #pragma once
 /* The conditions of a rule, as one table: how each is read, compared, named in a near miss and
  * printed. Rules of a policy, presets, injections and the bindings of credentials are all made of
- * them, and every reader goes through the table: parse.c, decide.c, near.c, explain.c, offer.c, and
- * credential_read.c of cay-egress.
+ * them, and every reader goes through the table: parse.c, decide.c, near.c, explain.c, offer.c,
+ * lint.c, and credential_read.c of cay-egress.
  *
  * A new condition is one line of CONDITIONS and the functions that the line names. A function that
  * is missing does not compile (test: test_policy_conditions.py), and a key that is no line is
@@ -99,6 +99,8 @@ struct condition {
     /* Does the subject, of which this much is known, match the entry? What is denied is compared
      * more widely than what is allowed, so that another spelling of it is denied too. */
     bool (*matches)(const union entry *e, const struct subject *s, bool denies);
+    /* Could something match both? True where that is not certain. */
+    bool (*overlaps)(const union entry *a, const union entry *b);
     /* What of the subject did not match: "port 22", "this method". */
     void (*describe)(const struct subject *s, char *out, size_t size);
     void (*print)(const union entry *e, char *out, size_t size);

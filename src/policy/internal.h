@@ -13,7 +13,8 @@
  * binding.c  what a credential may be put on: stack.h
  * near.c     the rule that almost allowed it
  * explain.c  a verdict as a sentence
- * explanation.c what will happen, before it is tried: explanation.h */
+ * explanation.c what will happen, before it is tried: explanation.h
+ * lint.c     what can never have an effect: lint.h */
 
 #include "policy/condition.h"
 
@@ -43,6 +44,9 @@ struct policy {
 /* name is normalized; pattern is "name" or "*.suffix". */
 bool pattern_domain(const char *pattern, const char *name);
 
+/* Could one name meet both patterns? */
+bool pattern_domains_overlap(const char *a, const char *b);
+
 /* '*' stands for anything within one segment, at the end for all that follows. */
 bool pattern_path(const char *pattern, const char *path);
 
@@ -68,6 +72,13 @@ bool condition_port_from_text(const char **text, uint16_t *out);
 int address_range_parse(const char *text, struct range *out);
 void address_range_format(const struct range *r, char *out, size_t size);
 bool address_in(const struct range *r, const struct policy_address *a);
+
+bool address_ranges_overlap(const struct range *a, const struct range *b);
+
+/* Is each address of the range one that no policy opens, without the host's own? One that is not
+ * public? False where it is so only of several ranges together. */
+bool address_range_is_never(const struct range *r);
+bool address_range_is_private(const struct range *r);
 
 /* Or an IPv4 address that it carries for a gateway or a tunnel: for what is denied. */
 bool address_reaches(const struct range *r, const struct policy_address *a);

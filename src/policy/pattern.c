@@ -73,6 +73,15 @@ bool pattern_domain(const char *pattern, const char *name)
     return n > n_suffix && strcmp(name + n - n_suffix, pattern + 1) == 0;
 }
 
+bool pattern_domains_overlap(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+
+    if (a[0] != '*' || b[0] != '*')
+        return a[0] == '*' ? pattern_domain(a, b) : pattern_domain(b, a);
+    return n > m ? strcmp(a + n - m + 1, b + 1) == 0 : strcmp(b + m - n + 1, a + 1) == 0;
+}
+
 /* -- paths ------------------------------------------------------------------------------------- */
 
 /* Where the literal may stand in the path when what is skipped has no '/'; NULL: nowhere. A literal

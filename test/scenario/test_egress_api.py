@@ -25,11 +25,11 @@ WITH_KEY = {**WEB_ONLY, "inject": [{"credential": "MODEL_KEY", "domains": ["web.
 
 @pytest.fixture
 def cli(stack):
-    def run(*arguments, given="", status=0):
+    def run(*arguments, given="", status=0, both=False):
         done = subprocess.run([BUILD / "src/cli/cay", *arguments], input=given, capture_output=True, text=True, timeout=60,
                               env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
         assert done.returncode == status, (arguments, done.stdout, done.stderr)
-        return done.stdout if status == 0 else done.stderr
+        return done.stdout + done.stderr if both else done.stdout if status == 0 else done.stderr
     return run
 
 
@@ -106,6 +106,22 @@ def test_a_tenants_ceiling_caps_and_cuts(stack, own, cli, tmp_path):
     finally:
         cli("tenant", "ceiling", "default", "--remove")
     assert fetch(one, "http://web.example.com/a")["path"] == "/a"
+
+
+def test_a_credential_for_hosts_it_is_not_bound_to_is_told(stack, own, cli, tmp_path):
+    bound = {"name": "VAIN_KEY", "value": "a-secret-value", "bind": {"kind": "bearer", "domains": ["api.example.com"]}}
+    assert stack.cay.call("POST", "/cay/v1/secrets", bound).status == 201
+    try:
+        policy = tmp_path / "policy.json"
+        policy.write_text(json.dumps({"default": "public", "inject": [{"credential": "VAIN_KEY", "domains": ["other.example.net"]}]}))
+        said = cli("policy", "check", str(policy), status=1)
+        assert "inject[0].domains[0]: the credential VAIN_KEY is bound to api.example.com" in said, said
+        one = own()
+        assert "VAIN_KEY is bound to api.example.com" in cli("policy", "set", one.id, str(policy), status=0, both=True)
+        assert stack.cay.call("POST", "/cay/v1/secrets", {**bound, "bind": {"kind": "bearer", "domains": ["other.example.net"]}}).status == 201
+        assert cli("policy", "check", str(policy), status=0) == ""
+    finally:
+        stack.cay.call("DELETE", "/cay/v1/secrets/VAIN_KEY")
 
 
 def test_a_build_names_what_was_refused(cli, tmp_path):

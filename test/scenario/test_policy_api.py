@@ -46,6 +46,29 @@ def test_a_bad_policy_is_refused_whole_with_its_place(cay, made, policy, place):
     assert policy_of(cay, one) == POLICY
 
 
+def test_what_can_never_have_an_effect_is_told(cay, made):
+    """The server's ceiling is "public": a private address of a rule is never let out."""
+    vain = {"rules": [{"action": "allow", "domains": ["a.example"], "addresses": ["203.0.113.0/24"]}]}
+    reply = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "policy": vain})
+    assert reply.status == 201, reply.body
+    one = reply.json["sandboxID"]
+    try:
+        said = reply.json["warnings"]
+        assert len(said) == 1 and said[0].startswith("rules[0].addresses[0]: 203.0.113.0/24 is private"), said
+        assert "ceiling" in said[0] and "--egress-ceiling=allow" in said[0]
+        assert policy_of(cay, one) == vain  # it is taken all the same
+        again = cay.call("PUT", f"/cay/v1/sandboxes/{one}/policy", vain)
+        assert again.status == 200 and again.json == {"warnings": said}
+        assert cay.call("PUT", f"/cay/v1/sandboxes/{one}/policy", POLICY).status == 204
+    finally:
+        cay.call("DELETE", f"/sandboxes/{one}")
+    checked = cay.call("POST", "/cay/v1/policies/check", vain)
+    assert checked.status == 200 and checked.json == {"warnings": said}
+    assert cay.call("POST", "/cay/v1/policies/check", POLICY).json == {"warnings": []}
+    refused = cay.call("POST", "/cay/v1/policies/check", {"rules": [{"action": "allow", "ports": [0]}]})
+    assert refused.status == 400 and "rules[0].ports[0]" in refused.json["message"]
+
+
 def test_a_policy_is_replaced(cay, made):
     one = made()
     path = f"/cay/v1/sandboxes/{one}/policy"

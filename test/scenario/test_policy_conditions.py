@@ -19,6 +19,7 @@ PARTS = {
     "read": "static int condition_extra_read(const json_t *json, union entry *out) { return 0; }",
     "matches": "static bool condition_extra_matches(const union entry *e, const struct subject *s, bool denies)"
                " { return true; }",
+    "overlaps": "static bool condition_extra_overlaps(const union entry *a, const union entry *b) { return true; }",
     "describe": "static void condition_extra_describe(const struct subject *s, char *out, size_t size) { out[0] = 0; }",
     "print": "static void condition_extra_print(const union entry *e, char *out, size_t size) { out[0] = 0; }",
     "clear": "static void condition_extra_clear(union entry *e) { }",

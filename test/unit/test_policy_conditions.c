@@ -240,6 +240,36 @@ static void test_offers(void **state)
     }
 }
 
+/* Against itself, and against a list that nothing of it is in: a binding that is missed is told. */
+static void test_overlaps(void **state)
+{
+    static const struct {
+        const char *key, *list;
+    } others[] = {{"domains", "[\"*.api.example.com\", \"example.com\"]"},
+                  {"addresses", "[\"93.184.217.0/24\", \"10.0.0.0/8\"]"},
+                  {"ports", "[80, \"444-7999\"]"},
+                  {"methods", "[\"POST\", \"GETS\"]"},
+                  {"paths", "[\"/v2*\", \"/v\"]"}};
+
+    for (size_t i = 0; i < CONDITION_COUNT; i++) {
+        const struct sample *s = sample_of(&conditions[i]);
+        struct policy *p = policy("{\"rules\": [{\"action\": \"allow\", \"%s\": %s}, {\"action\": "
+                                  "\"allow\", \"%s\": %s}]}",
+                                  s->key, s->list, others[i].key, others[i].list);
+        const struct list *a = &p->rules[0].lists[i], *b = &p->rules[1].lists[i];
+
+        assert_string_equal(conditions[i].key, others[i].key);
+        for (size_t k = 0; k < a->n; k++) {
+            assert_true(conditions[i].overlaps(&a->entries[k], &a->entries[k]));
+            for (size_t m = 0; m < b->n; m++)
+                if (conditions[i].overlaps(&a->entries[k], &b->entries[m]) ||
+                    conditions[i].overlaps(&b->entries[m], &a->entries[k]))
+                    fail_msg("%s: entry %zu meets the other's %zu", s->key, k, m);
+        }
+        policy_free(p);
+    }
+}
+
 /* A key that is no line of the table is refused by all that read it. */
 static void test_unknown_conditions(void **state)
 {
@@ -271,6 +301,7 @@ int main(void)
         cmocka_unit_test(test_injections),
         cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_overlaps),
         cmocka_unit_test(test_unknown_conditions),
     };
 

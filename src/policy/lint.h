@@ -1,0 +1,25 @@
+#pragma once
+/* What of a policy can never have an effect, found before it is tried: a credential for hosts that
+ * it is not bound to, or that no rule lets out; an address that is never reached or that a ceiling
+ * does not let out; a name that a ceiling does not have; rules behind one that denies everything.
+ * Each sentence has the place, why, and what to do. Pure.
+ *
+ * It only warns: a binding or a ceiling may be changed after the policy. What is found is certain;
+ * not all is found (paths are compared up to their first star, a deny rule is looked at only where
+ * it denies everything). A tenant reads it: of a limit of the operator's it says that it refuses,
+ * and not what else is in it. */
+
+#include "policy/policy.h"
+
+#define POLICY_LINT_MAX  16u /* sentences; the last one then says that there are more */
+#define POLICY_LINT_SIZE 512 /* of one, in bytes */
+
+struct policy_lint {
+    const struct policy *own;
+    const struct policy *all;    /* the operator's limit for all, [egress] ceiling; NULL: none */
+    const struct policy *tenant; /* and for the tenant; NULL: none */
+    const json_t *credentials;   /* [{"name", "bind"}] that it names */
+};
+
+/* Sentences, printable ASCII: a new array, empty where nothing was found. NULL: memory is out. */
+json_t *policy_lint(const struct policy_lint *l);
