@@ -211,13 +211,15 @@ static bool condition_paths_matches(const union entry *e, const struct subject *
     return denies ? pattern_path_denied(e->text, s->path) : pattern_path(e->text, s->path);
 }
 
-/* As far as both are plain text. */
+/* Two patterns are compared as far as both are plain text. */
 static bool condition_paths_overlaps(const union entry *a, const union entry *b)
 {
     size_t n = strcspn(a->text, "*"), m = strcspn(b->text, "*");
 
-    if (!a->text[n] && !b->text[m])
-        return strcmp(a->text, b->text) == 0;
+    if (!a->text[n])
+        return pattern_path(b->text, a->text);
+    if (!b->text[m])
+        return pattern_path(a->text, b->text);
     return strncmp(a->text, b->text, MIN(n, m)) == 0;
 }
 
