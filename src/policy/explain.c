@@ -92,6 +92,21 @@ static void add_near(const struct policy *p, const struct subject *q, struct sen
         add(s, "%s", near);
 }
 
+/* Which rule, and which ceiling, would have to open an address that is not public. */
+static void add_private(const struct policy *p, const struct policy_verdict *v, const char *address,
+                        struct sentence *s)
+{
+    const bool is_default = v->source == POLICY_BY_DEFAULT;
+
+    if (v->source == POLICY_BY_CEILING && v->name && strcmp(v->name, "public") == 0)
+        add(s, ": %s is no public address, which takes a ceiling that has it ([egress] ceiling)",
+            address);
+    else if (is_default && p && p->fallback == FALLBACK_PUBLIC)
+        add(s, ": %s is no public address, which takes a rule with it in addresses", address);
+    if (is_default && v->capped)
+        add(s, "; the operator's ceiling has to open it, too ([egress] ceiling)");
+}
+
 void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
                     const struct policy_address *a, uint16_t port, const char *method,
                     const char *path, char out[static POLICY_REASON_SIZE])
@@ -116,9 +131,8 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
         add(&s, "%s port %u: %s, ", host, port, verbs[v->action]);
     }
     add_source(v, &s);
-    if (v->action == POLICY_DENY && v->source == POLICY_BY_DEFAULT && p &&
-        p->fallback == FALLBACK_PUBLIC && a && !policy_address_is_public(a))
-        add(&s, ": %s is no public address", address);
+    if (v->action == POLICY_DENY && a && !policy_address_is_public(a))
+        add_private(p, v, address, &s);
     if (v->warned)
         add(&s, "; this would deny it, but the policy only warns");
     /* What else an operator's limit has is the operator's. */

@@ -216,7 +216,7 @@ static void add_notes(struct policy_explanation *e, const json_t *credentials,
     if (t->via_unresolved || (t->name && !t->via_port && is_unknown(&t->address)))
         policy_explanation_note(
             e, "Its addresses are asked about when it is dialled (--address=ADDRESS): a private "
-               "one needs a rule with it, or the default \"allow\".");
+               "one needs a rule with it, or the default \"allow\", and a ceiling that opens it.");
     if (e->outcome == POLICY_OUTCOME_DEPENDS)
         policy_explanation_note(
             e, "It is decided by the request, so that only HTTP passes, and TLS where the client "

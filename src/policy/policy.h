@@ -100,6 +100,7 @@ struct policy_verdict {
     bool asks;               /* denied, for nothing allows it: the owner may be asked */
     bool looks;              /* and where the owner allows it, rules have to see its requests */
     bool warned;             /* allowed, for the policy only warns */
+    bool capped;             /* a limit of the operator's denies it, also where another does */
     int rule;                /* number of the rule from 0, or -1 */
     const char *name;        /* of the rule, preset or default: "rule 3", "public"; the policy's */
     const char *credential;  /* to put on the request, or NULL; the policy's */

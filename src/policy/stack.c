@@ -82,7 +82,9 @@ static struct policy_verdict of_all(const struct policy_stack *s, ask_one ask,
     for (size_t i = 0; i < POLICY_STACK_LIMITS_MAX && s->limits[i]; i++) {
         other = ask(s->limits[i], q);
         other.asks = false; /* no owner's yes goes beyond the operator's word */
+        other.capped = v.capped || other.action == POLICY_DENY;
         v = policy_both(v, other);
+        v.capped = other.capped;
     }
     return v;
 }

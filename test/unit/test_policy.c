@@ -2,6 +2,7 @@
  * 13 of the known ways around such rules. */
 #include "policy/internal.h"
 #include "policy/policy.h"
+#include "policy/stack.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -589,8 +590,39 @@ static void test_explain(void **state)
     a = address("10.1.2.3");
     v = policy_address(p, "mirror.example", &a, 80);
     policy_explain(p, &v, "mirror.example", &a, 80, NULL, NULL, out);
-    assert_non_null(strstr(out, "denied, by default \"public\": 10.1.2.3 is no public address; "));
+    assert_non_null(strstr(out, "denied, by default \"public\": 10.1.2.3 is no public address, "
+                                "which takes a rule with it in addresses; allowed"));
+    assert_null(strstr(out, "ceiling"));
     policy_free(p);
+}
+
+/* An address that is not public takes a rule and a ceiling: what lacks is said. */
+static void test_explain_what_opens_a_private_address(void **state)
+{
+    static const char with[] = "{\"rules\": [{\"action\": \"allow\", \"addresses\": "
+                               "[\"10.0.0.0/8\"]}]}";
+    static const struct {
+        const char *own, *limit, *said, *not_said;
+    } cases[] = {
+        {"{\"default\": \"public\"}", "public", "; the operator's ceiling has to open it, too",
+         NULL},
+        {"{\"default\": \"public\"}", "allow", "a rule with it in addresses", "ceiling"},
+        {with, "public", "takes a ceiling that has it ([egress] ceiling)", "a rule with it"},
+        {with, "allow", "allowed, by rule 0", "ceiling"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct policy *p = policy(cases[i].own);
+        const struct policy_stack stack = {.own = p, .limits = {policy_preset(cases[i].limit)}};
+        const struct policy_target target = {
+            .name = NULL, .address = address("10.1.2.3"), .port = 80};
+        struct policy_verdict v = policy_stack_dial(&stack, &target);
+        char out[POLICY_REASON_SIZE];
+
+        policy_explain(v.by ? v.by : p, &v, NULL, &target.address, 80, NULL, NULL, out);
+        if (!strstr(out, cases[i].said) || (cases[i].not_said && strstr(out, cases[i].not_said)))
+            fail_msg("%s under %s: %s", cases[i].own, cases[i].limit, out);
+        policy_free(p);
+    }
 }
 
 /* The rule that almost allowed it, and what of it did not match. */
@@ -931,6 +963,7 @@ int main(void)
         cmocka_unit_test(test_ceiling),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_explain_what_opens_a_private_address),
         cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_a_policy_that_only_warns),
         cmocka_unit_test(test_how_it_refuses),
