@@ -126,13 +126,14 @@ struct http_exchange {
     void (*rpc_done)(struct http_exchange *, json_t *, bool);
 
     bool begun, ended;
-    bool chunked;    /* our own chunks */
-    bool counted;    /* a length was announced; `left` of it is to come */
-    bool streams;    /* its length is not known before its end */
-    bool no_body;    /* HEAD, 204, 304: announced but not sent */
-    bool raw;        /* framing is the caller's (relay) */
-    bool close;      /* the connection ends with this response */
-    bool shut_asked; /* tunnel: our direction ends when all is out */
+    bool chunked;       /* our own chunks */
+    bool counted;       /* a length was announced; `left` of it is to come */
+    const char *reason; /* of its status line; NULL: the usual text of its status */
+    bool streams;       /* its length is not known before its end */
+    bool no_body;       /* HEAD, 204, 304: announced but not sent */
+    bool raw;           /* framing is the caller's (relay) */
+    bool close;         /* the connection ends with this response */
+    bool shut_asked;    /* tunnel: our direction ends when all is out */
     bool want_drain, aborted;
     size_t drain_at; /* on_drain comes when no more than this is queued */
     uint64_t left;   /* of the announced length */

@@ -59,10 +59,13 @@ void response_put_header(struct buf *b, const char *name, const char *value)
     put(b, "\r\n", 2);
 }
 
-static void put_status(struct http_server *s, struct buf *b, int status)
+static void put_status(struct http_server *s, struct buf *b, int status, const char *reason)
 {
-    const char *text = http_status_text(status);
+    const char *text = reason ? reason : http_status_text(status);
 
+    for (const char *p = text; *p; p++)
+        if (*p < 0x20 || *p > 0x7e)
+            abort();
     buf_clear(b);
     put(b, "HTTP/1.1 ", 9);
     response_put_number(b, (uint64_t)status);
@@ -118,7 +121,8 @@ static struct buf *make_head(struct http_exchange *x, int status, const struct h
     x->counted = length >= 0;
     x->left = length > 0 ? (uint64_t)length : 0;
     x->streams = length < 0 && !x->no_body;
-    put_status(s, b, status);
+    put_status(s, b, status, x->reason);
+    x->reason = NULL;
     for (size_t i = 0; i < n; i++)
         response_put_header(b, headers[i].name, headers[i].value);
     put_framing(x, b, status, length);
@@ -138,6 +142,11 @@ static void set_ended(struct http_exchange *x)
     if (x->mode != BODY_TUNNEL)
         x->mode = BODY_DISCARD;
     server_mark_dirty(x->conn);
+}
+
+void http_response_reason(struct http_exchange *x, const char *text)
+{
+    x->reason = text;
 }
 
 /* -- responses --------------------------------------------------------------------------------- */
@@ -186,7 +195,7 @@ void response_refuse(struct conn *c, int status, const char *why)
     struct iovec iov[2];
 
     error_body(body, status, why);
-    put_status(s, &s->scratch, status);
+    put_status(s, &s->scratch, status, NULL);
     response_put(&s->scratch,
                  "Content-Type: application/json\r\nConnection: close\r\nContent-Length: ");
     response_put_number(&s->scratch, body->len);

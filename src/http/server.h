@@ -135,6 +135,10 @@ void http_body_resume(struct http_exchange *x);
  * A name or value with CR, LF or NUL is a bug and aborts. Bodies are copied unless said
  * otherwise. */
 
+/* Before the response begins: what its status line says behind the number, instead of the usual
+ * text. Borrowed until it has begun; printable ASCII, else it aborts. */
+void http_response_reason(struct http_exchange *x, const char *text);
+
 /* Whole response at once. */
 void http_respond(struct http_exchange *x, int status, const struct http_header *headers, size_t n,
                   const void *body, size_t len);

@@ -15,7 +15,7 @@ import pytest
 
 from waitlib import until  # noqa: E402
 from worldlib import box_fixture, sandbox, seal, world_fixture  # isort: skip: it makes the next ones found
-from internet import OTHER, PRIVATE, SOURCE_PORT, WEB  # noqa: E402
+from internet import OTHER, PRIVATE, SOURCE_PORT, TCP_PORT, WEB  # noqa: E402
 
 ZONE = {"web.example.com": {"a": [[WEB]]}, "other.example.net": {"a": [[OTHER]]},
         "private.example.com": {"a": [[PRIVATE]]}, "nothing.example.com": {}}
@@ -60,6 +60,18 @@ def test_a_refused_tls_client_is_told_why(world, box):
     assert world.asked("other.example.net") == asked, "a denied name was asked for outside"
     assert len(world.denials(box)) == 1
     assert not records(world, box, verdict="allow")
+
+
+def test_programs_that_show_no_body_show_the_status_line(world, box):
+    """npm shows the reason phrase and a text in "error"; an object there is "[object Object]" to it."""
+    for url in ("https://other.example.net/cay-tiny", "http://other.example.net/cay-tiny"):
+        head, _, body = trusting(box, "-i", "-A", "npm/10.8.2 node/v20.1.0 linux x64 workspaces/false", url).stdout.partition("\n\n")
+        answer = json.loads(body)
+        assert isinstance(answer["error"], str) and answer["error"] == answer["message"] and "denied" in answer["error"]
+        assert head.splitlines()[0] == f"HTTP/1.1 403 Forbidden: {answer['message']}"
+        assert isinstance(json.loads(trusting(box, url).stdout)["error"], dict)  # all others: an object
+    tunnel = trusting(box, "-v", "-x", f"http://127.0.0.1:{TCP_PORT}", "https://other.example.net/").stderr
+    assert "403 Forbidden: other.example.net port 443: denied" in tunnel, tunnel
 
 
 def test_what_is_sent_to_a_refused_server_goes_nowhere(world, box):

@@ -47,7 +47,7 @@ static void refuse_head(struct flow *f, const char *why)
     buf_init(&b, DENY_BODY_MAX);
     if (deny_body(f->sandbox, "bad_request", "none", why, &b) < 0)
         buf_clear(&b);
-    connect_refuse(f, 400, "none", b.data, b.len);
+    connect_refuse(f, 400, "none", why, b.data, b.len);
 }
 
 static void on_authority(struct flow *f, const char *authority)
@@ -116,16 +116,19 @@ void connect_connected(struct flow *f)
         protocol_detect_start(f);
 }
 
-void connect_refuse(struct flow *f, int status, const char *rule, const char *body, size_t n)
+void connect_refuse(struct flow *f, int status, const char *rule, const char *message,
+                    const char *body, size_t n)
 {
+    char phrase[DENY_PHRASE_SIZE];
     CLEANUP_BUF struct buf b;
 
+    deny_phrase(status, message, phrase);
     buf_init(&b, DENY_BODY_MAX + 1024);
     if (buf_printf(&b,
                    "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n" DENY_HEADER
                    ": %s\r\n%sContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                   status, http_status_text(status), rule,
-                   status == 429 ? "Retry-After: " DENY_RETRY_S "\r\n" : "", n) < 0 ||
+                   status, phrase, rule, status == 429 ? "Retry-After: " DENY_RETRY_S "\r\n" : "",
+                   n) < 0 ||
         (n > 0 && buf_append(&b, body, n) < 0)) {
         flow_reset(f);
         return;

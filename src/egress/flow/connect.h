@@ -14,4 +14,5 @@ void connect_start(struct flow *f);
 void connect_connected(struct flow *f);
 
 /* Answers with this status and JSON body, and ends the flow. */
-void connect_refuse(struct flow *f, int status, const char *rule, const char *body, size_t n);
+void connect_refuse(struct flow *f, int status, const char *rule, const char *message,
+                    const char *body, size_t n);

@@ -40,7 +40,7 @@ static void say_connect(struct flow *f, int status, const char *error, const cha
     buf_init(&b, DENY_BODY_MAX);
     if (deny_body(f->sandbox, error, rule, message, &b) < 0)
         buf_clear(&b);
-    connect_refuse(f, status, rule, b.data, b.len);
+    connect_refuse(f, status, rule, message, b.data, b.len);
 }
 
 /* The client waits in its handshake: as a rule it trusts the tenant's authority, and many programs

@@ -52,6 +52,16 @@ void deny_explain(const struct policy *p, const struct policy_verdict *v, const 
 int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
               struct buf *out);
 
+/* The same for a client of such a User-Agent (NULL: none): npm shows "error" as its registry sends
+ * it, a text, and an object as "[object Object]". */
+int deny_body_for(const struct sandbox *s, const char *user_agent, const char *error,
+                  const char *rule, const char *message, struct buf *out);
+
+/* What the status line says, "Forbidden: REASON": most programs show it where they do not show a
+ * body. Of message, what is printable ASCII. */
+#define DENY_PHRASE_SIZE (POLICY_REASON_SIZE + 32)
+void deny_phrase(int status, const char *message, char out[static DENY_PHRASE_SIZE]);
+
 /* The sandbox's last refusals, newest last: {"denials": [...]}. Free with json_decref; NULL when
  * memory is out. */
 json_t *deny_list(const struct sandbox *s);

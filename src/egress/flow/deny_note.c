@@ -14,12 +14,14 @@
 #include "egress/flow/flow.h"
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
+#include "http/message.h"
 #include "policy/policy.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define HELP                                                                                    \
     "This computer reaches the network only through cay's proxy, which allows what its policy " \
@@ -194,8 +196,28 @@ static void plain_message(const char *message, char out[static POLICY_REASON_SIZ
     out[n] = '\0';
 }
 
+void deny_phrase(int status, const char *message, char out[static DENY_PHRASE_SIZE])
+{
+    char said[POLICY_REASON_SIZE];
+
+    plain_message(message, said);
+    snprintf(out, DENY_PHRASE_SIZE, "%.28s%s%s", http_status_text(status), said[0] ? ": " : "",
+             said);
+}
+
+static bool shows_texts_alone(const char *user_agent)
+{
+    return user_agent && strncasecmp(user_agent, "npm/", 4) == 0;
+}
+
 int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
               struct buf *out)
+{
+    return deny_body_for(s, NULL, error, rule, message, out);
+}
+
+int deny_body_for(const struct sandbox *s, const char *user_agent, const char *error,
+                  const char *rule, const char *message, struct buf *out)
 {
     char said[POLICY_REASON_SIZE];
     json_t *allows = load_allows(s), *o;
@@ -211,6 +233,8 @@ int deny_body(const struct sandbox *s, const char *error, const char *rule, cons
         json_decref(allows);
         return -ENOMEM;
     }
+    if (shows_texts_alone(user_agent))
+        json_object_set_new(o, "error", json_string(said));
     json_object_set_new(o, s->parent ? "command_allows" : "sandbox_allows", allows);
     if (s->parent) /* what both allow */
         json_object_set_new(o, "sandbox_allows", load_allows(s->parent));

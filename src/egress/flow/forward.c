@@ -149,11 +149,15 @@ void forward_answer(struct http_exchange *x, struct flow *f, int status, const c
 {
     struct http_header headers[] = {
         {"Content-Type", "application/json"}, {DENY_HEADER, rule}, {"Retry-After", DENY_RETRY_S}};
+    const char *user_agent = http_head_get(http_exchange_head(x), "User-Agent");
+    char phrase[DENY_PHRASE_SIZE];
     CLEANUP_BUF struct buf b;
 
     buf_init(&b, DENY_BODY_MAX);
-    if (deny_body(f->sandbox, error, rule, message, &b) < 0)
+    if (deny_body_for(f->sandbox, user_agent, error, rule, message, &b) < 0)
         buf_clear(&b);
+    deny_phrase(status, message, phrase);
+    http_response_reason(x, phrase);
     http_respond(x, status, headers, request_is_denial(status) ? status == 429 ? 3 : 2 : 1,
                  b.data ? b.data : "", b.len);
 }
