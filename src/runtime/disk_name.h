@@ -1,0 +1,13 @@
+#pragma once
+/* What the parts of the disk are called in its directories. Owns nothing, touches nothing but the names that
+ * disk_is_kept and disk_is_volume look for. Private to the runtime. */
+
+#include "runtime/disk.h"
+
+#define DISK_NAME_SIZE 32
+
+/* The name of a slot's layer, <slot>.<gen>; returns name. */
+const char *disk_name_layer(char name[static DISK_NAME_SIZE], uint32_t slot, uint32_t gen);
+
+/* The name of what has a number of its own: kept files, a volume; returns name. */
+const char *disk_name_number(char name[static DISK_NAME_SIZE], uint32_t n);
