@@ -2,7 +2,7 @@
  * probe does nothing. Nothing of such a sandbox exists: there is nothing to kill, reap or
  * remove. */
 
-#include "runtime/internal.h"
+#include "runtime/level.h"
 
 #include <errno.h>
 

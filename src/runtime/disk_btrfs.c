@@ -3,8 +3,8 @@
  * number, and on the disk when keep returns. take, from and tree are the ways back, and each
  * forgets again what the next mount or start must not find: the kernel's marks of the last overlay,
  * and the two files with the name of the last sandbox. What a tenant put there is neither followed
- * nor walked. Called through disk.h's table only: by privd's loop where it is a single call of the
- * kernel, by a task where it syncs or may take long. */
+ * nor walked. Called through disk.h's table only; what may take long, in a task, never in
+ * privd's loop. */
 
 #include "runtime/disk_btrfs.h"
 

@@ -1,6 +1,7 @@
 #pragma once
-/* The storage `memory`: nothing on disk. Each sandbox's writable layer is a tmpfs that it mounts itself and that
- * ends with it, so that the table has nothing to make, keep or destroy. Private to the runtime. */
+/* The storage `memory`: nothing on disk. Each sandbox's writable layer is a tmpfs that it mounts
+ * itself and that ends with it, so that the table has nothing to make, keep or destroy. Private
+ * to the runtime. */
 
 #include "runtime/disk.h"
 

@@ -1,9 +1,12 @@
 /* What runs as the sandbox's own root in its new namespaces, until it becomes cay-init. It is PID 1
  * of an empty pid namespace: nothing of a tenant runs yet that could interfere. */
 
-#include "runtime/internal.h"
+#include "runtime/inside.h"
 
 #include "base/io.h"
+#include "runtime/command_mount.h"
+#include "runtime/rootfs.h"
+#include "runtime/state.h"
 #include "sys/mnt.h"
 #include "sys/nice.h"
 
@@ -50,7 +53,7 @@ static int set_limits(bool command_sandbox)
     if (rc == 0)
         rc = lower_limit(RLIMIT_RTPRIO, 0);
     /* A POSIX queue that is handed on keeps the file system of its IPC namespace alive, but not the
-     * namespace, which is counted (rootfs.c): a command sandbox has none. */
+     * namespace, which is counted (rootfs_proc.c): a command sandbox has none. */
     return rc == 0 && command_sandbox ? lower_limit(RLIMIT_MSGQUEUE, 0) : rc;
 }
 
@@ -125,7 +128,7 @@ static int run_agent(int agent_fd)
 static int set_up_tree(const struct inside *in)
 {
     if (in->command_sandbox)
-        return command_sandbox_mount();
+        return command_mount();
     int root = rootfs_build(in);
     return root < 0 ? root : mnt_pivot(root);
 }

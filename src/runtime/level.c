@@ -1,6 +1,6 @@
 /* The table of isolation levels. */
 
-#include "runtime/internal.h"
+#include "runtime/level.h"
 
 #include <errno.h>
 #include <stdio.h>

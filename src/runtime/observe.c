@@ -1,8 +1,10 @@
 /* Looking at sandboxes: numbers, and what is there after a restart. */
 
-#include "runtime/internal.h"
+#include "runtime/observe.h"
 
 #include "base/io.h"
+#include "runtime/level.h"
+#include "runtime/state.h"
 #include "sys/mnt.h"
 #include "sys/pid.h"
 

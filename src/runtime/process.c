@@ -4,10 +4,14 @@
  * waits for its exec. Two ways: into a slot that was made ahead, or slot and start in one.
  * *_begin returns at once; *_finish collects the task's result when privd's loop sees it. */
 
-#include "runtime/internal.h"
-
 #include "base/io.h"
-#include "sys/fdpass.h"
+#include "runtime/inside.h"
+#include "runtime/level.h"
+#include "runtime/process_boot.h"
+#include "runtime/process_trees.h"
+#include "runtime/slot.h"
+#include "runtime/stage.h"
+#include "runtime/state.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
@@ -16,93 +20,15 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-
-struct start_args {
-    struct runtime *rt;
-    const struct runtime_slot *slot;
-    const struct runtime_start *start;
-    struct process_boot boot;
-};
 
 /* --- starts ----------------------------------------------------------------------------------- */
 
-/* Detached, read-only, idmapped copies of the template's trees. Only names that we make ourselves,
- * below directories that only root can change, and no link is followed. */
-static int open_lower(const struct start_args *a, int userns_fd, struct inside *in)
-{
-    char name[16];
-    snprintf(name, sizeof(name), "%u", a->start->template_number);
-    CLEANUP_CLOSE int dir = mnt_open_beneath(a->rt->disk.templates_fd, name, O_PATH | O_DIRECTORY,
-                                             0);
-    if (dir < 0)
-        return dir;
-    in->lower_fd = mnt_clone_idmapped(dir, "rootfs", RUNTIME_LOWER_ATTR, userns_fd);
-    if (in->lower_fd < 0)
-        return in->lower_fd;
-    if (a->rt->disk.view_fd >= 0) {
-        in->view_fd = mnt_clone_idmapped(a->rt->disk.view_fd, "", RUNTIME_LOWER_ATTR, userns_fd);
-        if (in->view_fd < 0)
-            return in->view_fd;
-    }
-    in->mask_fd = mnt_clone_idmapped(dir, "usrmask", RUNTIME_LOWER_ATTR, userns_fd);
-    if (in->mask_fd == -ENOENT)
-        return 0;
-    if (in->mask_fd < 0)
-        return in->mask_fd;
-    in->usr_fd = mnt_clone_idmapped(AT_FDCWD, "/usr", RUNTIME_LOWER_ATTR, userns_fd);
-    return in->usr_fd < 0 ? in->usr_fd : 0;
-}
-
-static int limit_layer(const struct start_args *a)
+static int limit_layer(const struct process_start_args *a)
 {
     struct disk *disk = &a->rt->disk;
     uint64_t bytes = TEST_BYPASS(DISK_LIMIT) ? 0 : a->start->limits.disk_bytes;
     return disk->backend->layer_limit(disk, a->slot->number, a->slot->gen, bytes);
-}
-
-static int open_layer(const struct start_args *a, int userns_fd, struct inside *in)
-{
-    struct disk *disk = &a->rt->disk;
-    in->upper_fd = disk->backend->layer_tree(disk, a->slot->number, a->slot->gen, userns_fd);
-    return in->upper_fd < 0 && in->upper_fd != -EOPNOTSUPP ? in->upper_fd : 0;
-}
-
-static int open_volumes(const struct start_args *a, int userns_fd, struct inside *in)
-{
-    const struct disk *disk = &a->rt->disk;
-
-    for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
-        const struct privsep_mount *v = &a->start->volumes[i];
-
-        if (!v->number)
-            continue;
-        in->volume_fds[i] = disk->backend->volume_tree
-                                ? disk->backend->volume_tree(disk, v->number,
-                                                             v->flags & PRIVSEP_MOUNT_READ_ONLY,
-                                                             userns_fd)
-                                : -EOPNOTSUPP;
-        if (in->volume_fds[i] < 0)
-            return in->volume_fds[i];
-    }
-    return 0;
-}
-
-/* The trees, with the ids of the slot's user namespace. */
-static int open_trees(const struct start_args *a, int userns_fd, struct inside *in,
-                      struct task_result *out)
-{
-    int rc = open_lower(a, userns_fd, in);
-    if (rc < 0)
-        return process_fail(out, rc == -ENOENT ? PRIVSEP_STAGE_TEMPLATE : PRIVSEP_STAGE_MOUNTS, rc);
-    rc = open_layer(a, userns_fd, in);
-    if (rc < 0)
-        return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
-    rc = open_volumes(a, userns_fd, in);
-    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_VOLUME, rc) : 0;
 }
 
 /* Only in test builds: whether a node is to be the host's. */
@@ -129,7 +55,7 @@ static int open_host_devices(struct inside *in)
     return 0;
 }
 
-static int open_stage(const struct start_args *a, struct inside *in)
+static int open_stage(const struct process_start_args *a, struct inside *in)
 {
     for (size_t i = 0; i < ARRAY_SIZE(in->device_fds); i++)
         in->device_fds[i] = -1;
@@ -148,7 +74,7 @@ static uint32_t cpu_limit(const struct runtime *rt, uint32_t milli)
     return milli < rt->cpus * 1000 ? milli : 0;
 }
 
-static int set_limits(const struct start_args *a)
+static int set_limits(const struct process_start_args *a)
 {
     const struct privsep_limits *l = &a->start->limits;
     uint32_t whole_cpu = l->cpu_milli ? l->cpu_milli + RUNTIME_RESERVE_CPU_MILLI : 0;
@@ -165,27 +91,8 @@ static int set_limits(const struct start_args *a)
     return rc < 0 ? rc : cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WORK, &work);
 }
 
-int process_write_boot(const struct process_boot *b, const struct inside *in, uint32_t open_files,
-                       uint32_t filters)
-{
-    struct agent_boot boot = {
-        .version = AGENT_BOOT_VERSION,
-        .cgroup_fds = (uint32_t)in->n_cgroup_fds,
-        .open_files = open_files,
-        .child_caps = runtime_child_caps(),
-        .command_sandbox = in->command_sandbox,
-        .netlink_pass = {in->filter->netlink_pass[0], in->filter->netlink_pass[1]},
-        .filters = filters,
-        .oom_fd = in->oom_fd >= 0,
-    };
-#ifdef CAY_TEST_SWITCHES
-    boot.flags = test_bypass_bits;
-#endif
-    return io_write_full(b->own_fd, &boot, sizeof(boot)); /* fits the socket's buffer */
-}
-
 /* What else needs the host's root, before it is given up: devices and cgroups. */
-static int prepare(const struct start_args *a, struct inside *in, struct task_result *out)
+static int prepare(const struct process_start_args *a, struct inside *in, struct task_result *out)
 {
     int rc = limit_layer(a);
     if (rc < 0)
@@ -220,7 +127,7 @@ static int prepare(const struct start_args *a, struct inside *in, struct task_re
 
 /* Joins the slot's namespaces and becomes its root: from here on this process has no right on the
  * host. */
-static int enter_slot(const struct start_args *a)
+static int enter_slot(const struct process_start_args *a)
 {
     int rc = ns_enter(a->slot->userns_fd, CLONE_NEWUSER);
     if (rc == 0 && !TEST_BYPASS(NETWORK_NAMESPACE))
@@ -233,14 +140,6 @@ static uint64_t namespaces(void)
     return CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS |
            (TEST_BYPASS(IPC_NAMESPACE) ? 0 : CLONE_NEWIPC) |
            (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP);
-}
-
-/* End of file: exec has closed it. */
-int process_await_exec(int status_fd, struct task_result *out)
-{
-    struct inside_failure failure;
-    int rc = io_read_full(status_fd, &failure, sizeof(failure));
-    return rc == 0 ? process_fail(out, (enum privsep_stage)failure.stage, failure.status) : 0;
 }
 
 /* As the first thing in PID 1 to be: what it makes from here on is charged to its own reserve. With
@@ -285,11 +184,12 @@ static int fork_inside(struct inside *in, struct task_result *out)
     return process_await_exec(status_fd, out);
 }
 
-static int start_in_slot(const struct start_args *a, struct inside *in, struct task_result *out)
+static int start_in_slot(const struct process_start_args *a, struct inside *in,
+                         struct task_result *out)
 {
     int rc = prepare(a, in, out);
     if (rc == 0)
-        rc = open_trees(a, a->slot->userns_fd, in, out);
+        rc = process_trees_open(a, a->slot->userns_fd, in, out);
     if (rc < 0)
         return rc;
     rc = enter_slot(a);
@@ -300,62 +200,13 @@ static int start_in_slot(const struct start_args *a, struct inside *in, struct t
 
 /* --- slot and start in one -------------------------------------------------------------------- */
 
-/* The trees that are opened for the child when its user namespace is there; -1: there is none. */
-#define TREES (5 + PRIVSEP_CREATE_VOLUMES)
-_Static_assert(TREES <= FDPASS_MAX, "one message");
-_Static_assert(TREES <= 16, "a bit each");
-
-static void list_trees(struct inside *in, int *trees[static TREES])
-{
-    trees[0] = &in->lower_fd;
-    trees[4] = &in->view_fd;
-    trees[1] = &in->mask_fd;
-    trees[2] = &in->usr_fd;
-    trees[3] = &in->upper_fd;
-    for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++)
-        trees[5 + i] = &in->volume_fds[i];
-}
-
-/* Which of them travel is told by a bit each. They are closed here once the message has them. */
-static int send_trees(int sock, struct inside *in)
-{
-    int *trees[TREES], fds[TREES];
-    uint16_t which = 0;
-    size_t n = 0;
-
-    list_trees(in, trees);
-    for (unsigned i = 0; i < TREES; i++) {
-        if (*trees[i] < 0)
-            continue;
-        which |= (uint16_t)(1u << i);
-        fds[n++] = *trees[i];
-    }
-    return fdpass_send(sock, &which, sizeof(which), fds, n, 0);
-}
-
-static int take_trees(int sock, struct inside *in)
-{
-    int *trees[TREES], fds[TREES];
-    uint16_t which = 0;
-    size_t n = 0, at = 0;
-    ssize_t got = fdpass_recv(sock, &which, sizeof(which), fds, TREES, &n, 0);
-
-    if (got != (ssize_t)sizeof(which))
-        return got < 0 ? (int)got : -ECHILD;
-    list_trees(in, trees);
-    for (unsigned i = 0; i < TREES && at < n; i++)
-        if (which & (1u << i))
-            *trees[i] = fds[at++];
-    return 0;
-}
-
 /* PID 1 to be, in namespaces of its own from its first instruction on: no right on the host. Its
  * ids are mapped when the message comes. End of file: the task has failed, and says why. */
 NORETURN static void run_whole(struct inside *in, int sock)
 {
     struct inside_failure failure = {.stage = PRIVSEP_STAGE_CGROUP};
 
-    if (take_trees(sock, in) < 0)
+    if (process_trees_take(sock, in) < 0)
         _exit(1);
     failure.status = join_agent(in);
     if (failure.status == 0) {
@@ -369,7 +220,7 @@ NORETURN static void run_whole(struct inside *in, int sock)
 }
 
 /* The other end of run_whole. */
-static int serve_whole(const struct start_args *a, struct inside *in, pid_t pid, int sock,
+static int serve_whole(const struct process_start_args *a, struct inside *in, pid_t pid, int sock,
                        struct task_result *out)
 {
     int rc = ns_write_maps(pid, runtime_slot_uid(a->rt, a->slot->number), RUNTIME_UID_COUNT);
@@ -377,37 +228,15 @@ static int serve_whole(const struct start_args *a, struct inside *in, pid_t pid,
 
     if (userns < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, userns);
-    rc = open_trees(a, userns, in, out);
+    rc = process_trees_open(a, userns, in, out);
     if (rc < 0)
         return rc;
-    rc = send_trees(sock, in);
+    rc = process_trees_send(sock, in);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc) : 0;
 }
 
-int process_ends_open(struct process_ends *e)
-{
-    int pair[2];
-
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return -errno;
-    e->status_fd = pair[0];
-    e->status_end = pair[1];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    e->sock = pair[0];
-    e->sock_end = pair[1];
-    return 0;
-}
-
-void process_ends_close(struct process_ends *e)
-{
-    util_close(&e->status_fd);
-    util_close(&e->status_end);
-    util_close(&e->sock);
-    util_close(&e->sock_end);
-}
-
-static int fork_whole(const struct start_args *a, struct inside *in, struct task_result *out)
+static int fork_whole(const struct process_start_args *a, struct inside *in,
+                      struct task_result *out)
 {
     CLEANUP_PROCESS_ENDS struct process_ends ends = PROCESS_ENDS_NONE;
     int pidfd = -1, rc = process_ends_open(&ends);
@@ -432,7 +261,8 @@ static int fork_whole(const struct start_args *a, struct inside *in, struct task
     return rc < 0 ? rc : process_await_exec(ends.status_fd, out);
 }
 
-static int start_whole(const struct start_args *a, struct inside *in, struct task_result *out)
+static int start_whole(const struct process_start_args *a, struct inside *in,
+                       struct task_result *out)
 {
     int rc = process_make_places(a->rt, a->slot->number, a->slot->gen, a->start, out);
     if (rc == 0)
@@ -444,7 +274,7 @@ static int start_whole(const struct start_args *a, struct inside *in, struct tas
 
 static int start_sandbox(void *arg, struct task_result *out)
 {
-    const struct start_args *a = arg;
+    const struct process_start_args *a = arg;
     struct inside in = {.start = a->start,
                         .filter = a->start->limits.filters ? &a->rt->asking_filter : &a->rt->filter,
                         .agent_fd = a->rt->agent_fd,
@@ -462,31 +292,10 @@ static int start_sandbox(void *arg, struct task_result *out)
     return a->slot->userns_fd < 0 ? start_whole(a, &in, out) : start_in_slot(a, &in, out);
 }
 
-int process_begin(int (*run)(void *args, struct task_result *out), void *args,
-                  struct process_boot *boot, struct task *out, int *boot_fd)
-{
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return -errno;
-    *boot = (struct process_boot){.agent_fd = pair[1], .own_fd = pair[0]};
-    int rc = task_spawn(run, args, out);
-    close(pair[1]);
-    /* After the fork, but the flag belongs to the shared open file: what the task writes is 32
-     * bytes into an empty buffer, which blocks neither way. */
-    if (rc == 0)
-        rc = io_set_nonblock(pair[0], true);
-    if (rc < 0) {
-        close(pair[0]);
-        return rc;
-    }
-    *boot_fd = pair[0];
-    return 0;
-}
-
 int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
                         const struct runtime_start *start, struct task *out, int *boot_fd)
 {
-    struct start_args args = {.rt = rt, .slot = slot, .start = start};
+    struct process_start_args args = {.rt = rt, .slot = slot, .start = start};
     if (start->flags != 0 || (start->kept && slot->userns_fd >= 0))
         return -EINVAL;
     return process_begin(start_sandbox, &args, &args.boot, out, boot_fd);

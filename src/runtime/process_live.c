@@ -2,7 +2,9 @@
  * freezing, and its end by signal. All of it is inline in privd's loop: microseconds, one
  * thread. */
 
-#include "runtime/internal.h"
+#include "runtime/level.h"
+#include "runtime/slot.h"
+#include "runtime/state.h"
 
 #include "base/io.h"
 #include "sys/ns.h"

@@ -5,7 +5,7 @@
  * files are dropped and copied by tasks (*_begin returns at once, *_finish collects); nothing
  * here is of one sandbox. */
 
-#include "runtime/internal.h"
+#include "runtime/state.h"
 
 #include "base/io.h"
 #include "base/log.h"

@@ -4,10 +4,13 @@
  * processes lives. *_begin returns at once, *_finish collects. The probe does the same once at
  * privd's start and undoes it. */
 
-#include "runtime/internal.h"
+#include "runtime/slot.h"
 
 #include "base/io.h"
 #include "base/log.h"
+#include "runtime/disk.h"
+#include "runtime/level.h"
+#include "runtime/state.h"
 #include "sys/mnt.h"
 #include "sys/netlink.h"
 #include "sys/ns.h"

@@ -8,7 +8,12 @@
  * nodes those of all sandboxes and of the host would be the same ones. It is never attached in the
  * mount namespace of who makes it, and ends with the mounts of its sandbox. */
 
-#include "runtime/internal.h"
+#include "runtime/stage.h"
+
+#include "base/test_bypass.h"
+#include "sys/mnt.h"
+
+#include "runtime/inside.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 #pragma once
-/* What a network namespace of a sandbox may hold beside what its sockets are charged with: settings
- * of the kernel (docs/kernel-pools.md), written in each new one (runtime/rootfs.c). Older kernels
- * have some of them once for the whole host; they are then not to be seen in a sandbox's, are left
- * alone, and `cay doctor` says which. */
+/* What a network namespace of a sandbox may hold beside what its sockets are charged with:
+ * settings of the kernel (docs/kernel-pools.md), written in each new one
+ * (runtime/rootfs_proc.c). Older kernels have some of them once for the whole host; they are
+ * then not to be seen in a sandbox's, are left alone, and `cay doctor` says which. */
 
 #include <stdint.h>
 

@@ -14,7 +14,7 @@ from waitlib import until
 
 ROOT = pathlib.Path(__file__).parents[2]
 TERMINALS = int(re.search(r"PRIVSEP_COMMAND_TERMINALS_MAX +(\d+)", (ROOT / "src/contract/proto.h").read_text()).group(1))
-NAMESPACES = int(re.search(r"COMMAND_NAMESPACES_MAX +(\d+)", (ROOT / "src/runtime/rootfs.c").read_text()).group(1))
+NAMESPACES = int(re.search(r"COMMAND_NAMESPACES_MAX +(\d+)", (ROOT / "src/runtime/rootfs_proc.c").read_text()).group(1))
 
 # In the sandbox: takes what comes, and keeps it; says how many by a file that is renamed into place.
 KEEPER = r"""

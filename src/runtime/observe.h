@@ -1,0 +1,7 @@
+#pragma once
+/* Which processes there are of a slot. Private to the runtime. */
+
+#include "runtime/runtime.h"
+
+/* One of a slot's processes that is PID 1 of its own pid namespace; 0: none. */
+pid_t process_find_first(const struct runtime *rt, uint32_t slot);
