@@ -183,41 +183,6 @@ void conn_pass(struct conn *c, struct pass *p)
 
 /* -- input ------------------------------------------------------------------------------------- */
 
-static size_t input_len(const struct conn *c)
-{
-    return c->in.len > 0 ? c->in.len : c->view_len;
-}
-
-static const char *input_data(const struct conn *c)
-{
-    return c->in.len > 0 ? c->in.data : c->view;
-}
-
-static void input_used(struct conn *c, size_t n)
-{
-    if (c->in.len > 0) {
-        buf_consume(&c->in, n);
-    } else if (n > 0) {
-        c->view += n;
-        c->view_len -= n;
-    }
-}
-
-/* The read buffer is another connection's in a moment: the rest of it is kept. The rest in the pipe
- * was the body of an exchange that is lost. */
-static void input_keep(struct conn *c)
-{
-    if (c->passing) {
-        assert(!c->exchange || c->broken);
-        pass_drop(&c->server->pass);
-        c->passing = false;
-    }
-    if (c->view_len > 0 && buf_append(&c->in, c->view, c->view_len) < 0)
-        c->broken = true;
-    c->view = NULL;
-    c->view_len = 0;
-}
-
 /* As layer_read, into the pipe; -EOPNOTSUPP where that is not done. */
 static ssize_t read_to_pass(struct conn *c)
 {
@@ -268,7 +233,7 @@ static bool start_exchange(struct conn *c, const char *data, size_t n)
     c->exchange = x;
     status = (c->server->config.proxy ? parse_proxy_request : parse_request)(
         data, n, x->storage, &x->head, &x->body, &why);
-    input_used(c, n);
+    conn_input_used(c, n);
     c->scanned = 0;
     if (status != 0) {
         exchange_free(x);
@@ -284,18 +249,18 @@ static bool start_exchange(struct conn *c, const char *data, size_t n)
 
 static bool step_head(struct conn *c)
 {
-    size_t len = input_len(c);
+    size_t len = conn_input_len(c);
     ssize_t n;
 
     if (c->broken || c->server->stopping) {
         c->broken = true;
         return false;
     }
-    if (len > 0 && !c->layer && (unsigned char)input_data(c)[0] == HTTP_LAYER_FIRST_BYTE) {
+    if (len > 0 && !c->layer && (unsigned char)conn_input_data(c)[0] == HTTP_LAYER_FIRST_BYTE) {
         response_refuse_tls(c);
         return true;
     }
-    n = len > 0 ? gate_head_end(input_data(c), len, &c->scanned) : 0;
+    n = len > 0 ? gate_head_end(conn_input_data(c), len, &c->scanned) : 0;
     if (n < 0) {
         response_refuse(c, 400, "a line in the head does not end with CR LF");
         return true;
@@ -305,7 +270,7 @@ static bool step_head(struct conn *c)
         return true;
     }
     if (n > 0)
-        return start_exchange(c, input_data(c), (size_t)n);
+        return start_exchange(c, conn_input_data(c), (size_t)n);
     if (c->eof)
         c->broken = true;
     return false;
@@ -324,7 +289,7 @@ static bool step_body(struct conn *c, struct http_exchange *x)
         body_pass(x, &c->server->pass);
         return true;
     }
-    if (input_len(c) == 0) {
+    if (conn_input_len(c) == 0) {
         if (c->eof && x->mode == BODY_TUNNEL) {
             body_tell_end(x);
             return true;
@@ -337,9 +302,9 @@ static bool step_body(struct conn *c, struct http_exchange *x)
         return c->broken;
     }
     x->expects_continue = false;
-    used = body_feed(x, input_data(c), input_len(c));
+    used = body_feed(x, conn_input_data(c), conn_input_len(c));
     if (used >= 0) {
-        input_used(c, (size_t)used);
+        conn_input_used(c, (size_t)used);
     } else if (!x->begun) {
         exchange_tell_close(x);
         exchange_free(x);
@@ -416,13 +381,13 @@ static bool step_closing(struct conn *c)
 
 static bool step_linger(struct conn *c)
 {
-    size_t n = input_len(c);
+    size_t n = conn_input_len(c);
 
     if (c->eof || n >= c->linger_left)
         c->broken = true;
     else
         c->linger_left -= n;
-    input_used(c, n);
+    conn_input_used(c, n);
     return false;
 }
 
@@ -449,7 +414,7 @@ void conn_pump(struct conn *c)
     c->pumping = true;
     while (round < MAX_ROUNDS && step(c))
         round++;
-    input_keep(c);
+    conn_input_keep(c);
     if (c->broken && c->exchange)
         exchange_lost(c);
     c->pumping = false;

@@ -2,7 +2,9 @@
 /* What the files of the server share; no file outside src/http includes it.
  *
  * server.c   listeners, the list of connections, limits, timers, stop
+ * server_make.c a server's memory
  * conn.c     one connection: reading, heads, the order of things (conn_pump), its end
+ * conn_input.c bytes that were read and not used yet
  * conn_wait.c what it waits for: events of its socket, and times
  * held.c     answers that no client takes: how many bytes of them there may be
  * layer.c    its bytes, through TLS or not
@@ -203,6 +205,11 @@ void server_leave(struct http_server *s, uint64_t tag);
 void server_conn_gone(struct conn *c); /* takes it off the list; its handle is closing */
 const char *server_date(struct http_server *s);
 
+/* -- server_make.c ----------------------------------------------------------------------------- */
+
+/* After its last handle was closed; tells that it has stopped. */
+void server_free(struct http_server *s);
+
 /* -- conn.c ------------------------------------------------------------------------------------ */
 
 /* layer NULL: it begins without one, and gets the server's where its first byte says so. ops
@@ -229,6 +236,17 @@ void conn_pass(struct conn *c, struct pass *p);
 
 void conn_on_event(uv_poll_t *poll, int status, int events);
 void conn_stop(struct conn *c, bool now);
+
+/* -- conn_input.c ------------------------------------------------------------------------------ */
+
+/* What was read and not used: the connection's own, or during a pump the view of the server's
+ * buffer. */
+size_t conn_input_len(const struct conn *c);
+const char *conn_input_data(const struct conn *c);
+void conn_input_used(struct conn *c, size_t n);
+
+/* At a pump's end: what is left becomes the connection's own. */
+void conn_input_keep(struct conn *c);
 
 /* -- conn_wait.c ------------------------------------------------------------------------------- */
 

@@ -15,9 +15,8 @@
 #include "http/internal.h"
 #include "http/relay_internal.h"
 
-#define WINDOW_BYTES   (256u * 1024u) /* of the request's body, waiting for the upstream */
-#define MAX_INTERIM    16             /* 1xx responses before the real one */
-#define HALF_CLOSED_MS 300000         /* a tunnel of which one direction ended, without traffic */
+#define WINDOW_BYTES (256u * 1024u) /* of the request's body, waiting for the upstream */
+#define MAX_INTERIM  16             /* 1xx responses before the real one */
 
 /* -- ends -------------------------------------------------------------------------------------- */
 
@@ -31,105 +30,12 @@ static void on_closed(struct wire *w)
     free(r);
 }
 
-/* The exchange goes on without us. */
-static struct http_exchange *detach(struct relay *r)
-{
-    struct http_exchange *x = TAKE_PTR(r->x);
-
-    if (r->o.filter)
-        r->o.filter->free(r->o.filter_arg);
-    r->o.filter = NULL;
-    x->inner = NULL;
-    x->inner_close = NULL;
-    x->inner_drain = NULL;
-    return x;
-}
-
 static void on_exchange_close(struct http_exchange *x)
 {
     struct relay *r = x->inner;
 
-    detach(r);
+    relay_detach(r);
     wire_close(&r->wire, false);
-}
-
-/* The upstream cannot be relayed any further. */
-void relay_fail(struct relay *r, enum err_code code, const char *text, int errnum)
-{
-    struct http_relay_options o = r->o;
-    struct http_exchange *x = detach(r);
-    bool tunnel = r->tunnel;
-    struct err e;
-
-    wire_close(&r->wire, false);
-    if (errnum != 0)
-        err_set_sys(&e, code, errnum, "%s", text);
-    else
-        err_set(&e, code, "%s", text);
-    if (x->begun) {
-        if (o.on_break && !tunnel)
-            o.on_break(x, &e, o.arg);
-        http_exchange_abort(x);
-        return;
-    }
-    x->paused = true; /* what is left of the request is read or dropped with the answer */
-    o.on_fail(x, &e, o.arg);
-}
-
-static void finish(struct relay *r)
-{
-    bool reusable = r->o.on_reusable && r->head.keep_alive && r->request_sent && !r->overrun &&
-                    r->wire.out.len == 0 && !r->wire.write_broken && !r->wire.ended;
-    struct http_relay_options o = r->o;
-    struct http_exchange *x = detach(r);
-    int fd = wire_close(&r->wire, reusable);
-
-    http_response_end(x);
-    if (fd >= 0)
-        o.on_reusable(fd, o.arg);
-}
-
-/* An upstream that is to answer soon is to take its request soon, too. */
-static uint64_t full_timeout_ms(const struct relay *r)
-{
-    uint64_t ms = r->x->conn->server->config.write_timeout_ms;
-
-    if (r->o.head_timeout_ms && !r->has_head)
-        ms = ms ? MIN(ms, r->o.head_timeout_ms) : r->o.head_timeout_ms;
-    return ms;
-}
-
-/* There is one timer, and one thing at a time that it waits for. */
-static void arm(struct relay *r)
-{
-    uint64_t ms = 0;
-
-    if (r->wire.connecting)
-        ms = r->o.connect_timeout_ms;
-    else if (r->full)
-        ms = full_timeout_ms(r);
-    else if (r->tunnel)
-        ms = r->up_ended || r->client_ended ? HALF_CLOSED_MS : 0;
-    else if (!r->has_head && r->request_sent) /* a slow client's time is not the upstream's */
-        ms = r->o.head_timeout_ms;
-    wire_timeout(&r->wire, ms);
-}
-
-static void on_timeout(struct wire *w)
-{
-    struct relay *r = CONTAINER_OF(w, struct relay, wire);
-
-    size_t unsent = wire_unsent(w->fd, &w->out);
-
-    if (r->full && unsent < r->full_bytes) { /* slow, but not stuck */
-        r->full_bytes = unsent;
-        arm(r);
-    } else if (w->connecting) {
-        relay_fail(r, ERR_TIMEOUT, "no connection in time", 0);
-    } else {
-        relay_fail(r, ERR_TIMEOUT,
-                   r->full ? "the request was not taken in time" : "no answer in time", 0);
-    }
 }
 
 /* -- the request's body ------------------------------------------------------------------------ */
@@ -139,7 +45,7 @@ static void window_full(struct relay *r)
     http_body_pause(r->x);
     r->full = true;
     r->full_bytes = wire_unsent(r->wire.fd, &r->wire.out);
-    arm(r);
+    relay_arm(r);
 }
 
 /* False: they may not, and the exchange is gone, and r with it. */
@@ -186,7 +92,7 @@ static void on_request_end(struct http_exchange *x)
         return;
     r->request_sent = true;
     if (!r->has_head && !r->full && !r->wire.connecting)
-        arm(r);
+        relay_arm(r);
 }
 
 /* -- tunnel ------------------------------------------------------------------------------------ */
@@ -201,13 +107,13 @@ static void on_tunnel_data(struct http_exchange *x, const char *data, size_t len
         http_exchange_abort(x);
         return;
     }
-    arm(r);
+    relay_arm(r);
     on_request_data(x, data, len);
 }
 
 static void tunnel_end(struct relay *r)
 {
-    struct http_exchange *x = detach(r);
+    struct http_exchange *x = relay_detach(r);
 
     wire_close(&r->wire, false);
     http_response_end(x);
@@ -224,7 +130,7 @@ static void on_tunnel_end(struct http_exchange *x)
     if (r->up_ended && r->wire.out.len == 0)
         tunnel_end(r);
     else
-        arm(r);
+        relay_arm(r);
 }
 
 static void on_drained(struct wire *w)
@@ -236,7 +142,7 @@ static void on_drained(struct wire *w)
         return;
     }
     r->full = false;
-    arm(r);
+    relay_arm(r);
     http_body_resume(r->x);
 }
 
@@ -248,7 +154,7 @@ static void tunnel_up_ended(struct relay *r)
     if (r->client_ended && r->wire.out.len == 0)
         tunnel_end(r);
     else
-        arm(r);
+        relay_arm(r);
 }
 
 bool relay_may_read(const struct relay *r)
@@ -271,7 +177,7 @@ static void set_behind(struct relay *r, bool behind)
 
 static void tunnel_data(struct relay *r, const char *data, size_t n)
 {
-    arm(r);
+    relay_arm(r);
     if (n > 0 && http_response_write(r->x, data, n) == 1)
         set_behind(r, true);
 }
@@ -285,7 +191,7 @@ static void start_tunnel(struct relay *r)
         response_put_header(b, "Upgrade", http_head_get(&r->head, "upgrade"));
     response_put(b, "\r\n");
     r->tunnel = true;
-    arm(r);
+    relay_arm(r);
     response_tunnel(r->x, b->data, b->len, on_tunnel_data, on_tunnel_end);
     if (r->o.filter && r->wire.out.len > 0)
         window_full(r);
@@ -327,7 +233,7 @@ static bool response_data(struct relay *r, const char *data, size_t n)
         full = http_response_write(r->x, data, used);
     r->overrun |= used < n;
     if (r->parse.done) {
-        finish(r);
+        relay_finish(r);
         return false;
     }
     if (full)
@@ -350,7 +256,7 @@ static void start_response(struct relay *r)
     else if (x->head.minor == 0)
         response_put(b, "Connection: keep-alive\r\n");
     response_put(b, "\r\n");
-    arm(r);
+    relay_arm(r);
     x->streams = r->parse.framing == HTTP_BODY_CHUNKED || r->parse.framing == HTTP_BODY_UNTIL_CLOSE;
     response_begin_raw(x, b->data, b->len, close, r->parse.framing == HTTP_BODY_NONE);
 }
@@ -421,7 +327,7 @@ static void on_head_bytes(struct relay *r, const char *data, size_t n)
             return;
     if (r->parse.done) {
         r->overrun = r->in.len > 0;
-        finish(r);
+        relay_finish(r);
         return;
     }
     rest = r->in;
@@ -435,7 +341,7 @@ void relay_upstream_ended(struct relay *r, ssize_t n)
     if (r->tunnel && n == 0)
         tunnel_up_ended(r);
     else if (n == 0 && r->has_head && r->parse.framing == HTTP_BODY_UNTIL_CLOSE)
-        finish(r);
+        relay_finish(r);
     else
         relay_fail(r, ERR_UNAVAILABLE, "the connection ended before the answer was whole",
                    n < 0 ? (int)n : 0);
@@ -506,7 +412,7 @@ static void on_connected(struct wire *w)
 {
     struct relay *r = CONTAINER_OF(w, struct relay, wire);
 
-    arm(r);
+    relay_arm(r);
     wire_want_read(w, true);
     http_body_resume(r->x);
 }
@@ -530,7 +436,7 @@ static void leave(struct wire *w)
     server_leave(r->server, r->tag);
 }
 
-static const struct wire_ops ops = {on_connected, on_readable, on_drained, on_timeout,
+static const struct wire_ops ops = {on_connected, on_readable, on_drained, relay_timed_out,
                                     on_error,     on_closed,   enter,      leave};
 
 void http_relay_break(struct http_exchange *x, const char *why)
@@ -589,5 +495,5 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
     } else {
         wire_want_read(&r->wire, true);
     }
-    arm(r);
+    relay_arm(r);
 }

@@ -1,5 +1,5 @@
 #pragma once
-/* What relay.c and relay_head.c share. */
+/* What the files of the relay share. */
 
 #include "http/internal.h"
 #include "http/relay.h"
@@ -44,11 +44,26 @@ bool relay_deliver(struct relay *r, const char *data, size_t n);
 
 /* The upstream has, n as wire_read's. */
 void relay_upstream_ended(struct relay *r, ssize_t n);
-void relay_fail(struct relay *r, enum err_code code, const char *text, int errnum);
 
 /* Does the client take what comes, and no filter wait? Reading is on where it is so. */
 bool relay_may_read(const struct relay *r);
 void relay_read_on(struct relay *r);
+
+/* -- relay_end.c ------------------------------------------------------------------------------- */
+
+/* The exchange goes on without the relay. */
+struct http_exchange *relay_detach(struct relay *r);
+
+/* The upstream cannot be relayed any further: the exchange is cut where its answer has begun,
+ * else told to on_fail. errnum: as err_set_sys, 0 for none. r is gone. */
+void relay_fail(struct relay *r, enum err_code code, const char *text, int errnum);
+
+/* The answer is whole. r is gone. */
+void relay_finish(struct relay *r);
+
+/* (Re)starts the timer for what is due next, and its end. */
+void relay_arm(struct relay *r);
+void relay_timed_out(struct wire *w);
 
 /* -- relay_filter.c ---------------------------------------------------------------------------- */
 
