@@ -1,247 +1,26 @@
-/* A request is the API's or a sandbox's (gateway.c). The API's: a short body is collected at
- * once; a longer one only after the control loop has said that its key is known, within a share
- * of the tenant; then head and body are posted to the control loop, whose answer finds the
- * exchange again, or finds that the client has gone. A sandbox's: the head is posted, and the
- * answer brings a socket to relay through. Nothing here waits for the control loop: whatever it
- * answers comes through the loop's mailbox, as do its orders (serve, paused, stop). cayd's main
- * starts one of these for each thread and joins it at the end; stopping closes listeners first,
- * then what goes on after the grace time. */
+/* A request is the API's (connloop_api.c) or a sandbox's (gateway.c). A sandbox's: the head is
+ * posted, and the answer brings a socket to relay through. Nothing here waits for the control
+ * loop: whatever it answers comes through the loop's mailbox, as do its orders (serve, paused,
+ * stop). cayd's main starts one of these for each thread and joins it at the end; stopping
+ * closes listeners first, then what goes on after the grace time. */
 
-#include "cayd/connloop.h"
+#include "cayd/connloop_internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/share.h"
 #include "cayd/loop_end.h"
-#include "cayd/stream.h"
-#include "gateway/gateway.h"
-#include "gateway/pending.h"
 #include "gateway/route.h"
-#include "http/server.h"
-#include "toolbox/toolbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
-/* Core ends its calls earlier, also the longest exec; this is for what was forgotten. */
-#define API_TIMEOUT_MS     3720000
 #define GATEWAY_TIMEOUT_MS 15000
-#define KEY_TIMEOUT_MS     15000
 #define CONNECT_TIMEOUT_MS 10000
 #define WRITE_TIMEOUT_MS   600000 /* a client may look at a stream's last lines for a while */
 #define SWEEP_MS           1000
 #define INBOX_MAX          16
-
-/* What a connection may send before its key is known. A longer body is asked for when it is, and
- * takes one of BODIES_MAX places, which are shared out by tenant (base/share.h). */
-#define KEYLESS_BODY_BYTES 8192u
-#define BODIES_MAX         192u
-
-/* What another thread tells a connection loop to do. Those that are given once are a part of the
- * loop, so that they need no memory. */
-struct order {
-    struct mailbox_message message;
-    uint64_t grace_ms;
-    char id[IDS_SANDBOX_SIZE]; /* of the sandbox that it is about */
-    bool allocated;
-};
-
-struct connloop {
-    struct connloop_config config;
-    int listen_fds[CONNLOOP_LISTENERS_MAX];
-    uv_thread_t thread;
-    uv_loop_t loop;
-    uv_timer_t sweep;
-    struct mailbox inbox;
-    struct http_server *server;
-    struct gateway *gateway;
-    struct toolbox *toolbox;
-    struct pending *api_pending;
-    struct share_pool *bodies;
-    struct streams *streams;
-    struct order serve, stop;
-    struct order end_all;       /* for what is relayed, when there is no memory to say to which */
-    _Atomic bool end_all_is_on; /* sent, and not yet open */
-    bool stopping;
-};
-
-/* -- the API ----------------------------------------------------------------------------------- */
-
-static const struct http_header cors_header = {"Access-Control-Allow-Origin", "*"};
-
-static void respond(struct connloop *l, struct http_exchange *x, struct api_response *r)
-{
-    struct http_header headers[API_HEADERS_MAX + 3];
-    size_t n = 0;
-
-    headers[n++] = cors_header;
-    headers[n++] = (struct http_header){"Access-Control-Expose-Headers", "*"};
-    if (r->body_len || r->stream_fd)
-        headers[n++] = (struct http_header){"Content-Type", r->stream_fd ? r->stream_type
-                                                            : r->type    ? r->type
-                                                                         : "application/json"};
-    for (size_t i = 0; i < r->header_count; i++)
-        headers[n++] = (struct http_header){r->headers[i].name, r->headers[i].value};
-    if (!r->stream_fd) {
-        http_respond(x, r->status, headers, n, r->body, r->body_len);
-        return;
-    }
-    http_response_begin(x, r->status, headers, n, -1);
-    stream_start(l->streams, x, r->stream_fd);
-    r->stream_fd = 0;
-}
-
-static void api_answered(struct control_request *a, void *reader)
-{
-    struct connloop *l = reader;
-    struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
-
-    if (x)
-        respond(l, x, &a->response);
-    control_request_free(a);
-}
-
-/* X-API-Key, or the bearer token of Authorization; "" for none. */
-static const char *find_key(const struct http_head *h)
-{
-    const char *key = http_head_get(h, "X-API-Key");
-
-    if (key && *key)
-        return key;
-    key = http_head_get(h, "Authorization");
-    if (!key || strncasecmp(key, "Bearer ", 7) != 0)
-        return "";
-    return key + 7 + strspn(key + 7, " ");
-}
-
-/* The client goes first: its request may end. The request is alive until its answer is here. */
-static void client_gone(void *data)
-{
-    struct control_request *a = data;
-
-    atomic_store(&a->gone, true);
-}
-
-static bool copy_headers(const struct http_head *h, struct api_request *r)
-{
-    for (size_t i = 0; i < API_HEADER_ID_COUNT; i++) {
-        const char *value = http_head_get(h, api_header_names[i]);
-
-        if (value && !(r->headers[i] = strdup(value)))
-            return false;
-    }
-    return true;
-}
-
-/* NULL: memory is out. */
-static struct api_request *make_request(const struct http_head *h, const char *body, size_t len)
-{
-    const char *once = http_head_get(h, "Idempotency-Key");
-    struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
-                                            body, len);
-
-    if (!r || (once && !(r->idempotency_key = strdup(once))) || !copy_headers(h, r)) {
-        api_request_free(r);
-        return NULL;
-    }
-    return r;
-}
-
-static void api_body(struct http_exchange *x, char *body, size_t len)
-{
-    struct connloop *l = http_exchange_loop(x)->data;
-    struct share *share = http_exchange_get(x);
-    struct api_request *r = make_request(http_exchange_head(x), body, len);
-    struct control_request *a = r ? control_request_api(l->config.control, r, &l->inbox,
-                                                        api_answered)
-                                  : NULL;
-
-    http_body_release(x);
-    http_exchange_set(x, NULL, NULL);
-    share_return(share);
-    if (a)
-        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, a,
-                                client_gone);
-    if (!a || !a->ticket) {
-        control_request_free(a);
-        http_respond_error(x, 503, "too many requests wait for an answer; try again");
-        return;
-    }
-    if (control_send(a) == 0)
-        return;
-    pending_take(l->api_pending, a->ticket, NULL);
-    control_request_free(a);
-    http_respond_error(x, 503, "the server is too busy; try again");
-}
-
-/* -- a body, when its key is known ------------------------------------------------------------- */
-
-static void give_back(struct http_exchange *x, void *share)
-{
-    share_return(share);
-}
-
-/* A key that is missing or not known: the API says so in its dialect's form, and needs no body for
- * that. */
-static void without_body(struct http_exchange *x)
-{
-    char none[] = "";
-
-    api_body(x, none, 0);
-}
-
-static void key_answered(struct control_request *a, void *reader)
-{
-    struct connloop *l = reader;
-    struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
-    struct share *share = x && a->tenant[0] ? share_take(l->bodies, a->tenant, NULL) : NULL;
-
-    if (x && share) {
-        http_exchange_set(x, share, give_back);
-        http_body_collect(x, API_BODY_MAX_BYTES, api_body);
-    } else if (x && a->tenant[0]) {
-        http_respond_error(
-            x, 503,
-            "the server holds as many requests' bodies of this tenant as it may; try again");
-    } else if (x) {
-        without_body(x);
-    }
-    control_request_free(a);
-}
-
-static bool is_short(const struct http_head *h)
-{
-    return h->framing == HTTP_BODY_NONE ||
-           (h->framing == HTTP_BODY_LENGTH && h->content_length <= KEYLESS_BODY_BYTES);
-}
-
-static void take_body(struct connloop *l, struct http_exchange *x)
-{
-    const struct http_head *h = http_exchange_head(x);
-    struct control_request *a;
-
-    if (is_short(h)) {
-        http_body_collect(x, API_BODY_MAX_BYTES, api_body);
-        return;
-    }
-    if (!*find_key(h)) {
-        without_body(x);
-        return;
-    }
-    a = control_request_key(l->config.control, find_key(h), &l->inbox, key_answered);
-    if (a)
-        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + KEY_TIMEOUT_MS, NULL, NULL);
-    if (a && a->ticket && control_send(a) == 0)
-        return;
-    if (a && a->ticket)
-        pending_take(l->api_pending, a->ticket, NULL);
-    control_request_free(a);
-    http_respond_error(x, 503, "the server is too busy; try again");
-}
 
 /* -- the gateway ------------------------------------------------------------------------------- */
 
@@ -299,7 +78,7 @@ static void handle(struct http_exchange *x, void *ctx)
     }
     if (gateway_preflight(x) || gateway_handle(l->gateway, x) || toolbox_handle(l->toolbox, x))
         return;
-    take_body(l, x);
+    connloop_api(l, x);
 }
 
 /* -- the thread -------------------------------------------------------------------------------- */

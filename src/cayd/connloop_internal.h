@@ -1,0 +1,49 @@
+#pragma once
+/* What connloop.c and connloop_api.c share: the loop itself, which connloop.c makes and joins. Its
+ * own thread alone touches it, but for what another posts to its mailbox. */
+
+#include "base/share.h"
+#include "cayd/connloop.h"
+#include "cayd/stream.h"
+#include "gateway/gateway.h"
+#include "gateway/pending.h"
+#include "http/server.h"
+#include "toolbox/toolbox.h"
+
+#include <stdatomic.h>
+
+/* What a connection may send before its key is known. A longer body is asked for when it is, and
+ * takes one of BODIES_MAX places, which are shared out by tenant (base/share.h). */
+#define KEYLESS_BODY_BYTES 8192u
+#define BODIES_MAX         192u
+
+/* What another thread tells a connection loop to do. Those that are given once are a part of the
+ * loop, so that they need no memory. */
+struct order {
+    struct mailbox_message message;
+    uint64_t grace_ms;
+    char id[IDS_SANDBOX_SIZE]; /* of the sandbox that it is about */
+    bool allocated;
+};
+
+struct connloop {
+    struct connloop_config config;
+    int listen_fds[CONNLOOP_LISTENERS_MAX];
+    uv_thread_t thread;
+    uv_loop_t loop;
+    uv_timer_t sweep;
+    struct mailbox inbox;
+    struct http_server *server;
+    struct gateway *gateway;
+    struct toolbox *toolbox;
+    struct pending *api_pending;
+    struct share_pool *bodies;
+    struct streams *streams;
+    struct order serve, stop;
+    struct order end_all;       /* for what is relayed, when there is no memory to say to which */
+    _Atomic bool end_all_is_on; /* sent, and not yet open */
+    bool stopping;
+};
+
+/* Serves a request of the API: collects its body, hands it to the control loop, and answers. */
+void connloop_api(struct connloop *l, struct http_exchange *x);
