@@ -23,7 +23,7 @@
 #define PRIVSEP_KEY_SIZE       32
 #define PRIVSEP_CREATE_SOCKETS 2
 #define PRIVSEP_KEPT_MAX       1024 /* numbers of kept files */
-#define PRIVSEP_OWNER_SIZE     16   /* of kept files: who has a number */
+#define PRIVSEP_OWNER_SIZE     16   /* of kept files and volumes: who has a number */
 #define PRIVSEP_VOLUMES_MAX    1024 /* numbers of volumes */
 #define PRIVSEP_CREATE_VOLUMES 4    /* of one sandbox */
 #define PRIVSEP_WHY_SIZE       192
@@ -106,10 +106,11 @@ enum privsep_op {
      * still a few milliseconds, where it was not frozen. Reply when the copy is on the disk and it
      * goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
     PRIVSEP_COPY,
-    /* u.volume.number and bytes: an empty volume by that number, which can hold so much. Reply when
-     * it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
+    /* u.volume.number, bytes and owner: an empty volume by that number, which can hold so much.
+     * Reply when it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
     PRIVSEP_VOLUME_MAKE,
-    /* u.volume.number. Reply when it is gone; -ENOENT, -EBUSY: a sandbox has it */
+    /* u.volume.number and owner, as VOLUMES tells. Reply when it is gone; -ENOENT, -EBUSY: a
+     * sandbox has it; -EPERM: it is another owner's */
     PRIVSEP_VOLUME_REMOVE,
     /* Replies: one PRIVSEP_VOLUME event for each number, then the reply */
     PRIVSEP_VOLUMES,
@@ -250,7 +251,9 @@ struct privsep_msg {
                             * that fails leaves them as they were */
             uint8_t owner[PRIVSEP_OWNER_SIZE]; /* of what is kept by that number: -EPERM where it is
                                                 * another's; zero without a number */
-            uint8_t reserve[96]; /* not looked at; a new field takes the place of its first bytes */
+            /* of each of the volumes, by its place: -EPERM where it is another's; zero without one */
+            uint8_t volume_owners[PRIVSEP_CREATE_VOLUMES][PRIVSEP_OWNER_SIZE];
+            uint8_t reserve[32]; /* not looked at; a new field takes the place of its first bytes */
             struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
         } create;
         struct {
@@ -270,6 +273,8 @@ struct privsep_msg {
             uint32_t number; /* 1..PRIVSEP_VOLUMES_MAX, the peer's choice */
             uint32_t busy;   /* of an event, 1: it is just being made or removed */
             uint64_t bytes;  /* of VOLUME_MAKE and of an event: how much it can hold */
+            /* whose it is; all zero: not known (VOLUME_REMOVE, event) */
+            uint8_t owner[PRIVSEP_OWNER_SIZE];
         } volume;
         struct {
             char why[PRIVSEP_WHY_SIZE]; /* printable ASCII only, NUL-terminated */

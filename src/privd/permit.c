@@ -63,12 +63,15 @@ static bool has_owner(const uint8_t owner[static PRIVSEP_OWNER_SIZE])
     return any != 0;
 }
 
-/* None twice: each is mounted once. */
-static bool are_volumes(const struct privsep_mount *v)
+/* None twice: each is mounted once. Each has an owner, and what is none has none. */
+static bool are_volumes(const struct privsep_msg *m)
 {
+    const struct privsep_mount *v = m->u.create.volumes;
+
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
         if (v[i].number > PRIVSEP_VOLUMES_MAX || (v[i].flags & ~PRIVSEP_MOUNT_READ_ONLY) != 0 ||
-            (v[i].number == 0 && v[i].flags != 0))
+            (v[i].number == 0 && v[i].flags != 0) ||
+            has_owner(m->u.create.volume_owners[i]) != (v[i].number != 0))
             return false;
         for (size_t j = 0; j < i; j++)
             if (v[i].number != 0 && v[i].number == v[j].number)
@@ -84,7 +87,7 @@ static int check_create(const struct privsep_msg *m, const struct permit_bounds 
         (m->u.create.flags != 0 && m->u.create.kept == 0) || m->u.create.kept > PRIVSEP_KEPT_MAX ||
         !is_id(m->u.create.id) || has_owner(m->u.create.owner) != (m->u.create.kept != 0))
         return -EINVAL;
-    if (m->u.create.level >= PRIVSEP_LEVEL_COUNT || !are_volumes(m->u.create.volumes))
+    if (m->u.create.level >= PRIVSEP_LEVEL_COUNT || !are_volumes(m))
         return -EINVAL;
     return check_limits(&m->u.create.limits, b);
 }
@@ -133,7 +136,7 @@ static int check_kept_of(const struct privsep_msg *m, const struct permit_bounds
 static int check_volume_make(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     return within(m->u.volume.number, 1, PRIVSEP_VOLUMES_MAX) && m->u.volume.busy == 0 &&
-                   within(m->u.volume.bytes, MIB, 4096 * GIB)
+                   has_owner(m->u.volume.owner) && within(m->u.volume.bytes, MIB, 4096 * GIB)
                ? 0
                : -EINVAL;
 }

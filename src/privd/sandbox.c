@@ -342,7 +342,7 @@ static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *st
             return r;
     }
     *stage = PRIVSEP_STAGE_VOLUME;
-    int may_mount = volume_may_mount(p, m->u.create.volumes);
+    int may_mount = volume_may_mount(p, m);
     if (may_mount < 0)
         return may_mount;
     *stage = PRIVSEP_STAGE_SLOT;

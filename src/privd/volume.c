@@ -71,9 +71,22 @@ static bool is_barred(const struct privd *p, uint32_t number, const struct privs
     return false;
 }
 
-int volume_may_mount(const struct privd *p,
-                     const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES])
+/* As of kept files (keep_may_copy): a number alone does not tell whose it is, as it is used again,
+ * and a cayd that is mistaken would give one tenant's files to another, or remove them. Test:
+ * test_volumes_privd.py, "of another owner". */
+static bool is_of(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE])
 {
+    bool is = volume_records_is_of(&p->volumes, number, owner);
+
+    if (!is && log_rate_allows(&p->owner_log))
+        log_warn("volume %u: asked for by what it does not belong to", number);
+    return is;
+}
+
+int volume_may_mount(struct privd *p, const struct privsep_msg *m)
+{
+    const struct privsep_mount *v = m->u.create.volumes;
+
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
         enum volume_state state = volume_records_state(&p->volumes, v[i].number);
 
@@ -81,6 +94,8 @@ int volume_may_mount(const struct privd *p,
             continue;
         if (state == VOLUME_NONE)
             return -ENOENT;
+        if (!is_of(p, v[i].number, m->u.create.volume_owners[i]))
+            return -EPERM;
         if (state != VOLUME_WHOLE || is_barred(p, v[i].number, &v[i]))
             return -EBUSY;
     }
@@ -108,7 +123,7 @@ static void worked(struct privd *p, uint32_t number, int status)
 
     p->volume_worker.asked[number] = (struct reply_to){0};
     if (volume_records_enter(&p->volumes, number,
-                             made == (status == 0) ? VOLUME_WHOLE : VOLUME_NONE, 0) < 0)
+                             made == (status == 0) ? VOLUME_WHOLE : VOLUME_NONE) < 0)
         log_error("volume %u: its record cannot be written; the next start corrects it", number);
     answer(p, &to, made ? PRIVSEP_VOLUME_MAKE : PRIVSEP_VOLUME_REMOVE, number, status);
 }
@@ -159,7 +174,7 @@ void volume_make_asked(struct privd *p, const struct reply_to *to, const struct 
     if (rc == 0 && volume_records_state(&p->volumes, number) != VOLUME_NONE)
         rc = -EEXIST;
     if (rc == 0)
-        rc = volume_records_enter(&p->volumes, number, VOLUME_MAKING, m->u.volume.bytes);
+        rc = volume_records_enter_new(&p->volumes, number, m->u.volume.bytes, m->u.volume.owner);
     if (rc < 0) {
         answer(p, to, PRIVSEP_VOLUME_MAKE, number, rc);
         return;
@@ -173,11 +188,12 @@ void volume_remove_asked(struct privd *p, const struct reply_to *to, const struc
     uint32_t number = m->u.volume.number;
     enum volume_state state = volume_records_state(&p->volumes, number);
     int rc = state == VOLUME_NONE                                  ? -ENOENT
+             : !is_of(p, number, m->u.volume.owner)                ? -EPERM
              : state != VOLUME_WHOLE || is_barred(p, number, NULL) ? -EBUSY
                                                                    : 0;
 
     if (rc == 0)
-        rc = volume_records_enter(&p->volumes, number, VOLUME_REMOVING, 0);
+        rc = volume_records_enter(&p->volumes, number, VOLUME_REMOVING);
     if (rc < 0) {
         answer(p, to, PRIVSEP_VOLUME_REMOVE, number, rc);
         return;
@@ -198,6 +214,7 @@ void volume_list_asked(struct privd *p, const struct reply_to *to, const struct 
         event.u.volume.number = n;
         event.u.volume.busy = r->state != VOLUME_WHOLE;
         event.u.volume.bytes = r->bytes;
+        memcpy(event.u.volume.owner, r->owner, sizeof(event.u.volume.owner));
         if (privsep_server_send(p->server, to->peer, &event, NULL, 0) < 0)
             return;
     }
@@ -217,7 +234,7 @@ void volume_recover(struct privd *p)
         if (next == state)
             continue;
         log_info("volume %u: %s", n, next == VOLUME_WHOLE ? "it is whole" : "it is not there");
-        if (volume_records_enter(&p->volumes, n, next, 0) < 0)
+        if (volume_records_enter(&p->volumes, n, next) < 0)
             log_error("volume %u: its record cannot be written", n);
     }
 }

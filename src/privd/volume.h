@@ -33,10 +33,10 @@ bool volume_any(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);
 /* Whether one of them is to be written to. */
 bool volume_any_writable(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);
 
-/* Whether a sandbox may have all of these now. 0; -ENOENT; -EBUSY: another writes to one, or reads
- * what this one would write to, or it is just being made or removed. */
-int volume_may_mount(const struct privd *p,
-                     const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);
+/* Whether a create may have all of its volumes now. 0; -ENOENT; -EPERM: one is another owner's;
+ * -EBUSY: another sandbox writes to one, or reads what this one would write to, or it is just being
+ * made or removed. */
+int volume_may_mount(struct privd *p, const struct privsep_msg *m);
 
 /* At a start, once it is known which sandboxes live. Blocks. */
 void volume_recover(struct privd *p);

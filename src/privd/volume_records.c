@@ -50,29 +50,52 @@ enum volume_state volume_records_state(const struct volume_records *v, uint32_t 
                                                         : VOLUME_NONE;
 }
 
-int volume_records_enter(struct volume_records *v, uint32_t number, enum volume_state state,
-                         uint64_t bytes)
+bool volume_records_is_of(const struct volume_records *v, uint32_t number,
+                          const uint8_t owner[static PRIVSEP_OWNER_SIZE])
 {
-    struct volume_record r = {.magic = VOLUME_MAGIC,
-                              .version = VOLUME_VERSION,
-                              .number = number,
-                              .state = state,
-                              .since_real_ms = clock_real_ms()};
+    static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
+    const struct volume_record *r = &v->all[number];
+
+    return memcmp(r->owner, unknown, sizeof(unknown)) == 0 ||
+           memcmp(r->owner, owner, sizeof(r->owner)) == 0;
+}
+
+static int write_record(struct volume_records *v, struct volume_record *r)
+{
     ssize_t n;
 
-    if (state != VOLUME_NONE)
-        r.bytes = state == VOLUME_MAKING ? bytes : v->all[number].bytes;
-    r.sum = sum_of(&r);
+    r->magic = VOLUME_MAGIC;
+    r->version = VOLUME_VERSION;
+    r->since_real_ms = clock_real_ms();
+    r->sum = sum_of(r);
     do
-        n = pwrite(v->fd, &r, sizeof(r), (off_t)number * (off_t)sizeof(r));
+        n = pwrite(v->fd, r, sizeof(*r), (off_t)r->number * (off_t)sizeof(*r));
     while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)sizeof(r))
+    if (n != (ssize_t)sizeof(*r))
         return n < 0 ? -errno : -ENOSPC;
-    v->all[number] = r;
+    v->all[r->number] = *r;
     return 0;
 }
 
-/* One that was being made has no owner: its asker is told that it failed. One without a record is
+int volume_records_enter_new(struct volume_records *v, uint32_t number, uint64_t bytes,
+                             const uint8_t owner[static PRIVSEP_OWNER_SIZE])
+{
+    struct volume_record r = {.number = number, .state = VOLUME_MAKING, .bytes = bytes};
+
+    memcpy(r.owner, owner, sizeof(r.owner));
+    return write_record(v, &r);
+}
+
+int volume_records_enter(struct volume_records *v, uint32_t number, enum volume_state state)
+{
+    struct volume_record r = state == VOLUME_NONE ? (struct volume_record){0} : v->all[number];
+
+    r.number = number;
+    r.state = state;
+    return write_record(v, &r);
+}
+
+/* One that was being made is nobody's yet: its asker is told that it failed. One without a record is
  * whole: no files are lost for want of a record. */
 enum volume_state volume_records_recovered(enum volume_state state, bool is_there)
 {

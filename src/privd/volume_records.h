@@ -23,7 +23,8 @@ struct volume_record {
     uint32_t state; /* enum volume_state */
     uint64_t bytes; /* how much it can hold; 0: not known any more */
     int64_t since_real_ms;
-    uint8_t zero[24];
+    uint8_t owner[PRIVSEP_OWNER_SIZE]; /* all zero: not known, as of a lost record */
+    uint8_t zero[8];
     uint64_t sum; /* over all before it */
 };
 
@@ -41,10 +42,18 @@ void volume_records_close(struct volume_records *v);
 /* The state of a number; VOLUME_NONE for what is none. */
 enum volume_state volume_records_state(const struct volume_records *v, uint32_t number);
 
-/* Writes it. The caller does nothing to the disk when this fails. bytes: of VOLUME_MAKING, else as
- * it was; VOLUME_NONE forgets it. 0 or -errno. */
-int volume_records_enter(struct volume_records *v, uint32_t number, enum volume_state state,
-                         uint64_t bytes) WARN_UNUSED;
+/* Whether it is that owner's, as far as is known: one that is not is given to any that names the
+ * number. */
+bool volume_records_is_of(const struct volume_records *v, uint32_t number,
+                          const uint8_t owner[static PRIVSEP_OWNER_SIZE]);
+
+/* Writes one that is to be made. The caller does nothing to the disk when this fails. 0 or -errno. */
+int volume_records_enter_new(struct volume_records *v, uint32_t number, uint64_t bytes,
+                             const uint8_t owner[static PRIVSEP_OWNER_SIZE]) WARN_UNUSED;
+
+/* Writes its state; size and owner stay as they were, but VOLUME_NONE forgets them. The same. */
+int volume_records_enter(struct volume_records *v, uint32_t number,
+                         enum volume_state state) WARN_UNUSED;
 
 /* What a record becomes at a start, by whether the disk has a volume of that number. */
 enum volume_state volume_records_recovered(enum volume_state state, bool is_there);

@@ -47,10 +47,15 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED((m.u.create.kept = PRIVSEP_KEPT_MAX + 1, m.u.create.owner[0] = 1));
     REFUSED(m.u.create.kept = 1);      /* whose it is must be said */
     REFUSED(m.u.create.owner[15] = 1); /* of no number */
-    REFUSED(m.u.create.volumes[0].number = PRIVSEP_VOLUMES_MAX + 1);
+#define VOLUME_1(n, f)                 /* with an owner */ \
+    (m.u.create.volumes[1] = (struct privsep_mount){n, f}, m.u.create.volume_owners[1][0] = 1)
+    REFUSED(VOLUME_1(PRIVSEP_VOLUMES_MAX + 1, 0));
     REFUSED(m.u.create.volumes[3].flags = PRIVSEP_MOUNT_READ_ONLY); /* of no number */
-    REFUSED((m.u.create.volumes[1].number = 1, m.u.create.volumes[1].flags = 2));
-    REFUSED(m.u.create.volumes[0].number = m.u.create.volumes[3].number = 7); /* twice */
+    REFUSED(m.u.create.volume_owners[3][15] = 1);                   /* the same */
+    REFUSED(m.u.create.volumes[0].number = 7);                      /* whose it is must be said */
+    REFUSED(VOLUME_1(1, 2));
+    REFUSED((VOLUME_1(7, 0), m.u.create.volumes[3].number = 7,
+             m.u.create.volume_owners[3][0] = 1)); /* twice */
     REFUSED(m.u.create.limits.filters = 1);
     REFUSED(m.u.create.limits.memory_bytes = 0);
     REFUSED(m.u.create.limits.memory_bytes = UINT64_MAX);
@@ -155,17 +160,22 @@ static void a_volume_in_range_is_permitted(void **state)
     m.u.volume.bytes = 1 << 20;
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
     m.op = PRIVSEP_VOLUME_MAKE;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL); /* whose it is must be said */
+    m.u.volume.owner[15] = 1;
     assert_int_equal(permit_fields(&m, &bounds), 0);
     m.u.volume.busy = 1;
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
     m = good_create();
-    for (uint32_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++)
+    for (uint32_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
         m.u.create.volumes[i] = (struct privsep_mount){PRIVSEP_VOLUMES_MAX - i, i & 1};
+        m.u.create.volume_owners[i][i] = 1;
+    }
     assert_int_equal(permit_fields(&m, &bounds), 0);
 }
 
 static void volume_records_are_read_again(void **state)
 {
+    static const uint8_t one[PRIVSEP_OWNER_SIZE] = "vone", two[PRIVSEP_OWNER_SIZE] = "vtwo";
     char dir[] = "/tmp/cay-volumes-XXXXXX", path[64];
     struct volume_records *v = calloc(1, sizeof(*v));
     int fd;
@@ -175,13 +185,15 @@ static void volume_records_are_read_again(void **state)
     snprintf(path, sizeof(path), "%s/volumes", dir);
     assert_int_equal(volume_records_open(v, dir), 0);
     assert_int_equal(volume_records_state(v, 9), VOLUME_NONE);
-    assert_int_equal(volume_records_enter(v, 9, VOLUME_MAKING, 5 << 20), 0);
-    assert_int_equal(volume_records_enter(v, 9, VOLUME_WHOLE, 0), 0);
-    assert_int_equal(volume_records_enter(v, PRIVSEP_VOLUMES_MAX, VOLUME_MAKING, 1 << 20), 0);
+    assert_int_equal(volume_records_enter_new(v, 9, 5 << 20, one), 0);
+    assert_int_equal(volume_records_enter(v, 9, VOLUME_WHOLE), 0);
+    assert_int_equal(volume_records_enter_new(v, PRIVSEP_VOLUMES_MAX, 1 << 20, two), 0);
     volume_records_close(v);
     assert_int_equal(volume_records_open(v, dir), 0);
     assert_int_equal(volume_records_state(v, 9), VOLUME_WHOLE);
     assert_int_equal(v->all[9].bytes, 5 << 20);
+    assert_true(volume_records_is_of(v, 9, one));
+    assert_false(volume_records_is_of(v, 9, two));
     assert_int_equal(volume_records_state(v, PRIVSEP_VOLUMES_MAX), VOLUME_MAKING);
     assert_int_equal(volume_records_state(v, 0), VOLUME_NONE);
     assert_int_equal(volume_records_state(v, PRIVSEP_VOLUMES_MAX + 1), VOLUME_NONE);
@@ -192,6 +204,9 @@ static void volume_records_are_read_again(void **state)
     close(fd);
     assert_int_equal(volume_records_open(v, dir), 0);
     assert_int_equal(volume_records_state(v, 9), VOLUME_NONE);
+    /* Found on the disk all the same: it is whole, and not known whose. */
+    assert_int_equal(volume_records_enter(v, 9, VOLUME_WHOLE), 0);
+    assert_true(volume_records_is_of(v, 9, one) && volume_records_is_of(v, 9, two));
     volume_records_close(v);
     /* What others can read or write is not believed. */
     assert_int_equal(chmod(path, 0644), 0);

@@ -133,6 +133,7 @@ static struct privsep_msg good(uint16_t op)
     if (op == PRIVSEP_VOLUME_MAKE) {
         m.u.volume.number = 1;
         m.u.volume.bytes = 1 << 20;
+        m.u.volume.owner[0] = 1;
     }
     return m;
 }
