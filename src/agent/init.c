@@ -4,6 +4,7 @@
 #include "agent/common/agent.h"
 #include "agent/start_command.h"
 #include "agent/trust.h"
+#include "agent/volumes.h"
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -71,7 +72,7 @@ static enum err_code check_env(const json_t *env, struct err *e)
 }
 
 struct init {
-    json_t *env;
+    json_t *env, *volumes;
     const char *user, *workdir, *authority;
     int64_t at_real_ms;    /* 0: not told */
     int64_t start_wait_ms; /* for the start command's port; 0: not told */
@@ -112,6 +113,7 @@ static enum err_code read_init(const json_t *body, struct init *in, struct err *
         json_get_str(body, "timestamp", NULL, JSON_OPTIONAL, 64, &timestamp, e) != ERR_OK ||
         json_get_int(body, "startWaitMs", NULL, JSON_OPTIONAL, 0, INT32_MAX, &in->start_wait_ms,
                      e) != ERR_OK ||
+        json_get_arr(body, "volumes", NULL, JSON_OPTIONAL, &in->volumes, e) != ERR_OK ||
         read_limits(body, &in->limits, e) != ERR_OK)
         return e->code;
     if (in->env && check_env(in->env, e) != ERR_OK)
@@ -161,6 +163,8 @@ static void init_read(struct http_exchange *x, char *text, size_t len)
 
     if (json_parse(text, len, true, &body, &e) != ERR_OK || read_init(body, &in, &e) != ERR_OK) {
         http_respond_error(x, 400, "%s", e.text);
+    } else if (volumes_link(in.volumes, &e) != ERR_OK) {
+        http_respond_error(x, 409, "%s", e.text);
     } else {
         /* A late copy of an older call changes nothing. */
         if (in.at_real_ms == 0 || in.at_real_ms > a->init_real_ms) {

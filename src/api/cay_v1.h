@@ -111,6 +111,10 @@
  *   (egress/credential/credential.h says what bind and value may be). The value cannot be read
  *   again. 503 while cay-egress, which seals it, is away.
  * GET /cay/v1/secrets -> 200 [{"name", "bind", "madeAt"}]
+ * POST /cay/v1/volumes {"name", "sizeBytes"?} -> 201 {"volumeID", "name", "sizeBytes", "madeAt",
+ *   "sandboxes"}
+ * GET /cay/v1/volumes -> 200 [the same]; DELETE /cay/v1/volumes/{id or name} -> 204; 409: a sandbox
+ *   has it
  * DELETE /cay/v1/secrets/{name} -> 204: requests that would have had it are refused from then on.
  *
  * GET /cay/v1/audit?sandbox=ID&verdict=allow|deny&since=TIME&limit=N -> 200 [record...], the newest
@@ -187,6 +191,11 @@ void cay_v1_events(struct api_call *call);
 
 /* cay_v1_exec.c */
 void cay_v1_exec(struct api_call *call);
+
+/* cay_v1_volumes.c */
+void cay_v1_volume_create(struct api_call *call);
+void cay_v1_volume_list(struct api_call *call);
+void cay_v1_volume_remove(struct api_call *call);
 
 /* cay_v1_secrets.c */
 void cay_v1_secret_set(struct api_call *call);

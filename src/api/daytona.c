@@ -93,7 +93,7 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
         return out;
     /* What an environment was given is nowhere but inside: it may hold secrets. */
     json_object_set_new(out, "env", json_object());
-    json_object_set_new(out, "volumes", json_array());
+    json_object_set_new(out, "volumes", daytona_volumes_json(s));
     return out;
 }
 
@@ -248,8 +248,6 @@ static const struct api_route routes[] = {
      "forks by Daytona's API (POST /sandboxes/{id}/fork makes them)"},
     {API_WRITE, "*", "/api/snapshots*", api_unsupported,
      "snapshots (name a template as snapshot of a create: see `cay template ls`)"},
-    {API_WRITE, "*", "/api/volumes*", api_unsupported,
-     "volumes (copy the files in after the sandbox was created)"},
     {API_WRITE, "*", "/api/secret*", api_unsupported,
      "Daytona's vault of secrets (see `cay secret set` and a policy's \"inject\")"},
     {API_WRITE, "*", "/api/*", api_unsupported,
@@ -258,6 +256,6 @@ static const struct api_route routes[] = {
     {0},
 };
 
-static const struct api_route *const tables[] = {routes, NULL};
+static const struct api_route *const tables[] = {daytona_volume_routes, routes, NULL};
 
 const struct api_dialect daytona_dialect = {DAYTONA_PREFIX, tables, error};

@@ -14,6 +14,7 @@
  *   GET /api/sandbox/{id}/toolbox-proxy-url, .../ports/{port}/preview-url,
  *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../telemetry/metrics
  *   GET /api/config
+ *   GET, POST /api/volumes; GET, DELETE /api/volumes/{id}; GET /api/volumes/by-name/{name}
  *
  * {id} is an id or a name. A sandbox that is stopped, by call or for being idle, has its files
  * (core's SANDBOX_TIER_FILES); with autoDeleteInterval 0 or ttlMinutes it is gone then.
@@ -57,6 +58,17 @@ enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *o
 
 /* A core_sandbox_cb that answers with the sandbox; arg is the call. */
 void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);
+
+/* -- daytona_volume.c -------------------------------------------------------------------------- */
+
+extern const struct api_route daytona_volume_routes[];
+
+/* "volumes" of a create as core takes it: a new reference, NULL where there are none; the caller
+ * drops it after an error too. ERR_INVALID. */
+enum err_code daytona_volumes_read(const json_t *body, json_t **out, struct err *e);
+
+/* Those of a sandbox: a new array; NULL: memory is out. */
+json_t *daytona_volumes_json(const struct sandbox *s);
 
 /* -- handlers in files of their own ------------------------------------------------------------ */
 

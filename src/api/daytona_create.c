@@ -12,7 +12,7 @@
 struct creation {
     struct sandbox_request r;
     struct network *network;
-    json_t *settings, *policy;
+    json_t *settings, *policy, *volumes;
 };
 
 static void creation_free(void *state)
@@ -22,6 +22,7 @@ static void creation_free(void *state)
     json_decref(c->settings);
     network_unref(c->network);
     json_decref(c->policy);
+    json_decref(c->volumes);
     free(c);
 }
 
@@ -55,7 +56,7 @@ static const struct {
     {"spot", "spot sandboxes"},
     {"kvm", "virtual machines"},
     {"buildInfo", "images (name a template as snapshot: see `cay template ls`)"},
-    {"volumes", "volumes (copy the files in after the sandbox was created)"},
+    {"volumes", NULL},
     {"secrets", "secrets as variables (see `cay secret set` and a policy's \"inject\")"},
     {"outboundProxyUrl", "a proxy of the sandbox's own"},
     {"otelEndpointOverride", "telemetry"},
@@ -275,6 +276,9 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
         (rc = read_only(body, "target", DAYTONA_TARGET, e)) || (rc = read_ttl(call, c, e)) ||
         (rc = api_read_maps(body, "labels", "env", &c->r, e)))
         return rc;
+    if ((rc = daytona_volumes_read(body, &c->volumes, e)) != ERR_OK)
+        return rc;
+    c->r.volumes = c->volumes;
     return read_network(body, c, e);
 }
 

@@ -17,7 +17,7 @@
 #define E2B_RULE_NAME_SIZE 24
 
 extern const struct api_route e2b_sandbox_routes[], e2b_template_routes[], e2b_secret_routes[],
-    e2b_other_routes[];
+    e2b_volume_routes[], e2b_other_routes[];
 
 /* -- e2b_json.c: the shapes -------------------------------------------------------------------- */
 

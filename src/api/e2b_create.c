@@ -97,15 +97,13 @@ static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *
     return ERR_OK;
 }
 
-/* Fields that ask for what is not there: refused rather than ignored, since who asked for a volume
- * must not find its files gone later. mcp is not among them: the SDK itself starts the gateway, as
- * a program of the template, and says when there is none. */
+/* Fields that ask for what is not there: refused rather than ignored. mcp is not among them: the
+ * SDK itself starts the gateway, as a program of the template, and says when there is none. */
 static enum err_code refuse_missing(const json_t *body, struct err *e)
 {
     static const struct {
         const char *name, *what;
     } fields[] = {
-        {"volumeMounts", "volumes (copy the files in after the sandbox was created)"},
         {"iam",
          "workload identity tokens (keys stay outside: `cay secret set`, or E2B's secrets with "
          "network.rules, put them on allowed requests)"},
@@ -225,7 +223,9 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
         (rc = e2b_read_timeout(body, initial_ms[kind], &c->r.ttl_ms, e)) ||
         (rc = e2b_check_max(call, c->r.ttl_ms, e)) ||
         (rc = api_read_maps(body, "metadata", "envVars", &c->r, e)) ||
-        (rc = read_lifecycle(body, &c->r, e)) || (rc = refuse_missing(body, e)))
+        (rc = read_lifecycle(body, &c->r, e)) ||
+        (rc = json_get_arr(body, "volumeMounts", NULL, JSON_OPTIONAL, &c->r.volumes, e)) ||
+        (rc = refuse_missing(body, e)))
         return rc;
     if (kind != CREATE_V2 &&
         (rc = json_get_bool(body, "secure", NULL, JSON_OPTIONAL, &c->r.secure, e)))

@@ -60,6 +60,19 @@ const char *e2b_state_name(enum sandbox_state state)
     return life_of(state)->group == LIFE_GROUP_PAUSED ? "paused" : "running";
 }
 
+/* In the words of a create. */
+static json_t *volume_mounts(const struct sandbox *s)
+{
+    json_t *all = json_array(), *m;
+    size_t i;
+
+    json_array_foreach (s->volumes, i, m)
+        json_array_append_new(all, json_pack("{s:O, s:O, s:O}", "name", json_object_get(m, "name"),
+                                             "path", json_object_get(m, "path"), "readOnly",
+                                             json_object_get(m, "readOnly")));
+    return all;
+}
+
 json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
 {
     json_t *out = json_object();
@@ -76,7 +89,7 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
     json_object_set_new(out, "state", json_string(e2b_state_name(s->state)));
     json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
     json_object_set_new(out, "metadata", s->metadata ? json_deep_copy(s->metadata) : json_object());
-    json_object_set_new(out, "volumeMounts", json_array());
+    json_object_set_new(out, "volumeMounts", volume_mounts(s));
     if (s->pause_reason) { /* not E2B's: why it is paused, and what of it is kept */
         json_object_set_new(out, "reason", json_string(core_pause_reason_name(s->pause_reason)));
         json_object_set_new(out, "tier", json_string(core_pause_tier_name(s)));

@@ -10,10 +10,9 @@
 #define TEXT_BUILD                                                                             \
     "building templates by the SDK (use `cay template build base`, or install what is needed " \
     "after create)"
-#define TEXT_TAGS    "template tags"
-#define TEXT_VOLUMES "volumes (copy files in and out by the files API)"
-#define TEXT_TEAMS   "teams (keys belong to tenants; see /cay/v1/keys)"
-#define TEXT_KEYS    "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"
+#define TEXT_TAGS  "template tags"
+#define TEXT_TEAMS "teams (keys belong to tenants; see /cay/v1/keys)"
+#define TEXT_KEYS  "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"
 
 /* Builds have no id of their own here: the nil UUID says so in the form that clients expect. */
 #define NO_BUILD "00000000-0000-0000-0000-000000000000"
@@ -138,10 +137,6 @@ const struct api_route e2b_template_routes[] = {
 };
 
 const struct api_route e2b_other_routes[] = {
-    {API_READ, "GET", "/volumes", api_unsupported, TEXT_VOLUMES},
-    {API_WRITE, "POST", "/volumes", api_unsupported, TEXT_VOLUMES},
-    {API_READ, "GET", "/volumes/{id}", api_unsupported, TEXT_VOLUMES},
-    {API_WRITE, "DELETE", "/volumes/{id}", api_unsupported, TEXT_VOLUMES},
     {API_READ, "GET", "/teams", api_unsupported, TEXT_TEAMS},
     {API_READ, "GET", "/api-keys", api_unsupported, TEXT_KEYS},
     {API_WRITE, "POST", "/api-keys", api_unsupported, TEXT_KEYS},

@@ -21,9 +21,13 @@ static json_t *plain_error(struct api_call *call, int status, const char *messag
     return body;
 }
 
-static const struct api_route *const plain_tables[] = {e2b_sandbox_routes, e2b_template_routes,
-                                                       e2b_secret_routes,  e2b_other_routes,
-                                                       cay_v1_routes,      NULL};
+static const struct api_route *const plain_tables[] = {e2b_sandbox_routes,
+                                                       e2b_template_routes,
+                                                       e2b_secret_routes,
+                                                       e2b_volume_routes,
+                                                       e2b_other_routes,
+                                                       cay_v1_routes,
+                                                       NULL};
 static const struct api_dialect plain_dialect = {"/", plain_tables, plain_error};
 
 /* The first whose prefix fits has the request. */

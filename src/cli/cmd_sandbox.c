@@ -23,6 +23,20 @@ static int add_pair(void *arg, const char *pair)
     return json_object_set_new(arg, name, json_string(equals + 1)) == 0 ? 0 : -1;
 }
 
+/* NAME:PATH or NAME:PATH:ro. */
+static int add_volume(void *arg, const char *text)
+{
+    const char *colon = strchr(text, ':');
+    size_t n = colon ? strlen(colon + 1) : 0;
+    bool only = n > 3 && strcmp(colon + 1 + n - 3, ":ro") == 0;
+
+    if (!colon || colon == text || n == 0)
+        return -1;
+    return json_array_append_new(arg, json_pack("{s:s%, s:s%, s:b}", "name", text,
+                                                (size_t)(colon - text), "path", colon + 1,
+                                                only ? n - 3 : n, "readOnly", only));
+}
+
 /* --idle and --idle-counts. */
 static enum err_code add_idle(const struct cli *c, json_t *body, struct err *e)
 {
@@ -71,6 +85,13 @@ static enum err_code create_request(const struct cli *c, const char *template_na
         json_object_set_new(body, "secure", json_false());
     if (cli_flag(c, "seccomp-filters"))
         json_object_set_new(body, "seccompFilters", json_true());
+    if (cli_value(c, "volume")) {
+        json_t *volumes = json_array();
+
+        json_object_set_new(body, "volumeMounts", volumes);
+        if (cli_each(c, "volume", add_volume, volumes) != 0)
+            return err_set(e, ERR_INVALID, "--volume: not NAME:PATH or NAME:PATH:ro");
+    }
     if (add_idle(c, body, e) != ERR_OK)
         return e->code;
     if (!ttl)

@@ -59,6 +59,8 @@ const struct cli_command commands_sandbox[] = {
                             "Its agent asks for no access token: who knows its id can use it. For "
                             "SDKs in debug mode (`cay debug`).",
                             NULL},
+                           {0, "volume", "NAME:PATH[:ro]",
+                            "Mount a volume there; with :ro, to read only. Up to four.", NULL},
                            {0, "idle", "TIME",
                             "It ends when it was not used for so long; --ttl, where it is given, "
                             "is its longest life then.",
@@ -261,6 +263,42 @@ const struct cli_command commands_sandbox[] = {
         .operands_max = -1,
         .raw_after = -1,
         .run = cmd_snapshot_rm,
+    },
+    {
+        .name = "volume create",
+        .operands = "[--size=SIZE] NAME",
+        .summary = "make a volume: a directory that outlives sandboxes",
+        .text =
+            "`cay create --volume=NAME:/path` mounts it: in one sandbox that may write to it, or, "
+            "with :ro, in any number that read it.",
+        .options = OPTIONS({0, "size", "SIZE", "What it can hold, such as 500M or 10G.", NULL}),
+        .examples = EXAMPLES({"cay volume create --size=2G models", "2 GiB, by a name"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .run = cmd_volume_create,
+    },
+    {
+        .name = "volume ls",
+        .operands = "[-q]",
+        .summary = "list volumes",
+        .options = OPTIONS(OPTION_QUIET),
+        .examples = EXAMPLES({"cay volume ls -q", "their ids alone"}),
+        .operands_max = 0,
+        .raw_after = -1,
+        .run = cmd_volume_ls,
+    },
+    {
+        .name = "volume rm",
+        .operands = "VOLUME...",
+        .summary = "remove volumes with their files, by id or name",
+        .text = "One that a sandbox has, a paused one too, is not removed.",
+        .options = OPTIONS(OPTION_QUIET),
+        .examples = EXAMPLES({"cay volume rm models", "one"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .run = cmd_volume_rm,
     },
     {
         .name = "logs",

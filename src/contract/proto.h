@@ -107,7 +107,8 @@ enum privsep_op {
      * goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
     PRIVSEP_COPY,
     /* u.volume.number, bytes and owner: an empty volume by that number, which can hold so much.
-     * Reply when it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory here */
+     * Reply when it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in
+     * memory here */
     PRIVSEP_VOLUME_MAKE,
     /* u.volume.number and owner, as VOLUMES tells. Reply when it is gone; -ENOENT, -EBUSY: a
      * sandbox has it; -EPERM: it is another owner's */
@@ -251,7 +252,8 @@ struct privsep_msg {
                             * that fails leaves them as they were */
             uint8_t owner[PRIVSEP_OWNER_SIZE]; /* of what is kept by that number: -EPERM where it is
                                                 * another's; zero without a number */
-            /* of each of the volumes, by its place: -EPERM where it is another's; zero without one */
+            /* of each of the volumes, by its place: -EPERM where it is another's; zero without
+             * one */
             uint8_t volume_owners[PRIVSEP_CREATE_VOLUMES][PRIVSEP_OWNER_SIZE];
             uint8_t reserve[32]; /* not looked at; a new field takes the place of its first bytes */
             struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];

@@ -35,6 +35,7 @@
 #include "core/tenant_ca.h"
 #include "core/timers.h"
 #include "core/token.h"
+#include "core/volume.h"
 #include "core/webhook.h"
 
 #include <errno.h>
@@ -128,6 +129,7 @@ static void on_kepts(struct core *c, int status)
     }
     end_missing(c);
     snapshots_reconcile(c);
+    volumes_ask(c);
     keep_drop_strays(c);
     templates_forget(c);
     asking(c, true);
@@ -226,6 +228,7 @@ static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_
     case PRIVSEP_TEMPLATE: templates_on_event(c, m); break;
     case PRIVSEP_ENDED: lifecycle_on_ended(c, m); break;
     case PRIVSEP_KEPT: keep_on_kept_event(c, m); break;
+    case PRIVSEP_VOLUME: volumes_on_event(c, m); break;
     case PRIVSEP_PROGRESS: templates_on_progress(c, m); break;
     default: log_warn("privd sent an event that is not known: %u", m->op);
     }
@@ -332,6 +335,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
         (code = templates_load_limits(c, e)) != ERR_OK ||
         (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK ||
         (code = store_snapshot_each(c->store, snapshots_adopt, c, e)) != ERR_OK ||
+        (code = store_volume_each(c->store, volumes_adopt, c, e)) != ERR_OK ||
         (code = webhooks_init(c, e)) != ERR_OK)
         return code;
     rc = egress_init(c, &uses);
@@ -420,6 +424,7 @@ static void answer_everybody(struct core *c)
         egress_forget(c->registry.order[i]);
     }
     snapshots_free(c, &why);
+    volumes_free(c, &why);
     deferred_run_all(c);
 }
 

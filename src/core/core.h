@@ -93,6 +93,7 @@ struct sandbox {
     json_t *env;
     struct network *network; /* NULL: nothing was set; no secret is in it */
     json_t *policy;          /* what may leave: policy/policy.h; NULL: nothing */
+    json_t *volumes;         /* array of {"volume", "name", "path", "readOnly"}; NULL: none */
     json_t *credentials;     /* its own beside its tenant's: sealed (credential.h); NULL: none */
     bool allow_internet;
     bool has_tenant_ca; /* its agent took its tenant's certificate (tenant_ca.h) */
@@ -241,6 +242,7 @@ struct sandbox_request {
     struct network *network;      /* the same */
     json_t *policy;               /* the same; checked here */
     json_t *credentials;          /* the same: what core_credentials_seal gave */
+    json_t *volumes;              /* the same: array of {"name", "path", "readOnly"} (volume.h) */
     const char *create_key;       /* Idempotency-Key (create_key.h), NULL: none */
     const uint8_t *create_hash;   /* CORE_HASH_SIZE bytes, with create_key */
 };

@@ -24,6 +24,7 @@ struct snapshot_obj;
 struct store;
 struct templates;
 struct tenant_ca;
+struct volume_obj;
 struct webhooks;
 
 #define CORE_SERVER_KEY_SIZE 32
@@ -69,7 +70,9 @@ struct core {
     size_t listed_n, listed_cap;
 
     struct kepts kepts;
-    struct snapshot_obj *snapshots; /* snapshot.c; newest first */
+    struct snapshot_obj *snapshots;                         /* snapshot.c; newest first */
+    struct volume_obj *volumes;                             /* volume.c; likewise */
+    struct kept_told volumes_told[PRIVSEP_VOLUMES_MAX + 1]; /* by the last VOLUMES, by number */
 
     void (*on_paused)(void *arg, const char *id);
     void *on_paused_arg;

@@ -31,6 +31,7 @@
 #include "core/tenant.h"
 #include "core/tenant_ca.h"
 #include "core/timers.h"
+#include "core/volume.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -93,11 +94,14 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t outp
 static char *make_init_body(struct sandbox_obj *o)
 {
     const struct sandbox *s = &o->s;
+    json_t *links = s->volumes ? volumes_links(s->volumes) : NULL;
     json_t *body = add_identity(s->env, s) < 0
                        ? NULL
                        : create_init_body(o, s->env, o->core->config.output_bytes);
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    bool whole = body && (!s->volumes || json_object_set(body, "volumes", links) == 0);
+    char *text = whole ? json_dumps(body, JSON_COMPACT) : NULL;
 
+    json_decref(links);
     o->s.has_tenant_ca = tenant_ca_pem(o->tenant) != NULL;
     json_decref(body);
     return text;
@@ -180,8 +184,9 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
     if (why)
         err_set(&e, why->code, "the sandbox could not be made: its agent: %s", why->text);
     else if (http_status / 100 != 2)
-        err_set(&e, ERR_INTERNAL, "the sandbox could not be made: its agent answered %d: %.*s",
-                http_status, (int)MIN(len, 200u), body ? body : "");
+        err_set(&e, http_status == 409 ? ERR_CONFLICT : ERR_INTERNAL,
+                "the sandbox could not be made: its agent answered %d: %.*s", http_status,
+                (int)MIN(len, 200u), body ? body : "");
     else if (sandbox_life(o)->files) {
         o->change_asked = false;
         pause_resumed(o);
@@ -321,6 +326,8 @@ int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32
     m.u.create.flags = snapshot ? PRIVSEP_CREATE_COPY : 0;
     if (kept)
         keep_owner(snapshot ? snapshot : o->s.id, m.u.create.owner);
+    if (volumes_fill(o->core, o->s.tenant, o->s.volumes, &m) < 0)
+        return -ENOENT;
     memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));
     memcpy(m.u.create.key, o->s.agent_key, sizeof(m.u.create.key));
     return call_privd(o->core, o->s.id, &m, on_created, NULL);
@@ -366,10 +373,15 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     const struct snapshot *snapshot = NULL;
     const struct template_info *asked = NULL, *used = NULL;
     struct sandbox_obj *o = NULL;
-    enum err_code code = create_check(c, r, &snapshot, &asked, &used, e);
+    json_t *volumes = NULL;
+    enum err_code code = volumes_resolve(c, r->tenant, r->volumes, &volumes, e);
 
+    r->volumes = volumes;
+    if (code == ERR_OK)
+        code = create_check(c, r, &snapshot, &asked, &used, e);
     if (code == ERR_OK)
         code = sandbox_make(c, r, asked, used, &o, e);
+    json_decref(volumes);
     if (code != ERR_OK)
         return code;
     if (snapshot) {

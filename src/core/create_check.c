@@ -17,6 +17,7 @@
 #include "core/snapshot.h"
 #include "core/template.h"
 #include "core/tenant.h"
+#include "core/volume.h"
 
 #include <string.h>
 
@@ -132,5 +133,7 @@ enum err_code create_check(struct core *c, struct sandbox_request *r,
         code = resolve(c, r, snapshot, asked, used, e);
     if (code == ERR_OK && (r->limits.filters || (*asked)->limits.filters))
         code = check_filters_share(c, r->tenant, e);
+    if (code == ERR_OK)
+        code = volumes_check(c, r->tenant, NULL, r->volumes, e);
     return code == ERR_OK ? take_quota(c, r, *asked, e) : code;
 }

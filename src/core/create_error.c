@@ -20,6 +20,8 @@ static const struct {
                             "end sandboxes that are not needed, or raise the limit of slots"},
     [PRIVSEP_STAGE_LAYER] = {ERR_OK, "its disk could not be made",
                              "see `cay status` for the space that is left"},
+    [PRIVSEP_STAGE_VOLUME] = {ERR_CONFLICT, "a volume is not there, or another sandbox has it",
+                              "see `cay volume ls`"},
     [PRIVSEP_STAGE_READY] = {ERR_OK, "its agent did not get ready",
                              "see `cay logs` and `cay doctor`"},
 };

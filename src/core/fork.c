@@ -10,6 +10,7 @@
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/tenant.h"
+#include "core/volume.h"
 
 #include <errno.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct fork_op {
     struct core *core;
     struct sandbox_request r;
     char tenant[CORE_TENANT_SIZE], source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
-    json_t *metadata, *env, *policy, *credentials;
+    json_t *metadata, *env, *policy, *credentials, *volumes;
     struct network *network;
     size_t n, asked, answered;
     core_fork_cb done;
@@ -46,6 +47,7 @@ static void op_free(struct fork_op *op)
     json_decref(op->env);
     json_decref(op->policy);
     json_decref(op->credentials);
+    json_decref(op->volumes);
     network_unref(op->network);
     free(op->forks);
     free(op->ones);
@@ -166,6 +168,7 @@ static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_m
 {
     op->metadata = s->metadata ? copy_metadata(s->metadata) : NULL;
     op->policy = s->policy ? json_deep_copy(s->policy) : NULL;
+    op->volumes = s->volumes ? json_deep_copy(s->volumes) : NULL;
     op->credentials = s->credentials ? json_deep_copy(s->credentials) : NULL;
     op->network = network_ref(s->network);
     memcpy(op->source, s->id, sizeof(op->source));
@@ -182,9 +185,10 @@ static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_m
                                      .metadata = op->metadata,
                                      .network = op->network,
                                      .policy = op->policy,
+                                     .volumes = op->volumes,
                                      .credentials = op->credentials};
     return (op->metadata || !s->metadata) && (op->policy || !s->policy) &&
-           (op->credentials || !s->credentials);
+           (op->volumes || !s->volumes) && (op->credentials || !s->credentials);
 }
 
 static enum err_code check(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
@@ -199,6 +203,11 @@ static enum err_code check(struct core *c, const char *tenant, const char *id, i
                        CORE_FORKS_MAX);
     if (code == ERR_OK)
         code = lifecycle_check_ttl(c, ttl_ms, e);
+    if (code == ERR_OK && volumes_any_writable((*out)->s.volumes)) {
+        code = err_set(e, ERR_CONFLICT,
+                       "sandbox %s may write to a volume, which no other can have then", id);
+        err_hint(e, "fork one that has its volumes read-only, or none");
+    }
     if (code == ERR_OK && !sandbox_life(*out)->reachable)
         code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
                        sandbox_life(*out)->name);

@@ -25,6 +25,7 @@
 #include "core/template.h"
 #include "core/tenant.h"
 #include "core/timers.h"
+#include "core/volume.h"
 
 #include <errno.h>
 #include <string.h>
@@ -225,6 +226,9 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
                        "snapshot %s was removed meanwhile: the sandbox is paused, with its own "
                        "files",
                        o->rollback_to);
+    code = volumes_check(c, o->s.tenant, &o->s, o->s.volumes, e);
+    if (code != ERR_OK)
+        return code;
     changed.state = SANDBOX_RESTARTING;
     ids_random_bytes(changed.agent_key, sizeof(changed.agent_key));
     code = store_sandbox_update(c->store, &changed, e);

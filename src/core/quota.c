@@ -22,6 +22,7 @@ static const struct {
     [QUOTA_DISK_BYTES] = {"diskBytes", TENANT_DISK_BYTES, "ask for less, or end some sandboxes"},
     [QUOTA_PAUSED] = {"paused", TENANT_PAUSED, "end or resume some that are paused"},
     [QUOTA_SNAPSHOTS] = {"snapshots", TENANT_SNAPSHOTS, "remove some that are not needed"},
+    [QUOTA_VOLUMES] = {"volumes", TENANT_VOLUMES, "remove some that are not needed"},
 };
 
 _Static_assert(ARRAY_SIZE(table) == QUOTA_COUNT, "each quota is in the table");
@@ -117,6 +118,16 @@ enum err_code quota_check_snapshot(struct tenant *t, struct err *e)
     enum err_code code = know(t, e);
 
     return code == ERR_OK ? check(t, QUOTA_SNAPSHOTS, 1, e) : code;
+}
+
+/* Its size is disk as that of a sandbox is. */
+enum err_code quota_check_volume(struct tenant *t, uint64_t bytes, struct err *e)
+{
+    enum err_code code = know(t, e);
+
+    if (code == ERR_OK)
+        code = check(t, QUOTA_VOLUMES, 1, e);
+    return code == ERR_OK ? check(t, QUOTA_DISK_BYTES, bytes, e) : code;
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */

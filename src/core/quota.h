@@ -21,6 +21,7 @@ enum quota {
     /* asked about by a call to pause; a pause at the end of a sandbox's time is always made */
     QUOTA_PAUSED,
     QUOTA_SNAPSHOTS, /* that are there, or being made; those of forks do not count */
+    QUOTA_VOLUMES,
     QUOTA_COUNT
 };
 
@@ -28,7 +29,7 @@ enum quota {
 #define QUOTA_MAX  (INT64_MAX / 2) /* of a value; sums do not overflow */
 
 /* "sandboxes", "createdPerMinute", "cpuMilli", "memoryBytes", "diskBytes", "paused",
- * "snapshots". */
+ * "snapshots", "volumes". */
 const char *quota_name(enum quota q);
 
 /* -1: there is none of that name. */
@@ -49,6 +50,7 @@ enum err_code quota_take_create(struct tenant *t, const struct privsep_limits *l
 
 enum err_code quota_check_pause(struct tenant *t, struct err *e);
 enum err_code quota_check_snapshot(struct tenant *t, struct err *e);
+enum err_code quota_check_volume(struct tenant *t, uint64_t bytes, struct err *e);
 
 /* -- for api ----------------------------------------------------------------------------------- */
 

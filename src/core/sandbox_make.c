@@ -76,6 +76,7 @@ static void release(struct sandbox_obj *o)
     network_unref(o->s.network);
     json_decref(o->s.policy);
     json_decref(o->s.credentials);
+    json_decref(o->s.volumes);
     free(o->init_body);
     explicit_bzero(o, sizeof(*o));
     free(o);
@@ -114,8 +115,9 @@ static bool copy_json(struct sandbox *s, const struct sandbox_request *r)
     s->env = r->env ? json_deep_copy(r->env) : json_object();
     s->network = network_ref(r->network);
     s->policy = r->policy ? json_deep_copy(r->policy) : NULL;
+    s->volumes = r->volumes ? json_deep_copy(r->volumes) : NULL;
     s->credentials = r->credentials ? json_deep_copy(r->credentials) : NULL;
-    return s->metadata && s->env && (s->policy || !r->policy) &&
+    return s->metadata && s->env && (s->policy || !r->policy) && (s->volumes || !r->volumes) &&
            (s->credentials || !r->credentials);
 }
 

@@ -98,12 +98,16 @@ static const char *const migrations[] = {
     "  due_ms INTEGER NOT NULL, dead INTEGER NOT NULL, why TEXT NOT NULL,"
     "  made_ms INTEGER NOT NULL) STRICT;"
     "CREATE INDEX deliveries_due ON deliveries (webhook, dead, due_ms, id);",
+    "CREATE TABLE volumes (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
+    "  state INTEGER NOT NULL, number INTEGER NOT NULL, bytes INTEGER NOT NULL,"
+    "  made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "ALTER TABLE sandboxes ADD COLUMN volumes TEXT;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_SANDBOX_INSERT] =
         "INSERT INTO sandboxes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
-        "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)",
+        "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32)",
     [STORE_SANDBOX_UPDATE] = "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, "
                              "end_ms=?6, flags=?7, idle_ms=?8, pause_reason=?9, agent_key=?10, "
                              "kept=?11, env=?12 WHERE id=?1",
@@ -116,7 +120,8 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"
         " started_ms, end_ms, slot, gen, agent_key, memory_bytes, disk_bytes,"
         " cpu_milli, pids, open_files, metadata, network, policy, credentials, name, idle_ms,"
-        " last_end_ms, level, pause_reason, masked_host, proxy_address, proxy_user, kept, env"
+        " last_end_ms, level, pause_reason, masked_host, proxy_address, proxy_user, kept, env,"
+        " volumes"
         " FROM sandboxes",
     [STORE_TENANT_INSERT] = "INSERT OR IGNORE INTO tenants (id, made_ms) VALUES (?1, ?2)",
     [STORE_TENANT_FIND] = "SELECT ceiling FROM tenants WHERE id=?1",
@@ -200,6 +205,10 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_DELIVERY_EACH] =
         "SELECT id, message, type, body, attempts, due_ms, dead, why, made_ms FROM deliveries"
         " WHERE webhook=?1 ORDER BY id",
+    [STORE_VOLUME_INSERT] = "INSERT INTO volumes VALUES (?1,?2,?3,?4,?5,?6,?7)",
+    [STORE_VOLUME_UPDATE] = "UPDATE volumes SET state=?2 WHERE id=?1",
+    [STORE_VOLUME_DELETE] = "DELETE FROM volumes WHERE id=?1",
+    [STORE_VOLUME_EACH] = "SELECT id, tenant, name, state, number, bytes, made_ms FROM volumes",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

@@ -15,6 +15,7 @@
 #include "core/quota.h"
 #include "core/snapshot.h"
 #include "core/usage.h"
+#include "core/volume.h"
 
 struct store;
 
@@ -61,6 +62,21 @@ enum err_code store_snapshot_each(struct store *st,
                                   enum err_code (*fn)(void *arg, const struct snapshot *s,
                                                       struct err *e),
                                   void *arg, struct err *e);
+
+/* -- volumes ----------------------------------------------------------------------------------- */
+
+/* Both wait until that is on the disk: a volume outlives the host, and what is not written is left
+ * alone (volumes_ask). */
+enum err_code store_volume_insert(struct store *st, const struct volume *v, struct err *e);
+enum err_code store_volume_set_state(struct store *st, const char *id, enum volume_state state,
+                                     struct err *e);
+enum err_code store_volume_delete(struct store *st, const char *id, struct err *e);
+
+/* Calls fn for each row; v and its strings live during the call. Stops when fn fails. */
+enum err_code store_volume_each(struct store *st,
+                                enum err_code (*fn)(void *arg, const struct volume *v,
+                                                    struct err *e),
+                                void *arg, struct err *e);
 
 /* -- keys of creates (Idempotency-Key) --------------------------------------------------------- */
 

@@ -89,6 +89,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int(q, 26, (int)s->pause_reason);
     bind_network(q, 19, 27, s->network);
     bind_kept(q, 30, s);
+    store_bind_json(q, 32, s->volumes);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -196,6 +197,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->pause_reason = (enum sandbox_pause_reason)sqlite3_column_int(q, 25);
     s->kept = (uint32_t)sqlite3_column_int64(q, 29);
     s->env = store_column_json(q, 30);
+    s->volumes = store_column_json(q, 31);
     return true;
 }
 

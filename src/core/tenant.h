@@ -34,6 +34,7 @@ enum tenant_resource {
     TENANT_AUDITS,                           /* questions about the log */
     TENANT_FOLLOWERS,                        /* of its events */
     TENANT_SNAPSHOTS,                        /* those of forks are not among them */
+    TENANT_VOLUMES,
     TENANT_RESOURCE_COUNT
 };
 

@@ -47,7 +47,8 @@ enum volume_state volume_records_state(const struct volume_records *v, uint32_t 
 bool volume_records_is_of(const struct volume_records *v, uint32_t number,
                           const uint8_t owner[static PRIVSEP_OWNER_SIZE]);
 
-/* Writes one that is to be made. The caller does nothing to the disk when this fails. 0 or -errno. */
+/* Writes one that is to be made. The caller does nothing to the disk when this fails. 0 or
+ * -errno. */
 int volume_records_enter_new(struct volume_records *v, uint32_t number, uint64_t bytes,
                              const uint8_t owner[static PRIVSEP_OWNER_SIZE]) WARN_UNUSED;
 

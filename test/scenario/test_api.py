@@ -157,7 +157,8 @@ def test_network_is_checked_and_kept(cay):
 @pytest.mark.parametrize("fields, says", [
     ({"autoPauseMemory": False}, "autoPause"),
     ({"autoPause": True, "autoPauseMemory": False, "autoResume": {"enabled": True}}, "autoResume"),
-    ({"volumeMounts": [{"name": "v", "path": "/v"}]}, "volumes"),
+    ({"volumeMounts": [{"name": "v", "path": "v"}]}, "no path"), ({"volumeMounts": [{"name": "v"}]}, "path"),
+    ({"volumeMounts": [{"name": "v", "path": "/v"}] * 5}, "a sandbox can have 4"),
     ({"iam": {"tokens": {"t": {}}}}, "identity"), ({"network": {"egressProxy": {"address": "p:1"}}}, "egressProxy"),
 ])
 def test_what_is_not_there_is_refused(cay, fields, says):
@@ -200,7 +201,7 @@ def test_a_template_that_is_not_there_says_what_to_do(cay, template, says):
 
 @pytest.mark.parametrize("method, path", [
     
-    ("POST", "/v3/templates"), ("GET", "/volumes")])
+    ("POST", "/v3/templates"), ("GET", "/api-keys")])
 def test_missing_calls_say_so(cay, sandbox, method, path):
     reply = cay.call(method, path.format(sandbox.id), {} if method == "POST" else None)
     assert reply.status == 501 and reply.json["code"] == 501 and "not supported yet" in reply.json["message"]

@@ -155,7 +155,7 @@ def test_a_bad_update_changes_nothing(own, daytona):
 
 @pytest.mark.parametrize("fields, why", [
     ({"networkAllowList": "::/0"}, "IPv4"), ({"networkBlockAll": True, "domainAllowList": "a.com"}, "cannot be combined"),
-    ({"volumes": [{"volumeId": "v", "mountPath": "/v"}]}, "volumes"), ({"buildInfo": {"dockerfileContent": "FROM x"}}, "snapshot"),
+    ({"volumes": [{"volumeId": "v", "mountPath": "/v", "subpath": "a"}]}, "subpath"), ({"volumes": [{"volumeId": "v"}]}, "mountPath"), ({"buildInfo": {"dockerfileContent": "FROM x"}}, "snapshot"),
     ({"autoStopInterval": -1}, "autoStopInterval"), ({"autoStopInterval": 9999999}, "at most"), ({"autoDeleteInterval": 5}, "autoDeleteInterval"), ({"ttlMinutes": 0}, "1 to "),
     ({"ttlMinutes": 99999999}, "1 to "), ({"name": "a/b"}, "name"), ({"name": "x" * 64}, "name"),
     ({"cpu": 4}, "cpu"), ({"memory": 4096}, "memory"), ({"disk": 4096}, "disk"), ({"cpu": -1}, "cpu"), ({"user": "root"}, "user"),
@@ -194,7 +194,7 @@ def test_errors_have_daytonas_shape(stack, own, daytona):
     daytona.refused(401, "GET", f"/sandbox/{one.id}", key="e2b_" + "0" * 40)
     daytona.refused(401, "GET", "/volumes", key="dtn_x")
     daytona.refused(404, "GET", "/sandbox/nosuchsandbox")
-    for method, path in (("POST", f"/sandbox/{one.id}/fork"), ("GET", "/volumes"), ("PUT", "/sandbox"), ("GET", "/x/%zz?a=b"),
+    for method, path in (("POST", f"/sandbox/{one.id}/fork"), ("GET", "/snapshots"), ("PUT", "/sandbox"), ("GET", "/x/%zz?a=b"),
                          ("POST", "/snapshots")):
         error = daytona.refused(501, method, path, why="not supported yet")
         assert error["error"] == "Not Implemented"

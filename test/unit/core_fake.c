@@ -49,7 +49,10 @@ struct fake {
     struct slot *slots;
     bool kept[PRIVSEP_KEPT_MAX + 1];
     uint8_t owner[PRIVSEP_KEPT_MAX + 1][PRIVSEP_OWNER_SIZE]; /* all zero: not known */
-    struct privsep_msg *held;                                /* requests that wait for a knob */
+    bool volume[PRIVSEP_VOLUMES_MAX + 1];
+    uint8_t volume_owner[PRIVSEP_VOLUMES_MAX + 1][PRIVSEP_OWNER_SIZE];
+    struct privsep_mount mounts[PRIVSEP_CREATE_VOLUMES]; /* of the last CREATE */
+    struct privsep_msg *held;                            /* requests that wait for a knob */
     size_t held_n;
     uint64_t job_seq, cpu_us;
     char init_body[BUFFER];
@@ -123,6 +126,17 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
         r.stage = PRIVSEP_STAGE_LAYER;
         reply(f, &r, -EPERM);
         return;
+    }
+    memcpy(f->mounts, m->u.create.volumes, sizeof(f->mounts));
+    for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
+        uint32_t n = m->u.create.volumes[i].number;
+
+        if (n && (!f->volume[n] || memcmp(f->volume_owner[n], m->u.create.volume_owners[i],
+                                          PRIVSEP_OWNER_SIZE) != 0)) {
+            r.stage = PRIVSEP_STAGE_VOLUME;
+            reply(f, &r, f->volume[n] ? -EPERM : -ENOENT);
+            return;
+        }
     }
     if (!(m->u.create.flags & PRIVSEP_CREATE_COPY))
         f->kept[m->u.create.kept] = false;
@@ -298,6 +312,64 @@ static void do_kepts(struct fake *f, const struct privsep_msg *m)
     reply(f, &r, 0);
 }
 
+static bool fails_volume(struct fake *f, struct privsep_msg *r)
+{
+    if (f->knobs[FAKE_FAIL_VOLUMES] <= 0)
+        return false;
+    f->knobs[FAKE_FAIL_VOLUMES]--;
+    reply(f, r, -EIO);
+    return true;
+}
+
+static void do_volume_make(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    uint32_t n = m->u.volume.number;
+
+    if (fails_volume(f, &r))
+        return;
+    if (f->volume[n]) {
+        reply(f, &r, -EEXIST);
+        return;
+    }
+    f->volume[n] = true;
+    memcpy(f->volume_owner[n], m->u.volume.owner, PRIVSEP_OWNER_SIZE);
+    if (!f->knobs[FAKE_MUTE_VOLUMES])
+        reply(f, &r, 0);
+}
+
+static void do_volume_remove(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    uint32_t n = m->u.volume.number;
+    int status = !f->volume[n]                                                            ? -ENOENT
+                 : memcmp(f->volume_owner[n], m->u.volume.owner, PRIVSEP_OWNER_SIZE) != 0 ? -EPERM
+                                                                                          : 0;
+
+    if (fails_volume(f, &r))
+        return;
+    if (status == 0)
+        f->volume[n] = false;
+    if (!f->knobs[FAKE_MUTE_VOLUMES])
+        reply(f, &r, status);
+}
+
+static void do_volumes(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+
+    for (uint32_t n = 1; n <= PRIVSEP_VOLUMES_MAX; n++) {
+        struct privsep_msg event = {.op = PRIVSEP_VOLUME};
+
+        if (!f->volume[n])
+            continue;
+        event.u.volume.number = n;
+        memcpy(event.u.volume.owner, f->volume_owner[n], PRIVSEP_OWNER_SIZE);
+        privsep_server_send(f->server, 0, &event, NULL, 0);
+    }
+    reply(f, &r, 0);
+}
+
 static void do_list(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
@@ -393,6 +465,9 @@ static const struct {
     {PRIVSEP_COPY, do_copy, FAKE_HOLD_COPIES},
     {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},
     {PRIVSEP_KEPTS, do_kepts, FAKE_KNOB_COUNT},
+    {PRIVSEP_VOLUME_MAKE, do_volume_make, FAKE_HOLD_VOLUMES},
+    {PRIVSEP_VOLUME_REMOVE, do_volume_remove, FAKE_HOLD_VOLUMES},
+    {PRIVSEP_VOLUMES, do_volumes, FAKE_KNOB_COUNT},
 };
 
 static void dispatch(struct fake *f, const struct privsep_msg *m)
@@ -873,6 +948,35 @@ bool fake_is_kept(struct fake *f, unsigned number)
     kept = f->kept[number];
     pthread_mutex_unlock(&f->lock);
     return kept;
+}
+
+void fake_set_volume(struct fake *f, unsigned number, const char *owner)
+{
+    pthread_mutex_lock(&f->lock);
+    f->volume[number] = owner != NULL;
+    if (owner)
+        memcpy(f->volume_owner[number], owner, PRIVSEP_OWNER_SIZE);
+    pthread_mutex_unlock(&f->lock);
+}
+
+bool fake_is_volume(struct fake *f, unsigned number)
+{
+    bool there;
+
+    pthread_mutex_lock(&f->lock);
+    there = f->volume[number];
+    pthread_mutex_unlock(&f->lock);
+    return there;
+}
+
+struct privsep_mount fake_mount(struct fake *f, unsigned place)
+{
+    struct privsep_mount mount;
+
+    pthread_mutex_lock(&f->lock);
+    mount = f->mounts[place];
+    pthread_mutex_unlock(&f->lock);
+    return mount;
 }
 
 bool fake_is_frozen(struct fake *f, const char *id)

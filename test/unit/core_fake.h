@@ -42,6 +42,9 @@ enum fake_knob {
     FAKE_HOLD_COPIES,            /* the same for copies */
     FAKE_FAIL_KEEPS,             /* that many keeps fail with -ENOSPC */
     FAKE_FAIL_DROPS,             /* that many drops fail with -EIO */
+    FAKE_HOLD_VOLUMES,           /* as FAKE_HOLD_CREATES, for VOLUME_MAKE and VOLUME_REMOVE */
+    FAKE_MUTE_VOLUMES,           /* 1: both are done, and never answered */
+    FAKE_FAIL_VOLUMES,           /* that many of both fail with -EIO */
     FAKE_BUSY_KEPTS,             /* that many KEPTS say that all is busy */
     FAKE_KEEPS_NOTHING,          /* 1: files are in memory, from the next HELLO on */
     FAKE_CPU_MS, /* what a sandbox has used of the processor; 0: a little more each time */
@@ -90,6 +93,13 @@ bool fake_is_frozen(struct fake *f, const char *id);
 void fake_set_kept(struct fake *f, unsigned number, bool kept);
 void fake_set_owner(struct fake *f, unsigned number, const char *owner);
 bool fake_is_kept(struct fake *f, unsigned number);
+
+/* The same of a volume. */
+void fake_set_volume(struct fake *f, unsigned number, const char *owner);
+bool fake_is_volume(struct fake *f, unsigned number);
+
+/* What the last CREATE said of its volumes: that entry. */
+struct privsep_mount fake_mount(struct fake *f, unsigned place);
 
 /* PROGRESS for the job that is held. */
 void fake_progress(struct fake *f, unsigned percent, const char *text);

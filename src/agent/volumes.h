@@ -1,0 +1,13 @@
+#pragma once
+/* Links to volumes. Who started cay-init has mounted them at AGENT_VOLUMES_DIR/<place>; here,
+ * from inside and with the sandbox's own rights alone, a link is made where its owner wants
+ * each. */
+
+#include "base/err.h"
+
+#include <jansson.h>
+
+/* links: an array of {"path", "place"} (NULL: none). A link to the volume stands at each path
+ * afterwards; what is missing above it is made. An empty directory there goes. ERR_CONFLICT:
+ * something else is there, which stays. */
+enum err_code volumes_link(const json_t *links, struct err *e);

@@ -1,0 +1,155 @@
+/* Volumes as Daytona's SDKs ask for them: the same as E2B's and /cay/v1's. One is ready when it is
+ * answered, so that it has no other state. */
+#include "api/daytona.h"
+#include "core/volume.h"
+#include "http/json.h"
+
+static json_t *volume_json(const struct volume *v)
+{
+    json_t *made = api_json_time(v->made_real_ms);
+
+    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:o, s:n}", "id", v->id, "name", v->name,
+                     "organizationId", v->tenant, "state", "ready", "createdAt", made, "updatedAt",
+                     made, "errorReason");
+}
+
+/* In the words that clients look for before they make one. */
+static void no_volume(struct api_call *call, const char *what)
+{
+    api_fail(call, 404, "Volume with %s %s not found", what, call->params[0]);
+}
+
+static void made(void *arg, const struct volume *v, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (v)
+        api_reply_json(call, 200, volume_json(v));
+    else
+        api_fail_err(call, why);
+}
+
+static void create(struct api_call *call)
+{
+    const char *name = NULL;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_VOLUME_NAME_SIZE, &name, &e) !=
+        ERR_OK)
+        api_fail_err(call, &e);
+    else
+        core_volume_create(call->core, call->who.tenant, name, 0, made, call);
+}
+
+static bool add(void *arg, const struct volume *v)
+{
+    json_array_append_new(arg, volume_json(v));
+    return true;
+}
+
+static void list(struct api_call *call)
+{
+    json_t *all = json_array();
+
+    core_volume_each(call->core, call->who.tenant, add, all);
+    api_reply_json(call, 200, all);
+}
+
+static void show(struct api_call *call, const char *what)
+{
+    const struct volume *v = core_volume_find(call->core, call->who.tenant, call->params[0]);
+
+    if (v)
+        api_reply_json(call, 200, volume_json(v));
+    else
+        no_volume(call, what);
+}
+
+static void get(struct api_call *call)
+{
+    show(call, "ID");
+}
+
+static void get_named(struct api_call *call)
+{
+    show(call, "name");
+}
+
+static void removed(void *arg, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (!why)
+        api_reply_empty(call, 200);
+    else if (why->code == ERR_NOT_FOUND)
+        no_volume(call, "ID");
+    else
+        api_fail_err(call, why);
+}
+
+static void destroy(struct api_call *call)
+{
+    core_volume_remove(call->core, call->who.tenant, call->params[0], removed, call);
+}
+
+const struct api_route daytona_volume_routes[] = {
+    {API_READ, "GET", "/api/volumes", list},
+    {API_WRITE, "POST", "/api/volumes", create},
+    {API_READ, "GET", "/api/volumes/by-name/{name}", get_named},
+    {API_READ, "GET", "/api/volumes/{id}", get},
+    {API_WRITE, "DELETE", "/api/volumes/{id}", destroy},
+    {0},
+};
+
+/* -- of a sandbox ------------------------------------------------------------------------------ */
+
+static enum err_code read_one(const json_t *one, json_t *out, struct err *e)
+{
+    const char *id = NULL, *path = NULL, *subpath = "";
+    enum err_code rc;
+
+    if ((rc = json_get_str(one, "volumeId", NULL, JSON_REQUIRED, CORE_VOLUME_NAME_SIZE + 3, &id,
+                           e)) ||
+        (rc = json_get_str(one, "mountPath", NULL, JSON_REQUIRED, CORE_VOLUME_PATH_SIZE, &path,
+                           e)) ||
+        (rc = json_get_str(one, "subpath", NULL, JSON_OPTIONAL, CORE_VOLUME_PATH_SIZE, &subpath,
+                           e)))
+        return rc;
+    if (*subpath)
+        return err_set(e, ERR_INVALID,
+                       "volumes: subpath: not supported yet by this server: a part of a volume "
+                       "(mount the whole one)");
+    return json_array_append_new(out, json_pack("{s:s, s:s}", "name", id, "path", path)) < 0
+               ? err_set(e, ERR_UNAVAILABLE, "memory is out")
+               : ERR_OK;
+}
+
+enum err_code daytona_volumes_read(const json_t *body, json_t **out, struct err *e)
+{
+    json_t *asked = NULL, *one;
+    enum err_code rc = json_get_arr(body, "volumes", NULL, JSON_OPTIONAL, &asked, e);
+    size_t i;
+
+    if (rc != ERR_OK || json_array_size(asked) == 0)
+        return rc;
+    *out = json_array();
+    json_array_foreach (asked, i, one)
+        if (rc == ERR_OK)
+            rc = json_is_object(one)
+                     ? read_one(one, *out, e)
+                     : err_set(e, ERR_INVALID, "volumes: each has a volumeId and a mountPath");
+    return rc;
+}
+
+json_t *daytona_volumes_json(const struct sandbox *s)
+{
+    json_t *all = json_array(), *m;
+    size_t i;
+
+    json_array_foreach (s->volumes, i, m)
+        json_array_append_new(all, json_pack("{s:O, s:O}", "volumeId", json_object_get(m, "volume"),
+                                             "mountPath", json_object_get(m, "path")));
+    return all;
+}

@@ -1,0 +1,109 @@
+/* Volumes as E2B's SDKs ask for them. Their contents without a sandbox (/volumecontent) are not
+ * served: docs/volumes.md. */
+#include "api/e2b.h"
+#include "core/volume.h"
+#include "http/json.h"
+
+#include <string.h>
+
+static json_t *volume_json(const struct volume *v)
+{
+    return json_pack("{s:s, s:s}", "volumeID", v->id, "name", v->name);
+}
+
+/* The token is the id's, under the server's key: what opens the contents, once they are served. */
+static json_t *with_token(struct api_call *call, const struct volume *v)
+{
+    json_t *out = volume_json(v);
+    char token[CORE_TOKEN_SIZE + 1] = "";
+
+    if (api_role_may(call->who.role, API_WRITE))
+        core_sandbox_token(call->core, v->id, token);
+    json_object_set_new(out, "token", json_string(token));
+    return out;
+}
+
+static void no_volume(struct api_call *call)
+{
+    api_fail(call, 404, "Volume \"%s\" doesn't exist or you don't have access to it",
+             call->params[0]);
+}
+
+static void made(void *arg, const struct volume *v, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (v)
+        api_reply_json(call, 201, with_token(call, v));
+    else
+        api_fail_err(call, why);
+}
+
+static void create(struct api_call *call)
+{
+    const char *name = NULL;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_VOLUME_NAME_SIZE, &name, &e) !=
+        ERR_OK)
+        api_fail_err(call, &e);
+    else
+        core_volume_create(call->core, call->who.tenant, name, 0, made, call);
+}
+
+static bool add(void *arg, const struct volume *v)
+{
+    json_array_append_new(arg, volume_json(v));
+    return true;
+}
+
+static void list(struct api_call *call)
+{
+    json_t *all = json_array();
+
+    core_volume_each(call->core, call->who.tenant, add, all);
+    api_reply_json(call, 200, all);
+}
+
+static void get(struct api_call *call)
+{
+    const struct volume *v = core_volume_find(call->core, call->who.tenant, call->params[0]);
+
+    if (v)
+        api_reply_json(call, 200, with_token(call, v));
+    else
+        no_volume(call);
+}
+
+static void removed(void *arg, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (!why)
+        api_reply_empty(call, 204);
+    else if (why->code == ERR_NOT_FOUND)
+        no_volume(call);
+    else
+        api_fail_err(call, why);
+}
+
+static void destroy(struct api_call *call)
+{
+    core_volume_remove(call->core, call->who.tenant, call->params[0], removed, call);
+}
+
+#define TEXT_CONTENT                                                                               \
+    "files of a volume without a sandbox: mount it in one (volumeMounts), and read and write its " \
+    "files there"
+
+const struct api_route e2b_volume_routes[] = {
+    {API_WRITE, "POST", "/volumes", create},
+    {API_READ, "GET", "/volumes", list},
+    {API_READ, "GET", "/volumes/{id}", get},
+    {API_WRITE, "DELETE", "/volumes/{id}", destroy},
+    {API_READ, "GET", "/volumecontent/*", api_unsupported, TEXT_CONTENT},
+    {API_WRITE, "*", "/volumecontent/*", api_unsupported, TEXT_CONTENT},
+    {0},
+};

@@ -1,0 +1,88 @@
+#pragma once
+/* Volumes: named directories of a tenant, which outlive sandboxes. cay-privd keeps each by a
+ * number (VOLUME_MAKE, VOLUME_REMOVE) and mounts it in a sandbox that names it (CREATE);
+ * cay-init makes a link to it where it is wanted.
+ *
+ * A volume is in one sandbox that may write to it, or in any number that only read; privd
+ * refuses all else, and what is asked here first is for an error that says which sandbox has it.
+ * One that is paused with its files alone has none; when it is resumed it gets its own again, or
+ * is refused.
+ *
+ * A row is written before privd is asked and confirmed after; what is left of one that was not
+ * confirmed is removed (volumes_reconcile). A volume is charged to its tenant (TENANT_VOLUMES,
+ * and its size as disk). */
+
+#include "core/core.h"
+
+#define CORE_VOLUME_NAME_SIZE 101  /* NUL included; [A-Za-z0-9][A-Za-z0-9._-]* */
+#define CORE_VOLUME_PATH_SIZE 1024 /* of a mount, NUL included */
+
+/* The store holds these numbers. */
+enum volume_state { VOLUME_MAKING, VOLUME_READY, VOLUME_REMOVING, VOLUME_STATE_COUNT };
+
+struct volume {
+    char id[IDS_SANDBOX_SIZE]; /* "v" and 20 of [a-z0-9] */
+    const char *tenant;
+    char name[CORE_VOLUME_NAME_SIZE]; /* one of a kind for the tenant */
+    enum volume_state state;
+    uint32_t number;
+    uint64_t bytes; /* what it can hold */
+    int64_t made_real_ms;
+};
+
+typedef void (*core_volume_cb)(void *arg, const struct volume *v, const struct err *why);
+
+/* done when it is on the disk. bytes 0: what a sandbox's disk has when nothing is said.
+ * ERR_INVALID: no name, or no size; ERR_EXISTS: the tenant has one of that name; ERR_EXHAUSTED:
+ * a quota, or the tenant's share of the server's; ERR_UNIMPLEMENTED: this server's disk cannot
+ * keep files. */
+void core_volume_create(struct core *c, const char *tenant, const char *name, uint64_t bytes,
+                        core_volume_cb done, void *arg);
+
+/* By id or name; NULL: the tenant has none that is ready. Valid until the next turn. */
+const struct volume *core_volume_find(struct core *c, const char *tenant, const char *name);
+
+/* The tenant's that are ready, newest first. Stops when fn says false. */
+void core_volume_each(struct core *c, const char *tenant,
+                      bool (*fn)(void *arg, const struct volume *v), void *arg);
+
+/* The ids of sandboxes that name it, paused ones too: a new array. NULL: memory is out. */
+json_t *core_volume_users(struct core *c, const struct volume *v);
+
+/* done when it is gone. ERR_NOT_FOUND; ERR_CONFLICT: a sandbox has it, a paused one too. */
+void core_volume_remove(struct core *c, const char *tenant, const char *name, core_done_cb done,
+                        void *arg);
+
+/* -- for core's other files -------------------------------------------------------------------- */
+
+/* asked: an array of {"name", "path", "readOnly"} (NULL: none), as clients say it; "NAME:ro" is
+ * read-only too; *out: the same with "volume", the id,
+ * as a sandbox keeps it; a new reference, NULL: none. ERR_INVALID, ERR_NOT_FOUND. */
+enum err_code volumes_resolve(struct core *c, const char *tenant, const json_t *asked, json_t **out,
+                              struct err *e);
+
+/* Whether a sandbox (NULL: a new one) can have those now: ERR_NOT_FOUND, ERR_CONFLICT with the
+ * sandbox that has one. */
+enum err_code volumes_check(struct core *c, const char *tenant, const struct sandbox *of,
+                            const json_t *mounts, struct err *e);
+
+/* What a CREATE says of them, into m. 0, or -ENOENT: one is not there. */
+int volumes_fill(struct core *c, const char *tenant, const json_t *mounts, struct privsep_msg *m);
+
+/* What its agent is told: an array of {"path", "place"}; NULL: memory is out. */
+json_t *volumes_links(const json_t *mounts);
+
+/* Whether one of them is written to. */
+bool volumes_any_writable(const json_t *mounts);
+
+/* A row of the store, when the core starts; the strings are copied. */
+enum err_code volumes_adopt(void *core, const struct volume *v, struct err *e);
+
+/* Asks privd which volumes it has. What was not confirmed is removed then, what privd does not have
+ * is forgotten, and what no row names is left alone: a row is on the disk before privd is asked to
+ * make a volume, so that only a store that was lost, or is an older one, does not know of it. */
+void volumes_ask(struct core *c);
+void volumes_on_event(struct core *c, const struct privsep_msg *m);
+
+/* At the core's end: those who wait are told. */
+void volumes_free(struct core *c, const struct err *why);

@@ -1,0 +1,30 @@
+#pragma once
+/* What volume.c holds of a volume, for volume_find.c, which finds them, and volume_mount.c. */
+
+#include "core/tenant.h"
+#include "core/timers.h"
+#include "core/volume.h"
+
+struct volume_obj {
+    struct volume v;
+    struct volume_obj *next; /* older ones */
+    struct core *core;
+    struct tenant *tenant;
+    struct tenant_charge charge, disk;
+    struct timer again;
+    bool asked; /* privd owes the answer to VOLUME_MAKE or VOLUME_REMOVE */
+    core_volume_cb made;
+    core_done_cb removed;
+    void *arg;
+};
+
+/* By id; NULL: there is none. */
+struct volume_obj *volume_get(struct core *c, const char *id);
+
+/* The tenant's, by id or name; in any state where `ready` is false. NULL: it has none. */
+struct volume_obj *volume_find(struct core *c, const char *tenant, const char *name, bool ready);
+
+/* A sandbox that names the volume, other than `but` (NULL: any): a paused one as well, where wanted
+ * is NULL; else one that has it mounted in a way that excludes what is wanted. NULL: none. */
+const struct sandbox_obj *volume_user(const struct volume_obj *v, const struct sandbox *but,
+                                      const json_t *wanted);
