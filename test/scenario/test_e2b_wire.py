@@ -67,8 +67,6 @@ OTHERS = [
     ("POST", "/volumes", {"name": "a/b"}, 400, None),
     ("GET", "/volumes/nothing", None, 404, None),
     ("DELETE", "/volumes/nothing", None, 404, None),
-    ("GET", "/volumecontent/nothing/path?path=/", None, 501, None),
-    ("PUT", "/volumecontent/nothing/file?path=/x", b"x", 501, None),
     ("GET", "/secrets", None, 200, SECRET),
     ("GET", "/secrets/nothing", None, 404, None),
     ("DELETE", "/secrets/nothing", None, 404, None),

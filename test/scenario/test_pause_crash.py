@@ -1,6 +1,6 @@
 """cayd and cay-privd are killed at each of their calls that change or tell something, during a pause and a resume of both
-tiers, a snapshot, a fork and a rollback: counted, not sampled; and cay-privd besides at each call by which its tasks change layers and
-records. Afterwards the sandbox is paused or runs, as it is told and as the kernel and the disk have it; what was answered is
+tiers, a snapshot, a fork, a rollback, and the making, removing and mounting of a volume: counted, not sampled; and cay-privd
+besides at each call by which its tasks change layers and records. Afterwards the sandbox is paused or runs, as it is told and as the kernel and the disk have it; what was answered is
 so; its program has lost nothing, its files are there; nothing is left.
 
 `make pause-crashes` has all of it, in some ten minutes; `make test` four points, drawn by a seed that is printed
@@ -21,7 +21,7 @@ import pytest
 from client import Client
 from conftest import OwnServer
 from test_pause import connect, pause
-from test_pause_files import kept_on_disk, pause_files
+from test_pause_files import disk, kept_on_disk, pause_files
 from test_recovery import daemons, wait_ready
 from test_snapshot import all_ids, delete
 from waitlib import until
@@ -260,8 +260,76 @@ class Rollback(Files):
         return now
 
 
+class Volumes(Frozen):
+    """A change of volumes beside the sandbox, which runs on. A volume is whole and told of, or not there at all."""
+
+    def __init__(self, good):
+        self.start, self.wanted, self.good = "running", "running", good
+
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        take_away(cay, box)
+        for one in cay.call("GET", "/volumes").json:
+            assert cay.call("DELETE", f"/volumes/{one['volumeID']}").status == 204
+
+    def check(self, own_server, cay, box, status):
+        names = [one["name"] for one in cay.call("GET", "/volumes").json]
+        assert len(os.listdir(f"{disk(own_server)}/volumes")) == len(names) <= 1
+        self.told(cay, box, status, names)
+        return super().check(own_server, cay, box, status)
+
+    def told(self, cay, box, status, names):
+        pass
+
+
+class VolumeCreate(Volumes):
+    def ask(self, cay, box):
+        return cay.call("POST", "/volumes", {"name": "v"}).status
+
+    def told(self, cay, box, status, names):
+        assert names == ["v"] or status != self.good
+        if names:  # it can be used
+            with cay.create(volumeMounts=[{"name": "v", "path": "/v"}]) as made:
+                assert made.run("echo x > /v/x && cat /v/x").out == "x\n"
+
+
+class VolumeRemove(Volumes):
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        assert cay.call("POST", "/volumes", {"name": "v"}).status == 201
+
+    def ask(self, cay, box):
+        return cay.call("DELETE", "/volumes/v").status
+
+    def told(self, cay, box, status, names):
+        assert names == [] or status != self.good
+
+
+class VolumeMount(VolumeRemove):
+    """A sandbox with it is made, or not; what another wrote to it is there either way, and it can be had again."""
+
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        with cay.create(volumeMounts=[{"name": "v", "path": "/v"}]) as first:
+            assert first.write("/v/mark", MARK).status == 200
+
+    def ask(self, cay, box):
+        return cay.call("POST", "/v2/sandboxes", {"templateID": "host", "volumeMounts": [{"name": "v", "path": "/v"}]}).status
+
+    def told(self, cay, box, status, names):
+        made = others(cay, box)
+        assert names == ["v"] and len(made) <= 1 and (made or status != self.good)
+        if made:
+            asked = cay.call("POST", f"/sandboxes/{made[0]}/connect", {"timeout": 300})
+            assert type(box)(cay, asked.json).read("/v/mark").body == MARK
+            return
+        with cay.create(volumeMounts=[{"name": "v", "path": "/v"}]) as again:
+            assert again.read("/v/mark").body == MARK
+
+
 CHANGES = {"pause": Frozen("paused"), "resume": Frozen("running"), "files-pause": Files("paused"), "files-resume": Files("running"),
-           "snapshot": Snapshot(), "fork": Fork(), "rollback": Rollback()}
+           "snapshot": Snapshot(), "fork": Fork(), "rollback": Rollback(),
+           "volume-create": VolumeCreate(201), "volume-remove": VolumeRemove(204), "volume-mount": VolumeMount(201)}
 
 
 class Place:
@@ -294,6 +362,7 @@ class Place:
         if self.server is None:
             return
         CHANGES["resume"].bring(self.cay, self.box, "running")
+        take_away(self.cay, self.box)  # of the last point
         if not self.boots:
             assert self.boot_id() == self.boot
             assert self.box.run(f"kill -0 {self.pid} && echo there").out == "there\n"

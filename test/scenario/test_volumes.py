@@ -79,6 +79,7 @@ def test_where_it_stands(cay, volume):
     for path in ("data", "/", "/proc/x", "/a/../b", "/dev/shm/x", "/run/volumes/0"):
         assert refused(cay, ("data", path)).status == 400
     assert refused(cay, ("nothing", "/v")).status == 404
+    until(lambda: all(v["sandboxes"] == [] for v in cay.call("GET", "/cay/v1/volumes").json if v["name"] == "data"))
     with with_volume(cay, ("data", "/opt")) as box:
         assert box.run("echo x > /opt/file && readlink /opt; rm /opt 2>/dev/null || echo refused").out == "/run/volumes/0\nrefused\n"
         assert box.run("mount | grep -c ' /run/volumes/0 .*nosuid.*nodev'").out == "1\n"
@@ -154,6 +155,13 @@ def test_it_is_the_tenants(cay, other_tenant, volume):
     reply = other_tenant.call("POST", "/volumes", {"name": "data"})
     assert reply.status == 429 and "volumes" in reply.json["message"]
     cay.call("PATCH", "/cay/v1/tenants/others/quota", {"volumes": None})
+
+
+def test_contents_without_a_sandbox_are_not_served(cay):
+    """Upstream's clients ask with the volume's token: the answer is what to do, not that it is no key."""
+    for method, path in (("GET", "path?path=/"), ("PUT", "file?path=/x"), ("POST", "dir?path=/x")):
+        reply = cay.call(method, f"/volumecontent/nothing/{path}", key=False, headers={"Authorization": "Bearer 0123abcd"})
+        assert reply.status == 501 and "mount it in one" in reply.json["message"]
 
 
 def test_daytonas_calls(cay, volume):
