@@ -88,8 +88,10 @@ int volume_records_enter_new(struct volume_records *v, uint32_t number, uint64_t
 
 int volume_records_enter(struct volume_records *v, uint32_t number, enum volume_state state)
 {
-    struct volume_record r = state == VOLUME_NONE ? (struct volume_record){0} : v->all[number];
+    struct volume_record r = {0};
 
+    if (state != VOLUME_NONE)
+        r = v->all[number];
     r.number = number;
     r.state = state;
     return write_record(v, &r);
