@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaNotFoundError, SessionExecuteRequest
+from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaNotFoundError, SessionExecuteRequest, VolumeMount
 
 URL, KEY = f"https://{os.environ['E2B_DOMAIN']}/api", os.environ["E2B_API_KEY"]
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples/python"
@@ -53,6 +53,23 @@ def test_a_stop_keeps_the_files(sandbox):
     sandbox.stop()
     sandbox.start()
     assert sandbox.process.exec("cat kept; echo $MADE").result == "kept\nyes\n"
+
+
+def test_a_volume_outlives_its_sandboxes(daytona):
+    volume = daytona.volume.get("daytona-py", create=True)
+    try:
+        assert volume.id in [one.id for one in daytona.volume.list()]
+        for command, result in (("echo kept > /mnt/data/here", ""), ("cat /mnt/data/here", "kept\n")):
+            made = daytona.create(CreateSandboxFromSnapshotParams(
+                snapshot="host", volumes=[VolumeMount(volume_id=volume.id, mount_path="/mnt/data")]))
+            try:
+                assert made.process.exec(command).result == result
+            finally:
+                made.delete()
+    finally:
+        daytona.volume.delete(volume)
+    with pytest.raises(DaytonaNotFoundError):
+        daytona.volume.get("daytona-py")
 
 
 def test_deepagents():

@@ -62,3 +62,21 @@ test('a stop keeps the files, and a start goes on with them', async () => {
   assert.equal(sandbox.state, 'started')
   assert.equal((await sandbox.process.executeCommand('cat kept; echo $MADE')).result, 'kept\nyes\n')
 })
+
+test('a volume outlives its sandboxes', async () => {
+  const volume = await daytona.volume.get('daytona-js', true)
+  try {
+    assert.ok((await daytona.volume.list()).some((one) => one.id === volume.id))
+    for (const [command, result] of [['echo kept > /mnt/data/here', ''], ['cat /mnt/data/here', 'kept\n']]) {
+      const made = await daytona.create({ snapshot: 'host', volumes: [{ volumeId: volume.id, mountPath: '/mnt/data' }] })
+      try {
+        assert.equal((await made.process.executeCommand(command)).result, result)
+      } finally {
+        await made.delete()
+      }
+    }
+  } finally {
+    await daytona.volume.delete(volume)
+  }
+  await assert.rejects(daytona.volume.get('daytona-js'), /not found/)
+})
