@@ -5,6 +5,7 @@
 #include "egress/credential/automaton.h"
 
 #include "base/util.h"
+#include "egress/credential/pair_set.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,6 @@
 #define NO_TABLE  UINT32_MAX
 #define FIRST     256u /* nodes made at first, and then twice as many each time */
 #define NODES_MAX (AUTOMATON_TOTAL_MAX + 1)
-#define PAIRS     65536u
 
 /* A beginning of some word. Children are a list through `next`, in the order in which they were
  * added; a node with many has a table besides. 16 bytes: a sandbox may have half a million. */
@@ -44,7 +44,7 @@ struct automaton {
     uint32_t count, room;
     struct table *tables; /* by node, rising; the first is the root's */
     uint32_t table_count;
-    uint32_t pairs[PAIRS / 32]; /* bit: automaton_skip ends at the first of these two bytes */
+    struct pair_set pairs; /* automaton_skip ends where one of them begins */
 };
 
 /* -- life -------------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ void automaton_unref(struct automaton *a)
     if (a->tables)
         explicit_bzero(a->tables, a->table_count * sizeof(*a->tables));
     free(a->tables);
-    explicit_bzero(a->pairs, sizeof(a->pairs));
+    explicit_bzero(&a->pairs, sizeof(a->pairs));
     free(a);
 }
 
@@ -318,22 +318,6 @@ static bool is_stop(unsigned char c)
     return c == AUTOMATON_STOPS[0] || c == AUTOMATON_STOPS[1] || c == AUTOMATON_STOPS[2];
 }
 
-/* As two bytes of a text are read at once. */
-static uint16_t pair_of(const void *two)
-{
-    uint16_t pair;
-
-    memcpy(&pair, two, sizeof(pair));
-    return pair;
-}
-
-static bool is_pair(const struct automaton *a, const void *two)
-{
-    uint16_t pair = pair_of(two);
-
-    return a->pairs[pair / 32] >> (pair % 32) & 1;
-}
-
 /* After the byte c alone, does a second one bring it on? A word of one byte ends with any. */
 static bool goes_on(const struct automaton *a, unsigned char c, unsigned char second)
 {
@@ -346,13 +330,9 @@ static bool goes_on(const struct automaton *a, unsigned char c, unsigned char se
 
 static void make_pairs(struct automaton *a)
 {
-    for (uint32_t i = 0; i < PAIRS; i++) {
-        const unsigned char two[] = {(unsigned char)(i >> 8), (unsigned char)i};
-        uint16_t pair = pair_of(two);
-
-        if (goes_on(a, two[0], two[1]))
-            a->pairs[pair / 32] |= UINT32_C(1) << (pair % 32);
-    }
+    for (unsigned i = 0; i < PAIR_SET_PAIRS; i++)
+        if (goes_on(a, (unsigned char)(i >> 8), (unsigned char)i))
+            pair_set_add(&a->pairs, (unsigned char)(i >> 8), (unsigned char)i);
 }
 
 int automaton_build(struct automaton *a)
@@ -382,15 +362,8 @@ bool automaton_begins(const struct automaton *a, unsigned char c)
 
 size_t automaton_skip(const struct automaton *a, const char *data, size_t n)
 {
-    size_t i = 0;
+    size_t i = pair_set_find(&a->pairs, data, n);
 
-    for (; i + 8 < n; i += 8) /* eight pairs, and a byte after the last of them */
-        for (size_t k = 0; k < 8; k++)
-            if (is_pair(a, data + i + k))
-                return i + k;
-    for (; i + 1 < n; i++)
-        if (is_pair(a, data + i))
-            return i;
     if (i < n && !automaton_begins(a, (unsigned char)data[i]) && !is_stop((unsigned char)data[i]))
         i++;
     return i;
@@ -422,7 +395,7 @@ size_t automaton_run(const struct automaton *a, automaton_state *s, const char *
         *word = a->nodes[at].word;
         if (at == 0)
             break;
-        if (a->nodes[at].depth == 1 && i < n && !is_pair(a, data + i - 1)) {
+        if (a->nodes[at].depth == 1 && i < n && !pair_set_has(&a->pairs, data + i - 1)) {
             at = 0; /* where a text is full of such bytes, it would never be left out */
             break;
         }

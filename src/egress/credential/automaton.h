@@ -2,8 +2,7 @@
 /* Many words searched for in one pass over a text (Aho and Corasick, 1975). The cost of a byte does
  * not depend on how many words there are or on what they have in common: at most two steps on
  * average, each at most AUTOMATON_LIST_MAX comparisons or one look into a table. Where no word has
- * begun, two bytes at a time are looked up in a table of all pairs (8 KiB), and the bytes before
- * the next pair that begins one are left out.
+ * begun, the bytes before the next pair of bytes that begins one are left out (pair_set.h).
  *
  * Words are added, then the automaton is built once; from then on it does not change and may be
  * shared by any number of searches, each of which is one automaton_state. Words may be secrets:
@@ -49,7 +48,7 @@ int automaton_build(struct automaton *a);
 
 /* While nothing of any word has been seen: how many of the next n bytes change nothing. Each of
  * them is no stop, and is the first of no word or is followed by what is neither that word's second
- * nor a stop. Half a nanosecond a byte. */
+ * nor a stop. */
 size_t automaton_skip(const struct automaton *a, const char *data, size_t n);
 
 /* Is c the first of a word? */
