@@ -76,6 +76,7 @@ struct init {
     const char *user, *workdir, *authority;
     int64_t at_real_ms;    /* 0: not told */
     int64_t start_wait_ms; /* for the start command's port; 0: not told */
+    bool start_must_run;
     struct agent_limits limits;
 };
 
@@ -114,6 +115,8 @@ static enum err_code read_init(const json_t *body, struct init *in, struct err *
         json_get_int(body, "startWaitMs", NULL, JSON_OPTIONAL, 0, INT32_MAX, &in->start_wait_ms,
                      e) != ERR_OK ||
         json_get_arr(body, "volumes", NULL, JSON_OPTIONAL, &in->volumes, e) != ERR_OK ||
+        json_get_bool(body, "startMustRun", NULL, JSON_OPTIONAL, &in->start_must_run, e) !=
+            ERR_OK ||
         read_limits(body, &in->limits, e) != ERR_OK)
         return e->code;
     if (in->env && check_env(in->env, e) != ERR_OK)
@@ -171,7 +174,9 @@ static void init_read(struct http_exchange *x, char *text, size_t len)
             apply(a, &in);
             a->init_real_ms = MAX(a->init_real_ms, in.at_real_ms);
         }
-        if (!start_command_run(a, (uint64_t)in.start_wait_ms, x, answer_init))
+        struct start_request start = {(uint64_t)in.start_wait_ms, in.start_must_run, answer_init};
+
+        if (!start_command_run(a, &start, x))
             answer_init(x);
     }
     json_decref(body);

@@ -1,3 +1,7 @@
+/* From the file to a command that runs, and, where it has a port, the wait for it: a timer tries
+ * the port, and looks whether the command has ended (proc_watcher, which also brings its output).
+ * The port comes first: a command may leave a daemon and end. */
+
 #include "agent/start_command.h"
 
 #include "agent/common/logs.h"
@@ -14,13 +18,19 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
-/* A wait for the port. Freed when its timer is closed. */
+/* A command with a port, and the wait for it. Freed when its timer is closed. */
 struct wait {
     struct agent *agent;
+    struct start_request request;
     struct http_exchange *x; /* NULL: the client is gone */
-    void (*answer)(struct http_exchange *x);
     uv_timer_t timer;
+    struct proc_watcher watcher;
+    bool ended;
+    int wait_status, start_error; /* once it ended */
+    char tail[START_TAIL_MAX];    /* the last of its output */
+    size_t tail_len;
     uint16_t port;
     int fd; /* a connection that is being made, or -1 */
     uint64_t until_ms;
@@ -29,6 +39,69 @@ struct wait {
 static void say(struct agent *a, const char *text)
 {
     logs_add(a, "warn", "start_command", 0, "%s: %s", START_FILE, text);
+}
+
+/* -- its end --------------------------------------------------------------------------------- */
+
+static void on_output(struct proc_watcher *watcher, const char *bytes, size_t n)
+{
+    struct wait *w = CONTAINER_OF(watcher, struct wait, watcher);
+    size_t taken = MIN(n, sizeof(w->tail)), kept = MIN(w->tail_len, sizeof(w->tail) - taken);
+
+    memmove(w->tail, w->tail + w->tail_len - kept, kept);
+    memcpy(w->tail + kept, bytes + n - taken, taken);
+    w->tail_len = kept + taken;
+}
+
+static void on_ended(struct proc_watcher *watcher, int wait_status, int start_error)
+{
+    struct wait *w = CONTAINER_OF(watcher, struct wait, watcher);
+
+    w->ended = true;
+    w->wait_status = wait_status;
+    w->start_error = start_error;
+}
+
+/* All that a command leaves behind is a child of PID 1. */
+static bool has_children(void)
+{
+    siginfo_t info;
+
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* It ended, and nothing of it can listen any more. With status 0 it may have left a daemon. */
+static bool is_gone(const struct wait *w)
+{
+    return w->ended && (w->start_error != 0 || w->wait_status != 0 || !has_children());
+}
+
+/* One line, from the start of a character on. */
+static void clean_tail(struct wait *w, char out[START_TAIL_MAX + 1])
+{
+    size_t at = 0, n = 0;
+
+    while (w->tail_len == sizeof(w->tail) && at < 3 && ((unsigned char)w->tail[at] & 0xc0) == 0x80)
+        at++;
+    for (; at < w->tail_len; at++)
+        out[n++] = (unsigned char)w->tail[at] < ' ' || w->tail[at] == 0x7f ? ' ' : w->tail[at];
+    while (n > 0 && out[n - 1] == ' ')
+        n--;
+    out[n] = '\0';
+}
+
+static void explain_end(struct wait *w, char *out, size_t size)
+{
+    char tail[START_TAIL_MAX + 1], how[64];
+
+    clean_tail(w, tail);
+    if (w->start_error != 0) {
+        snprintf(out, size, "it could not be started: %s", strerror(w->start_error));
+        return;
+    }
+    proc_describe_end(w->wait_status, how, sizeof(how));
+    snprintf(out, size, "it ended (%s) before its port %u listened%s%s", how, w->port,
+             tail[0] ? ": " : "", tail);
 }
 
 /* -- the file ---------------------------------------------------------------------------------- */
@@ -76,7 +149,8 @@ static enum err_code read_command(const json_t *file, struct command *out, struc
     return out->cwd[0] == '/' ? ERR_OK : err_set(e, ERR_INVALID, "cwd must begin with /");
 }
 
-static enum err_code start(struct agent *a, const struct command *c, struct err *e)
+static enum err_code start(struct agent *a, const struct command *c, struct proc_watcher *watcher,
+                           struct err *e)
 {
     json_t *args = json_pack("[s, s]", "-c", c->cmd);
     json_t *config = args ? json_pack("{s:s, s:O, s:{}, s:s}", "cmd", "/bin/sh", "args", args,
@@ -89,7 +163,8 @@ static enum err_code start(struct agent *a, const struct command *c, struct err 
                            .args = args,
                            .config = config,
                            .config_bytes = strlen(c->cmd),
-                           .tag = "start-command"};
+                           .tag = "start-command",
+                           .watcher = watcher};
     enum err_code code = ERR_OK;
 
     if (!config)
@@ -110,16 +185,21 @@ static void on_timer_closed(uv_handle_t *h)
     free(h->data);
 }
 
-static void done(struct wait *w)
+/* why: it cannot be used, NULL: it listens, or is not waited for any more. */
+static void done(struct wait *w, const char *why)
 {
     struct http_exchange *x = TAKE_PTR(w->x);
 
+    proc_unwatch(&w->watcher);
     util_close(&w->fd);
     uv_close((uv_handle_t *)&w->timer, on_timer_closed);
     if (!x)
         return;
     http_exchange_set(x, w->agent, NULL);
-    w->answer(x);
+    if (why && w->request.must_run)
+        http_respond_error(x, AGENT_START_FAILED, "%s", why);
+    else
+        w->request.answer(x);
 }
 
 /* 1: it listens; 0: not known yet; -errno: it does not. Of loopback: the answer comes at once, but
@@ -145,12 +225,17 @@ static int probe(struct wait *w)
 static void on_probe(uv_timer_t *t)
 {
     struct wait *w = t->data;
+    char why[START_WHY_SIZE];
 
     if (probe(w) == 1) {
-        done(w);
+        done(w, NULL);
+    } else if (is_gone(w)) {
+        explain_end(w, why, sizeof(why));
+        say(w->agent, why);
+        done(w, why);
     } else if (clock_mono_ms() > w->until_ms) {
         say(w->agent, "its port does not listen");
-        done(w);
+        done(w, NULL);
     }
 }
 
@@ -161,26 +246,46 @@ static void on_exchange_closed(struct http_exchange *x, void *data)
     w->x = NULL;
 }
 
-static bool wait_for_port(struct agent *a, uint16_t port, uint64_t wait_ms, struct http_exchange *x,
-                          void (*answer)(struct http_exchange *x))
+static struct wait *wait_new(struct agent *a, const struct start_request *r, uint16_t port)
 {
     struct wait *w = calloc(1, sizeof(*w));
 
-    if (!w)
-        return false;
-    *w = (struct wait){.agent = a, .x = x, .answer = answer, .port = port, .fd = -1};
-    w->until_ms = clock_mono_ms() + (wait_ms ? wait_ms : START_WAIT_MS);
-    uv_timer_init(a->loop, &w->timer);
+    if (w)
+        *w = (struct wait){.agent = a,
+                           .request = *r,
+                           .watcher = {.output = on_output, .ended = on_ended},
+                           .port = port,
+                           .fd = -1};
+    return w;
+}
+
+static void wait_for_port(struct wait *w, struct http_exchange *x)
+{
+    w->x = x;
+    w->until_ms = clock_mono_ms() + (w->request.wait_ms ? w->request.wait_ms : START_WAIT_MS);
+    uv_timer_init(w->agent->loop, &w->timer);
     w->timer.data = w;
     http_exchange_set(x, w, on_exchange_closed);
     uv_timer_start(&w->timer, on_probe, START_PROBE_MS, START_PROBE_MS);
-    return true;
+}
+
+/* *out: what waits for its port; NULL where there is none. */
+static enum err_code run_command(struct agent *a, const struct command *c,
+                                 const struct start_request *r, struct wait **out, struct err *e)
+{
+    CLEANUP_FREE struct wait *w = c->port > 0 ? wait_new(a, r, (uint16_t)c->port) : NULL;
+
+    if (c->port > 0 && !w)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    if (start(a, c, w ? &w->watcher : NULL, e) == ERR_OK)
+        *out = TAKE_PTR(w);
+    return e->code;
 }
 
 /* The file's variables are every process', its command is started: but not for a command sandbox,
  * whose sandbox has it already. */
-static enum err_code use_file(struct agent *a, const char *text, size_t len, int64_t *port,
-                              struct err *e)
+static enum err_code use_file(struct agent *a, const char *text, size_t len,
+                              const struct start_request *r, struct wait **out, struct err *e)
 {
     struct command c = {0};
     json_t *file = NULL;
@@ -188,19 +293,18 @@ static enum err_code use_file(struct agent *a, const char *text, size_t len, int
     if (json_parse(text, len, false, &file, e) == ERR_OK && read_command(file, &c, e) == ERR_OK) {
         json_decref(a->file_env);
         a->file_env = json_incref(c.env);
-        if (c.cmd && !a->command_sandbox && start(a, &c, e) == ERR_OK)
-            *port = c.port;
+        if (c.cmd && !a->command_sandbox)
+            (void)run_command(a, &c, r, out, e);
     }
     json_decref(file);
     return e->code;
 }
 
-bool start_command_run(struct agent *a, uint64_t wait_ms, struct http_exchange *x,
-                       void (*answer)(struct http_exchange *x))
+bool start_command_run(struct agent *a, const struct start_request *r, struct http_exchange *x)
 {
     CLEANUP_FREE char *text = NULL;
+    struct wait *w = NULL;
     struct err e = {0};
-    int64_t port = 0;
     size_t len;
     int ret;
 
@@ -213,7 +317,9 @@ bool start_command_run(struct agent *a, uint64_t wait_ms, struct http_exchange *
             say(a, "it is not a file that can be read");
         return false;
     }
-    if (use_file(a, text, len, &port, &e) != ERR_OK)
+    if (use_file(a, text, len, r, &w, &e) != ERR_OK)
         say(a, e.text);
-    return port > 0 && wait_for_port(a, (uint16_t)port, wait_ms, x, answer);
+    if (w)
+        wait_for_port(w, x);
+    return w != NULL;
 }

@@ -12,11 +12,16 @@
  * environment; a boot on kept files starts it again.
  *
  *   /init --> NONE --a file is there--> WAITING --the port listens, or START_WAIT_MS--> DONE
+ *                                          | the command ended, and left nothing
+ *                                          +----------------------------------------> FAILED
  *
  * /init is answered in DONE: a client that has its sandbox can use the port. How long it waits,
  * /init says ("startWaitMs"), so that its answer comes within the time that cayd gives it. A file
- * that is broken, a command that cannot be started, or a port that stays closed is a line of the
- * sandbox's log, and the sandbox is there without it. */
+ * that is broken, or a port that stays closed, is a line of the sandbox's log, and the sandbox is
+ * there without it. In FAILED the answer is AGENT_START_FAILED with how the command ended and its
+ * last output, where /init says that it must run ("startMustRun": a create, which then fails), and
+ * as in DONE, with a line of the log, where it does not (a resume: the sandbox's files are not to
+ * be lost for it). A command without a port is not waited for. */
 
 #include "agent/common/agent.h"
 
@@ -26,11 +31,16 @@
 #define START_ENV_MAX  1024  /* variables */
 #define START_WAIT_MS  8000u /* for the port, where /init does not say how long */
 #define START_PROBE_MS 10u
+#define START_TAIL_MAX 200 /* of its output, in the text that says why it failed */
+#define START_WHY_SIZE (START_TAIL_MAX + 128)
 
-struct start_command;
+struct start_request {
+    uint64_t wait_ms; /* for the port; 0: START_WAIT_MS */
+    bool must_run;    /* a command that fails is told to /init's client */
+    void (*answer)(struct http_exchange *x);
+};
 
-/* Starts what the file says, if this was not done before, and waits for its port for wait_ms (0:
- * START_WAIT_MS). True: x is answered later, by answer (not
- * if its client goes). False: x is the caller's to answer now. */
-bool start_command_run(struct agent *a, uint64_t wait_ms, struct http_exchange *x,
-                       void (*answer)(struct http_exchange *x));
+/* Starts what the file says, if this was not done before, and waits for its port. True: x is
+ * answered later, by r->answer or with AGENT_START_FAILED (not if its client goes). False: x is the
+ * caller's to answer now. */
+bool start_command_run(struct agent *a, const struct start_request *r, struct http_exchange *x);

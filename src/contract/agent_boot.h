@@ -30,6 +30,8 @@
 #define AGENT_KEY_HEADER   "X-Cay-Agent-Key" /* hex of key: every request from cayd carries it */
 #define AGENT_ACCESS_HEADER \
     "X-Cay-Access" /* "user": files with the user's own rights, not with root's */
+/* /init's status where a start command must run, and ended; its message says how */
+#define AGENT_START_FAILED  424
 #define AGENT_READY         'R'
 #define AGENT_FAILED        'F'
 #define AGENT_NAMES_DIR     "/etc" /* in it the starter has made these files, empty and root's */

@@ -78,10 +78,11 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t outp
     json_t *body;
 
     clock_format_rfc3339(clock_real_ms(), now);
-    body = json_pack("{s:O, s:s, s:s, s:s, s:I, s:{s:I, s:I, s:I, s:I}}", "envVars", env,
+    body = json_pack("{s:O, s:s, s:s, s:s, s:I, s:b, s:{s:I, s:I, s:I, s:I}}", "envVars", env,
                      "defaultUser", DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp",
                      now, "startWaitMs", (json_int_t)o->core->config.agent_timeout_ms * 4 / 5,
-                     "limits", "memoryBytes", (json_int_t)s->limits.memory_bytes, "diskBytes",
+                     "startMustRun", !sandbox_life(o)->files, "limits", "memoryBytes",
+                     (json_int_t)s->limits.memory_bytes, "diskBytes",
                      (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli,
                      "outputBytesPerSecond", (json_int_t)output_bytes);
     if (!body || !pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0)
@@ -184,9 +185,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
     if (why)
         err_set(&e, why->code, "the sandbox could not be made: its agent: %s", why->text);
     else if (http_status / 100 != 2)
-        err_set(&e, http_status == 409 ? ERR_CONFLICT : ERR_INTERNAL,
-                "the sandbox could not be made: its agent answered %d: %.*s", http_status,
-                (int)MIN(len, 200u), body ? body : "");
+        create_explain_agent(&e, http_status, body, len);
     else if (sandbox_life(o)->files) {
         o->change_asked = false;
         pause_resumed(o);

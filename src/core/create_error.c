@@ -3,10 +3,12 @@
 
 #include "core/create_error.h"
 
+#include "contract/agent_boot.h"
 #include "core/call.h"
 #include "core/core.h"
 
 #include <errno.h>
+#include <jansson.h>
 
 /* What a stage's failure means to the caller; ERR_OK: the errno tells. */
 static const struct {
@@ -93,4 +95,23 @@ void create_explain(struct err *e, const struct sandbox *s, int status, const st
         explain_level(e, s, m);
     else
         explain_stage(e, status, stage);
+}
+
+/* What the start command said is its owner's own, and text. */
+void create_explain_agent(struct err *e, int http_status, const char *body, size_t len)
+{
+    json_t *answer = http_status == AGENT_START_FAILED && body ? json_loadb(body, len, 0, NULL)
+                                                               : NULL;
+    const char *why = json_string_value(json_object_get(answer, "message"));
+
+    if (why) {
+        err_set(e, ERR_CONFLICT, "the sandbox could not be made: its start command: %s", why);
+        err_hint(e, "mend CMD of the template's build file, or /etc/cay/start.json of what the "
+                    "snapshot was made of");
+    } else {
+        err_set(e, http_status == 409 ? ERR_CONFLICT : ERR_INTERNAL,
+                "the sandbox could not be made: its agent answered %d: %.*s", http_status,
+                (int)MIN(len, 200u), body ? body : "");
+    }
+    json_decref(answer);
 }

@@ -4,7 +4,10 @@
  * or is known not to come.
  * SIGTERM and SIGINT end it, and its kernels with it.
  *
- *   cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR]
+ *   cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR] [--log=FILE]
+ *
+ * --log: what it and its kernels say goes there, from when it listens on; what stops it before is
+ * said where it was started, for whom it is the start command.
  *
  * It has no rights but the sandbox's, and no secret: its clients come through the gateway, which
  * has checked them. */
@@ -33,7 +36,7 @@ struct program {
     struct http_server *server;
     struct contexts *contexts;
     uv_signal_t ends[2];
-    const char *dirs[DIRS_MAX + 1], *home;
+    const char *dirs[DIRS_MAX + 1], *home, *log;
     char dir[32];
     struct sockaddr_in address;
 };
@@ -65,6 +68,8 @@ static int parse_options(struct program *p, int argc, char **argv)
             continue;
         if (strncmp(argv[i], "--home=/", 8) == 0)
             p->home = argv[i] + 7;
+        else if (strncmp(argv[i], "--log=/", 7) == 0)
+            p->log = argv[i] + 6;
         else if (strncmp(argv[i], "--kernels=/", 11) == 0 && n < DIRS_MAX)
             p->dirs[n++] = argv[i] + 10;
         else
@@ -100,6 +105,15 @@ static int serve(struct program *p)
     int fd = open_listener(&p->address);
 
     return fd < 0 ? fd : http_server_listen(p->server, fd);
+}
+
+static int open_log(const char *path)
+{
+    CLEANUP_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
+
+    if (fd < 0)
+        return -errno;
+    return dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0 ? -errno : 0;
 }
 
 /* They are there from the start; where there is no kernel for one, its first use says why. */
@@ -189,6 +203,8 @@ static int begin(struct program *p)
         ret = take_signals(p);
     if (ret == 0)
         ret = serve(p);
+    if (ret == 0 && p->log)
+        ret = open_log(p->log);
     if (ret < 0)
         return ret;
     make_context(p, "python");
@@ -205,7 +221,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (parse_options(&p, argc, argv) < 0) {
         fprintf(stderr,
-                "usage: cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR]\n");
+                "usage: cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR] "
+                "[--log=FILE]\n");
         return 2;
     }
     ret = uv_loop_init(&p.loop);

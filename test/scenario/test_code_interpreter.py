@@ -16,7 +16,7 @@ from waitlib import until
 
 PORT = 49999
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-START = {"cmd": "exec /opt/cay/cay-kernels --kernels=/opt/cay/kernels >/var/log/cay-kernels.log 2>&1", "cwd": "/home/user", "port": PORT}
+START = {"cmd": "exec /opt/cay/cay-kernels --kernels=/opt/cay/kernels --log=/var/log/cay-kernels.log", "cwd": "/home/user", "port": PORT}
 SPEC = {"argv": ["/usr/bin/python3", "-m", "cay_kernel", "-f", "{connection_file}"], "env": {"PYTHONPATH": "/opt/cay/python"}}
 
 
@@ -165,6 +165,30 @@ def test_a_kernel_that_ends(box):
 ])
 def test_bad_input(box, method, path, body, status):
     assert ask(box, method, path, body).status == status
+
+
+@pytest.mark.parametrize("number", ["TERM", "INT"])
+def test_a_signal_ends_its_kernels(cay, template, number):
+    """With what they started, and the files that have their keys."""
+    left = "pgrep -x cay-kernels; pgrep -f '[c]ay_kernel -f'; pgrep -f '[s]leep 76543'; ls -d /tmp/cay-kernels-*"
+    with cay.create(template=template) as box:
+        until(lambda: ask(box, "GET", "/health").status == 200, what="the interpreter listens")
+        assert ask(box, "POST", "/contexts", {"cwd": "/tmp"}).status == 200
+        execute(box, "import subprocess; child = subprocess.Popen(['sleep', '76543'])")
+        assert len(box.run(left, user="root").out.split()) == 5  # it, two kernels, the child, the folder
+        assert box.run(f"pkill -{number} -x cay-kernels", user="root").exit_code == 0
+        until(lambda: box.run(left + " 2>/dev/null", user="root").out == "", what="nothing of it is left")
+
+
+def test_what_stops_it_is_said_at_the_create(cay, template):
+    """As of a template that lacks a library: the words of the loader, here of the shell."""
+    with cay.create(template=template) as box:
+        assert box.run("pkill -x cay-kernels; rm /opt/cay/cay-kernels", user="root").exit_code == 0
+        broken = snapshot(cay, box)["snapshotID"]
+    answer = cay.call("POST", "/sandboxes", {"templateID": broken})
+    delete(cay, broken)
+    assert answer.status == 409 and "exit status 127" in answer.json["message"]
+    assert "/opt/cay/cay-kernels" in answer.json["message"]
 
 
 def test_forged_messages_are_refused(box):

@@ -86,8 +86,41 @@ def test_a_command_without_a_port_is_not_waited_for(cay, template):
         assert box.run("pgrep -fc '^sleep [1]000'").out == "1\n" and says(cay, box) == []
 
 
+@pytest.mark.parametrize(("cmd", "more", "said"), [
+    ("for n in $(seq 200); do echo \"line $n\"; done; printf 'caf\\303\\251: no libuv\\n' >&2; exit 127", {},
+     f"it ended (exit status 127) before its port {PORT} listened: "),
+    ("kill -9 $$", {}, f"it ended (signal: killed) before its port {PORT} listened"),
+    ("exit 0", {}, f"it ended (exit status 0) before its port {PORT} listened"),
+    (SERVER, {"cwd": "/nonexistent"}, "it could not be started: No such file or directory"),
+], ids=["status", "signal", "nothing-left", "cwd"])
+def test_a_command_that_ends_refuses_the_create(cay, template, cmd, more, said):
+    name = template({"cmd": cmd, "port": PORT, **more})
+    before = {one["sandboxID"] for one in cay.call("GET", "/v2/sandboxes").json}
+    answer = cay.call("POST", "/sandboxes", {"templateID": name})
+    assert answer.status == 409 and said in answer.json["message"]
+    assert "127" not in said or answer.json["message"].count("line 200 caf\u00e9: no libuv") == 1
+    assert {one["sandboxID"] for one in cay.call("GET", "/v2/sandboxes").json} <= before
+
+
+def test_a_command_that_leaves_a_daemon_is_waited_for(cay, template):
+    daemon = f"(sleep 0.3; {SERVER}) >/dev/null 2>&1 & exit 0"
+    with cay.create(template=template({"cmd": daemon, "port": PORT}, "echo here > /srv/file")) as box:
+        assert box.request("GET", "/file", port=PORT).body == b"here\n"
+
+
+def test_a_resume_is_not_refused_for_it(cay, template):
+    """Its files are the sandbox's own: they would be out of reach."""
+    with cay.create(template=template({"cmd": SERVER, "port": PORT})) as box:
+        put(box, {"cmd": "echo broken; exit 3", "port": PORT})
+        assert pause_files(cay, box) == 204
+        assert resume(cay, box).status == 201
+        assert box.run("echo here").out == "here\n"
+        (line,) = says(cay, box)
+        assert "exit status 3" in line and "broken" in line
+
+
 def test_a_port_that_stays_closed_is_said(cay, template):
-    with cay.create(template=template({"cmd": "exit 3", "port": PORT})) as box:
+    with cay.create(template=template({"cmd": "sleep 1000", "port": PORT})) as box:
         assert box.run("echo here").out == "here\n"
         (line,) = says(cay, box)
         assert "does not listen" in line

@@ -83,7 +83,7 @@ static void describe_signal(int status, char *out, size_t size)
         snprintf(out, size, "signal: signal %d%s", sig, core);
 }
 
-static void describe(int status, char *out, size_t size)
+void proc_describe_end(int status, char *out, size_t size)
 {
     if (WIFEXITED(status))
         snprintf(out, size, "exit status %d", WEXITSTATUS(status));
@@ -96,7 +96,7 @@ json_t *proc_end_event(const struct agent *a, int status, bool oom)
     json_t *end = json_object();
     char text[64], why[256];
 
-    describe(status, text, sizeof(text));
+    proc_describe_end(status, text, sizeof(text));
     if (WIFEXITED(status)) {
         if (WEXITSTATUS(status) != 0)
             json_object_set_new(end, "exitCode", json_integer(WEXITSTATUS(status)));
@@ -214,17 +214,35 @@ void proc_discard(struct proc *p)
     let_go(p);
 }
 
+void proc_unwatch(struct proc_watcher *w)
+{
+    if (w->proc)
+        w->proc->watcher = NULL;
+    w->proc = NULL;
+}
+
+void proc_tell_watcher(struct proc *p, int start_error)
+{
+    struct proc_watcher *w = p->watcher;
+
+    if (!w)
+        return;
+    proc_unwatch(w);
+    w->ended(w, p->wait_status, start_error);
+}
+
 static void finish(struct proc *p)
 {
     struct agent *a = p->agent;
     char text[64];
 
     p->ended = true;
-    describe(p->wait_status, text, sizeof(text));
+    proc_describe_end(p->wait_status, text, sizeof(text));
     logs_add(a, "info", "process_end", p->pid, "Process with pid %d ended: %s%s", (int)p->pid, text,
              p->oom ? ": out of memory" : "");
     proc_input_close(p, "the process has ended");
     proc_tell_end(p);
+    proc_tell_watcher(p, 0);
     remember(a->processes, p);
     let_go(p);
 }

@@ -70,6 +70,15 @@ struct proc_pending {
     char bytes[];
 };
 
+/* A part of this program that follows a process as a subscriber does. */
+struct proc_watcher {
+    struct proc *proc; /* NULL: not started, or ended */
+    void (*output)(struct proc_watcher *w, const char *bytes, size_t n);
+    /* Once, after its last output. start_error 0: how it ended; else the errno for which the
+     * program could not be started. */
+    void (*ended)(struct proc_watcher *w, int wait_status, int start_error);
+};
+
 /* A start whose child has not called exec yet. */
 struct proc_launch {
     uv_poll_t poll;
@@ -115,7 +124,8 @@ struct proc {
     uv_timer_t deadline;
     struct proc_subscriber *subscribers;
     size_t subscriber_count;
-    unsigned handles; /* not closed yet */
+    struct proc_watcher *watcher; /* borrowed; NULL: none */
+    unsigned handles;             /* not closed yet */
 };
 
 /* How an ended process ended. */
@@ -162,6 +172,7 @@ struct proc_start {
     uint64_t timeout_ms; /* 0: none */
     json_t *config;      /* kept (a reference is taken) */
     size_t config_bytes;
+    struct proc_watcher *watcher; /* or NULL; lives until `ended`, or until proc_unwatch */
 };
 
 /* Starts a process and answers x, at once or later: with a stream that begins with the start event
@@ -176,6 +187,9 @@ enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct
  * its own, the process is the caller's to end. */
 int proc_launch_begin(struct proc *p, const struct proc_start *s, const char *path, int status_fd,
                       struct http_exchange *x);
+
+/* No call of w comes any more. */
+void proc_unwatch(struct proc_watcher *w);
 
 /* By {"pid": n} or {"tag": "..."}: a living process, or NULL and, with ended not NULL, how one
  * ended (NULL too when there is none). *e has the text; the code is not_found, or
@@ -195,8 +209,14 @@ void proc_discard(struct proc *p);
 /* Ends it when it was reaped and nothing more can come. p may be gone after it. */
 void proc_check_end(struct proc *p);
 
+/* Tells the watcher of p, if there is one, that p ended or (start_error) was not started. */
+void proc_tell_watcher(struct proc *p, int start_error);
+
 /* A handle of p was closed; frees p with the last one. */
 void proc_handle_closed(struct proc *p);
+
+/* "exit status 3", "signal: killed": the words for a wait status. */
+void proc_describe_end(int wait_status, char *out, size_t size);
 
 /* {"event":{"end":{...}}} of a wait status. oom: the sandbox was out of memory, which its error
  * says. */

@@ -97,6 +97,7 @@ static void failed(struct proc_launch *l, const struct spawn_failure *why)
     else
         logs_add(p->agent, "warn", "process_failed", p->pid, "a program could not be started: %s",
                  strerror(why->err));
+    proc_tell_watcher(p, why->err);
     proc_discard(p);
 }
 

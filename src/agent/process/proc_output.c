@@ -298,6 +298,8 @@ static ssize_t pump(struct proc_output *o)
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0; /* EIO: no program holds the tty */
     o->bytes += (uint64_t)n;
+    if (n > 0 && o->proc->watcher)
+        o->proc->watcher->output(o->proc->watcher, scratch, (size_t)n);
     if (n > 0 && o->kind == PROC_PTY)
         publish_terminal(o, scratch, (size_t)n, scratch + PROC_PIPE_CHUNK);
     else if (n > 0)

@@ -295,8 +295,12 @@ static enum connect_code adopt(struct agent *a, const struct proc_start *s, stru
         ret = proc_launch_begin(p, s, path, child->status_fd, x);
     else
         close(child->status_fd);
-    if (ret == 0)
+    if (ret == 0) {
+        p->watcher = s->watcher;
+        if (p->watcher)
+            p->watcher->proc = p;
         return CONNECT_OK;
+    }
     kill(child->pid, SIGKILL);
     if (p)
         proc_discard(p);

@@ -1,5 +1,5 @@
-"""Pillow without a display: Image.save(path) displays the image, Image.show() does nothing. Hooked when the user's
-code loads Pillow, which costs nothing until then."""
+"""Pillow without a display: Image.show() and Image.save(path) make the image a result. Hooked when the user's code loads
+Pillow, which costs nothing until then."""
 
 import importlib.abc
 import importlib.machinery
@@ -17,7 +17,7 @@ def patch(module):
         return save(self, fp, format, **params)
 
     module.Image.save = save_and_display
-    module.Image.show = lambda self, *_, **__: None
+    module.Image.show = lambda self, *_, **__: display(self)
 
 
 class Finder(importlib.abc.MetaPathFinder):
