@@ -36,11 +36,12 @@ test:
 	@test/run --build=$(BUILD)
 
 # Integrations above E2B's SDKs, newest and pinned, unmodified; writes their table into docs/compatibility.md. Needs the
-# registries and about half an hour; four of them are part of `make test`.
+# registries and about half an hour; four of them are part of `make test`. CLIENTS="--policy=FILE --ceiling=allow" where the
+# registries are mirrors at private addresses; --state=DIR keeps the templates for the next run.
 clients:
 	@scripts/deps build run test
 	@$(MAKE) --no-print-directory build
-	@test/clients/run.py --build=$(BUILD) --write=docs/compatibility.md
+	@test/clients/run.py --build=$(BUILD) --write=docs/compatibility.md $(CLIENTS)
 
 check:
 	@scripts/check

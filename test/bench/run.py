@@ -19,6 +19,7 @@ import time
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 
+import kernels
 import peers
 import report
 import server
@@ -193,6 +194,11 @@ class Bench:
     def stream(self, mode, port, path, headers):
         return lines([TOOLS / "stream", mode, port, MIB, 1, path, *headers])
 
+    # -- the code interpreter --------------------------------------------------------------------
+
+    def kernels(self):
+        kernels.measure(self.own, self.out, max(2, COUNT))
+
     # -- peers -----------------------------------------------------------------------------------
 
     def peers(self):
@@ -229,9 +235,9 @@ def main():
     options.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options.add_argument("--svg", type=pathlib.Path, help="write the picture to this file")
     options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write all of it below docs")
-    options.add_argument("--only", help="steps, with commas: create sdk burst sustain files peers many")
+    options.add_argument("--only", help="steps, with commas: create sdk burst sustain files kernels peers many")
     args = options.parse_args()
-    steps = ("create", "sdk", "burst", "sustain", "files", "peers", "many")
+    steps = ("create", "sdk", "burst", "sustain", "files", "kernels", "peers", "many")
     out = report.Report({"count": COUNT, "seconds": SECONDS, "sandboxes": SANDBOXES, "mib": MIB})
     with server.Server(SANDBOXES * MANY + BURST) as own:
         bench = Bench(own, out)

@@ -3,12 +3,15 @@
 `cay env` prints.
 
     test/clients/run.py [--build=DIR] [--short] [--installed] [--only=NAME,...] [--write=FILE] [--json=FILE]
+                        [--state=DIR] [--policy=FILE] [--ceiling=WHAT]
 
 Each is installed from PyPI or npm into a directory of its own below BUILD/clients, in the newest version and in the
 pinned one (catalogue.py; where both are the same it runs once), and does what its quick start does: the scripts beside
 this file. --short: a few that work, pinned versions only. --installed: what an earlier run installed as newest is not
-looked for again. With E2B_DOMAIN set that server is used, otherwise one is
-started, with the template base, and ended. --write puts the table between the marks in FILE,
+looked for again. With E2B_DOMAIN set that server is used, with the templates that it has; otherwise one is
+started, with the template base and those of the catalogue, and ended. --state: its state directory, which stays, with the
+templates: the next run does not build them again. --policy: what the steps of such a build reach (`cay template build`),
+--ceiling: [egress] ceiling, where the registries have no public addresses. --write puts the table between the marks in FILE,
 where rows of what was not run stay.
 
 Exit status 1 when one fails of which nothing is known to be missing, or one works of which something is."""
@@ -177,7 +180,7 @@ def told(client, result):
     if isinstance(result, str):
         return result
     if result.works:
-        return "works"
+        return f"works, with `cay template build {client.template}`" if client.template else "works"
     return f"fails: {client.missing or 'unknown'}: {result.reason}"
 
 
@@ -188,14 +191,15 @@ def is_as_known(client, result):
 # -- a server --------------------------------------------------------------------------------------
 
 class Server:
-    def __init__(self, build):
-        self.cay = build / "src/cli/cay"
+    def __init__(self, build, options):
+        self.cay, self.policy, self.kept = build / "src/cli/cay", options.policy, options.state
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-clients-", dir="/var/tmp"))
         self.base.chmod(0o755)
         config = self.base / "cay.conf"
-        config.write_text(f"[listen]\nport = {3800 + os.getpid() % 100}\n[state]\ndir = {self.base}/state\n"
+        config.write_text(f"[listen]\nport = {3800 + os.getpid() % 100}\n[state]\ndir = {self.kept or self.base / 'state'}\n"
                           f"run = {self.base}/run\nlog = {self.base}/log/cay.log\n"
-                          f"[sandbox]\nfirst_uid = {FIRST_UID}\nslots_max = {SLOTS}\n")
+                          f"[sandbox]\nfirst_uid = {FIRST_UID}\nslots_max = {SLOTS}\n"
+                          + (f"[egress]\nceiling = {options.ceiling}\n" if options.ceiling else ""))
         self.env = {**clean_environment(), "CAY_CONFIG": str(config)}
 
     def call(self, *arguments, seconds=120):
@@ -204,13 +208,23 @@ class Server:
             sys.exit(f"cay {' '.join(arguments)}: {said[-2000:]}")
         return said
 
-    def start(self):
+    def has(self):
+        """The templates that are there, by the names that `cay template build` knows them by."""
+        snapshots = [name.split(":")[0] for one in json.loads(self.call("snapshot", "ls", "--json")) for name in one["names"]]
+        return {one["id"] for one in json.loads(self.call("template", "ls", "--json")) if one["ready"]} | {
+            name.removesuffix("-v1") for name in snapshots}
+
+    def start(self, templates):
         self.call("up", "--no-build", "--no-proof")
-        self.call("template", "build", "base", seconds=BUILD_SECONDS)
+        has = self.has()
+        for name in ["base", *sorted(templates)]:
+            policy = [f"--policy={self.policy}"] if self.policy and name != "base" else []
+            if name not in has:
+                self.call("template", "build", name, *policy, seconds=BUILD_SECONDS)
         return json.loads(self.call("env", "--json"))
 
     def stop(self):
-        self.call("down", "--purge")
+        self.call("down", *([] if self.kept else ["--purge"]))
         shutil.rmtree(self.base, ignore_errors=True)
 
 
@@ -252,12 +266,16 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--write", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--state", type=pathlib.Path)
+    parser.add_argument("--policy", type=pathlib.Path)
+    parser.add_argument("--ceiling", default="")
     options = parser.parse_args()
     build, names = options.build.resolve(), options.only.split(",") if options.only else []
     chosen = [c for c in CLIENTS if (not options.short or c.short) and (not names or c.name in names)]
-    server = None if os.environ.get("E2B_DOMAIN") else Server(build)
-    env = server.start() if server else {name: os.environ[name] for name in NAMES if name in os.environ}
+    server = None if os.environ.get("E2B_DOMAIN") else Server(build, options)
     try:
+        env = server.start({c.template for c in chosen if c.template}) if server else {
+            name: os.environ[name] for name in NAMES if name in os.environ}
         found = [(client, try_client(client, build, env, options)) for client in chosen]
     finally:
         if server:

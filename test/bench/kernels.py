@@ -1,0 +1,134 @@
+"""What cay-kernels costs beside a kernel: time of each execute, and memory. In a sandbox of template host, with Debian's
+ipykernel; jupyter_client speaks to the same kernel there, in turns."""
+
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+import server
+
+sys.path.insert(0, str(server.ROOT / "test/scenario"))
+from client import Client  # noqa: E402
+
+PORT = 49999
+ROUNDS = 3
+READY_SECONDS = 60
+MIB_KB = 1024
+SPEC = {"argv": ["/usr/bin/python3", "-m", "cay_kernel", "-f", "{connection_file}"], "env": {"PYTHONPATH": "/opt/cay/python"}}
+NAMES = {"kernels_execute": ("execute of 1+1 in a kernel, through the API", "ms"),
+         "kernels_added": ("what each execute takes longer than the kernel itself", "ms"),
+         "kernels_memory": ("memory of cay-kernels of its own, beside a kernel", "MiB")}
+
+# Ends as an execution does here: reply and idle are both there.
+JUPYTER = """
+import glob, sys, time
+from jupyter_client import BlockingKernelClient
+
+client = BlockingKernelClient(connection_file=glob.glob('/tmp/cay-kernels-*/*.json')[0])
+client.load_connection_file()
+client.start_channels()
+client.wait_for_ready(timeout=60)
+for _ in range(int(sys.argv[1])):
+    begun = time.perf_counter()
+    sent = client.execute('1+1')
+    while True:
+        got = client.get_iopub_msg(timeout=60)
+        if got['parent_header'].get('msg_id') == sent and got['content'].get('execution_state') == 'idle':
+            break
+    while client.get_shell_msg(timeout=60)['parent_header'].get('msg_id') != sent:
+        pass
+    print((time.perf_counter() - begun) * 1000)
+"""
+
+
+class Kernels:
+    """cay-kernels and one kernel in a sandbox; use it with `with`."""
+
+    def __init__(self, own):
+        self.client = Client(own.url, own.key)
+
+    def __enter__(self):
+        self.box = self.client.create()
+        try:
+            self.start()
+        except BaseException:
+            self.box.kill()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.box.kill()
+
+    def command(self, text):
+        done = self.box.run(text, user="root")
+        if done.exit_code != 0:
+            raise RuntimeError(f"{text}: {done.stderr.decode()[-500:]}")
+        return done.out
+
+    def start(self):
+        self.command("mkdir -p /opt/cay/kernels/python3 /opt/cay/python/cay_kernel; chown -R user /opt/cay")
+        files = {"kernels/python3/kernel.json": json.dumps(SPEC).encode(), "jupyter.py": JUPYTER.encode(),
+                 "cay-kernels": (server.BUILD / "src/kernels/cay-kernels").read_bytes()}
+        for path in (server.ROOT / "src/kernels/python/cay_kernel").glob("*.py"):
+            files[f"python/cay_kernel/{path.name}"] = path.read_bytes()
+        for path, data in files.items():
+            self.box.write(f"/opt/cay/{path}", data)
+        self.command("chmod 0755 /opt/cay/cay-kernels; nohup /opt/cay/cay-kernels --kernels=/opt/cay/kernels "
+                     "--log=/var/log/cay-kernels.log >/dev/null 2>&1 &")
+        end = time.monotonic() + READY_SECONDS
+        while self.box.request("GET", "/health", port=PORT).status != 200:
+            if time.monotonic() > end:
+                raise RuntimeError("cay-kernels is not ready in time")
+            time.sleep(0.1)
+
+    def executes(self, count):
+        """Milliseconds each, by one connection."""
+        connection, times = http.client.HTTPConnection(self.client.host, self.client.port, timeout=60), []
+        for _ in range(count):
+            begun = time.perf_counter()
+            connection.request("POST", "/execute", json.dumps({"code": "1+1"}), self.box.headers(port=PORT))
+            said = connection.getresponse().read()
+            times.append((time.perf_counter() - begun) * 1000)
+            if b'"text":"2"' not in said or not said.endswith(b'{"type":"end_of_execution"}\n'):
+                raise RuntimeError(f"not executed: {said[-500:]!r}")
+        connection.close()
+        return times
+
+    def jupyter(self, count):
+        return [float(line) for line in self.command(f"/usr/bin/python3 /opt/cay/jupyter.py {count}").split()]
+
+    def memory(self):
+        """MiB: of its own, and with pages of the program and libraries that others have too."""
+        sizes = {}
+        for line in self.command("cat /proc/$(pgrep -x cay-kernels)/smaps_rollup").splitlines()[1:]:
+            name, value, *_ = line.split()
+            sizes[name.rstrip(":")] = int(value) / MIB_KB
+        return sizes["Private_Dirty"], sizes["Rss"]
+
+
+def why_not():
+    done = subprocess.run(["/usr/bin/python3", "-c", "import ipykernel, jupyter_client"], capture_output=True)
+    return "the machine has no python3-ipykernel (scripts/deps test)" if done.returncode else None
+
+
+def measure(own, out, count):
+    why = why_not()
+    if why:
+        for name, (text, unit) in NAMES.items():
+            out.absent(name, text, unit, why)
+        return
+    with Kernels(own) as kernels:
+        kernels.executes(10)
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            ours += kernels.executes(count)
+            theirs += kernels.jupyter(count)
+        own_mib, rss_mib = kernels.memory()
+    ours, theirs = statistics.median(ours), statistics.median(theirs)
+    out.row("kernels_execute", *NAMES["kernels_execute"], ours, "jupyter_client, in the sandbox", theirs)
+    out.row("kernels_added", *NAMES["kernels_added"], ours - theirs, most_value=1.0)
+    out.row("kernels_memory", *NAMES["kernels_memory"], own_mib, most_value=5.0,
+            note=f"{rss_mib:.1f} with the pages of files (the program and its libraries), which all sandboxes share")
