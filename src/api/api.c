@@ -242,6 +242,21 @@ bool api_call_body(struct api_call *call)
     return true;
 }
 
+void *api_call_state(struct api_call *call, size_t size, void (*state_free)(void *state))
+{
+    void *state = api_call_body(call) ? calloc(1, size) : NULL;
+
+    if (!call->body)
+        return NULL;
+    if (!state) {
+        api_fail(call, 503, "memory is out");
+        return NULL;
+    }
+    call->state = state;
+    call->state_free = state_free;
+    return state;
+}
+
 bool api_call_query(struct api_call *call, const char *name, char *out, size_t size)
 {
     ssize_t n = http_query_get(call->request->query, name, out, size);

@@ -167,6 +167,10 @@ struct api_metrics *api_metrics_of(struct api *a);
 /* Parses the body as an object into call->body. False: the call was answered (400). */
 bool api_call_body(struct api_call *call);
 
+/* What a call with a body begins with: api_call_body, and a zeroed state of so many bytes, which
+ * is the call's. NULL: the call was answered (400, 503). */
+void *api_call_state(struct api_call *call, size_t size, void (*state_free)(void *state));
+
 /* A decoded query parameter into out; "" when absent. False: the call was answered (400). */
 bool api_call_query(struct api_call *call, const char *name, char *out, size_t size);
 

@@ -398,15 +398,9 @@ void cay_v1_exec(struct api_call *call)
     struct exec_ask *a;
     struct err e;
 
-    if (!api_call_body(call))
+    a = api_call_state(call, sizeof(*a), free_ask);
+    if (!a)
         return;
-    a = calloc(1, sizeof(*a));
-    if (!a) {
-        api_fail(call, 503, "memory is out");
-        return;
-    }
-    call->state = a;
-    call->state_free = free_ask;
     if (read_ask(call->body, a, &e) != ERR_OK)
         api_fail_err(call, &e);
     else if (a->stream)

@@ -287,15 +287,9 @@ void daytona_sandbox_create(struct api_call *call)
     struct creation *c;
     struct err e;
 
-    if (!api_call_body(call))
+    c = api_call_state(call, sizeof(*c), creation_free);
+    if (!c)
         return;
-    c = calloc(1, sizeof(*c));
-    if (!c) {
-        api_fail(call, 503, "memory is out");
-        return;
-    }
-    call->state = c;
-    call->state_free = creation_free;
     if (read_creation(call, c, &e) != ERR_OK)
         api_fail_err(call, &e);
     else

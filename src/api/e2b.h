@@ -35,6 +35,9 @@ void e2b_no_sandbox(struct api_call *call, const char *id);
 /* Answers with why a call about the sandbox that the path names failed. */
 void e2b_fail(struct api_call *call, const struct err *why);
 
+/* Answers with out, which it takes over, or where why is not NULL with that. */
+void e2b_reply(struct api_call *call, int status, json_t *out, const struct err *why);
+
 /* A core_sandbox_cb for calls about one sandbox that answer nothing but success: arg is the
  * call. */
 void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);

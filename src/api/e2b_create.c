@@ -295,15 +295,9 @@ static void create(struct api_call *call, enum creation_kind kind)
     struct creation *c;
     struct err e;
 
-    if (!api_call_body(call))
+    c = api_call_state(call, sizeof(*c), creation_free);
+    if (!c)
         return;
-    c = calloc(1, sizeof(*c));
-    if (!c) {
-        api_fail(call, 503, "memory is out");
-        return;
-    }
-    call->state = c;
-    call->state_free = creation_free;
     c->is_cays = kind == CREATE_CAY;
     if (answered_by_key(call, c))
         return;

@@ -128,3 +128,13 @@ void e2b_fail(struct api_call *call, const struct err *why)
     else
         api_fail_err(call, why);
 }
+
+void e2b_reply(struct api_call *call, int status, json_t *out, const struct err *why)
+{
+    if (!why) {
+        api_reply_json(call, status, out);
+        return;
+    }
+    json_decref(out);
+    e2b_fail(call, why);
+}

@@ -421,15 +421,9 @@ void e2b_sandbox_network(struct api_call *call)
         e2b_no_sandbox(call, call->params[0]);
         return;
     }
-    if (!api_call_body(call))
+    u = api_call_state(call, sizeof(*u), update_free);
+    if (!u)
         return;
-    u = calloc(1, sizeof(*u));
-    if (!u) {
-        api_fail(call, 503, "memory is out");
-        return;
-    }
-    call->state = u;
-    call->state_free = update_free;
     u->n.allow_internet = true;
     if (json_get_bool(call->body, E2B_INTERNET_KEY, NULL, JSON_OPTIONAL, &u->n.allow_internet,
                       &e) ||

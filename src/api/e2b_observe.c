@@ -33,16 +33,11 @@ static void metrics_done(void *arg, const struct sandbox_metric *items, size_t n
                          const struct err *why)
 {
     struct api_call *call = arg;
-    json_t *out;
+    json_t *out = json_array();
 
-    if (why) {
-        e2b_fail(call, why);
-        return;
-    }
-    out = json_array();
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; !why && i < n; i++)
         json_array_append_new(out, metric_json(&items[i]));
-    api_reply_json(call, 200, out);
+    e2b_reply(call, 200, out, why);
 }
 
 void e2b_sandbox_metrics(struct api_call *call)

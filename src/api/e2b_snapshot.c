@@ -114,16 +114,11 @@ static json_t *fork_json(struct api_call *call, const struct core_fork *f)
 static void forked(void *arg, const struct core_fork *forks, size_t n, const struct err *why)
 {
     struct api_call *call = arg;
-    json_t *out;
+    json_t *out = json_array();
 
-    if (why) {
-        e2b_fail(call, why);
-        return;
-    }
-    out = json_array();
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; !why && i < n; i++)
         json_array_append_new(out, fork_json(call, &forks[i]));
-    api_reply_json(call, 201, out);
+    e2b_reply(call, 201, out, why);
 }
 
 void e2b_sandbox_fork(struct api_call *call)
