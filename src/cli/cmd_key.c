@@ -3,29 +3,23 @@
 
 #include <string.h>
 
+static void print_key(const struct cli *c, const json_t *answer)
+{
+    puts(cli_text(answer, "key"));
+}
+
 int cmd_key_create(struct cli *c)
 {
     const char *tenant = cli_value(c, "tenant"), *label = cli_value(c, "label"),
                *role = cli_value(c, "role");
-    struct err e = {.code = ERR_OK};
-    json_t *body = json_object(), *answer = NULL;
-    struct api a;
+    json_t *body = json_object();
 
     if (tenant)
         json_object_set_new(body, "tenant", json_string(tenant));
     if (role)
         json_object_set_new(body, "role", json_string(role));
     json_object_set_new(body, "label", json_string(label ? label : ""));
-    if (api_open(&a, c, &e) == ERR_OK) {
-        if (api_call(&a, "POST", "/cay/v1/keys", body, &answer, &e) == ERR_OK && !c->json)
-            puts(cli_text(answer, "key"));
-        if (answer && c->json)
-            cli_print_json(json_incref(answer));
-        json_decref(answer);
-        api_close(&a);
-    }
-    json_decref(body);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return show_posted(c, "/cay/v1/keys", body, print_key);
 }
 
 static void print_keys(const json_t *all)

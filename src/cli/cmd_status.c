@@ -208,18 +208,27 @@ static json_t *ask_as_operator(const struct cli *c, struct api *a, struct err *e
     return variables;
 }
 
-int cmd_env(struct cli *c)
+static json_t *env_variables(const struct cli *c, struct api *a, struct err *e)
+{
+    json_t *variables = ask_variables(c, a, e);
+
+    return variables ? variables : ask_as_operator(c, a, e);
+}
+
+static int show_what(const struct cli *c,
+                     json_t *(*variables)(const struct cli *, struct api *, struct err *))
 {
     struct err e = {.code = ERR_OK};
-    json_t *variables;
     struct api a;
 
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);
-    variables = ask_variables(c, &a, &e);
-    if (!variables)
-        variables = ask_as_operator(c, &a, &e);
-    return show_variables(c, &a, variables, &e);
+    return show_variables(c, &a, variables(c, &a, &e), &e);
+}
+
+int cmd_env(struct cli *c)
+{
+    return show_what(c, env_variables);
 }
 
 /* -- debug ------------------------------------------------------------------------------------- */
@@ -251,20 +260,20 @@ static enum err_code add_debug(struct api *a, const char *id, json_t *to, struct
     return ERR_OK;
 }
 
-int cmd_debug(struct cli *c)
+static json_t *debug_variables(const struct cli *c, struct api *a, struct err *e)
 {
-    struct err e = {.code = ERR_OK};
-    json_t *variables;
-    struct api a;
+    json_t *variables = ask_variables(c, a, e);
 
-    if (api_open(&a, c, &e) != ERR_OK)
-        return cli_fail(c, &e);
-    variables = ask_variables(c, &a, &e);
-    if (variables && add_debug(&a, c->operands[0], variables, &e) != ERR_OK) {
+    if (variables && add_debug(a, c->operands[0], variables, e) != ERR_OK) {
         json_decref(variables);
         variables = NULL;
     }
-    return show_variables(c, &a, variables, &e);
+    return variables;
+}
+
+int cmd_debug(struct cli *c)
+{
+    return show_what(c, debug_variables);
 }
 
 /* -- version, help, completion ----------------------------------------------------------------- */

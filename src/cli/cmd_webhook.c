@@ -20,29 +20,20 @@ static json_t *types_of(const char *text)
     return list;
 }
 
+static void print_secret(const struct cli *c, const json_t *answer)
+{
+    printf("%s\n", cli_text(answer, "secret"));
+    cli_note(c, "webhook %s: that is its signing secret, shown this once", cli_text(answer, "id"));
+}
+
 int cmd_webhook_create(struct cli *c)
 {
     json_t *body = json_pack("{s:s, s:o*}", "url", c->operands[0], "types",
-                             types_of(cli_value(c, "type"))),
-           *answer = NULL;
-    struct err e = {.code = ERR_OK};
-    struct api a;
+                             types_of(cli_value(c, "type")));
 
     if (!body)
         return cli_usage(c, "the address is not text that JSON can hold");
-    if (api_open(&a, c, &e) == ERR_OK) {
-        if (api_call(&a, "POST", "/cay/v1/webhooks", body, &answer, &e) == ERR_OK && !c->json) {
-            printf("%s\n", cli_text(answer, "secret"));
-            cli_note(c, "webhook %s: that is its signing secret, shown this once",
-                     cli_text(answer, "id"));
-        }
-        if (answer && c->json)
-            cli_print_json(json_incref(answer));
-        json_decref(answer);
-        api_close(&a);
-    }
-    json_decref(body);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return show_posted(c, "/cay/v1/webhooks", body, print_secret);
 }
 
 /* -- lists ------------------------------------------------------------------------------------- */

@@ -33,6 +33,10 @@ int exec_with_policy(const struct cli *c, struct api *a, const struct api_sandbo
  * by print. The exit status. */
 int show_answer(struct cli *c, const char *path, void (*print)(const json_t *answer));
 
+/* The same of a POST of body, which it takes over. */
+int show_posted(struct cli *c, const char *path, json_t *body,
+                void (*print)(const struct cli *c, const json_t *answer));
+
 /* "3m 20s", "2h 5m", "1d 3h" of a number of seconds. */
 void table_duration(int64_t seconds, char *out, size_t size);
 /* "512 MiB", "1.5 GiB". */

@@ -18,3 +18,22 @@ int show_answer(struct cli *c, const char *path, void (*print)(const json_t *ans
     api_close(&a);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
+
+int show_posted(struct cli *c, const char *path, json_t *body,
+                void (*print)(const struct cli *c, const json_t *answer))
+{
+    struct err e = {.code = ERR_OK};
+    json_t *answer = NULL;
+    struct api a;
+
+    if (api_open(&a, c, &e) == ERR_OK) {
+        if (api_call(&a, "POST", path, body, &answer, &e) == ERR_OK && !c->json)
+            print(c, answer);
+        if (answer && c->json)
+            cli_print_json(json_incref(answer));
+        json_decref(answer);
+        api_close(&a);
+    }
+    json_decref(body);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
