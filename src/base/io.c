@@ -45,6 +45,16 @@ int io_write_full(int fd, const void *bytes, size_t n)
     return 0;
 }
 
+ssize_t io_read_some(int fd, void *out, size_t n)
+{
+    for (;;) {
+        ssize_t got = read(fd, out, n);
+
+        if (got >= 0 || errno != EINTR)
+            return got < 0 ? -errno : got;
+    }
+}
+
 ssize_t io_read_text_at(int dir_fd, const char *path, char *out, size_t size)
 {
     CLEANUP_CLOSE int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
@@ -53,12 +63,10 @@ ssize_t io_read_text_at(int dir_fd, const char *path, char *out, size_t size)
     if (fd < 0)
         return -errno;
     for (;;) {
-        ssize_t got = read(fd, out + len, size - len);
+        ssize_t got = io_read_some(fd, out + len, size - len);
 
-        if (got < 0 && errno == EINTR)
-            continue;
         if (got < 0)
-            return -errno;
+            return got;
         if (got == 0)
             break;
         len += (size_t)got;

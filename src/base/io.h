@@ -7,6 +7,9 @@
 #include <stdarg.h>
 #include <stdbool.h>
 
+/* One read(2), again where a signal came: bytes, 0 at the end, or -errno. */
+ssize_t io_read_some(int fd, void *out, size_t n) WARN_UNUSED;
+
 /* Exactly n bytes; -ENODATA when the other side ends first. */
 int io_read_full(int fd, void *out, size_t n) WARN_UNUSED;
 int io_write_full(int fd, const void *bytes, size_t n) WARN_UNUSED;

@@ -4,6 +4,7 @@
  * services. */
 #include "job/kinds.h"
 
+#include "base/host_links.h"
 #include "base/io.h"
 #include "job/host_etc.h"
 #include "job/say.h"
@@ -97,21 +98,17 @@ static void make_fingerprint(char *out, size_t size)
 /* /bin, /lib and their like lead into /usr, as on the host. */
 static int put_top_links(void)
 {
-    static const char *const names[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
     int r = 0;
 
-    for (size_t i = 0; i < ARRAY_SIZE(names) && r == 0; i++) {
-        char path[16], target[64];
-        ssize_t n;
+    for (size_t i = 0; i < HOST_LINKS_COUNT && r == 0; i++) {
+        char target[HOST_LINKS_TARGET];
+        int there = host_links_read(i, target);
 
-        snprintf(path, sizeof(path), "/%s", names[i]);
-        n = readlink(path, target, sizeof(target) - 1);
-        if (n < 0 && errno == ENOENT)
-            continue;
-        if (n < 0)
-            return say_failure(ENOTSUP, "the host's %s is not a link into /usr", path);
-        target[n] = '\0';
-        r = tree_put_link(names[i], target);
+        if (there < 0)
+            return say_failure(ENOTSUP, "the host's /%s is not a link into /usr",
+                               host_links_names[i]);
+        if (there)
+            r = tree_put_link(host_links_names[i], target);
     }
     return r;
 }

@@ -2,6 +2,7 @@
  * host out of sight. It also keeps starts cheap: each clones all mounts that are here. */
 #include "privd/confine.h"
 
+#include "base/host_links.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "sys/mnt.h"
@@ -145,20 +146,13 @@ static int put(int root, const struct place *x)
 /* /bin and its like: links on a host with one /usr, else directories of their own. */
 static int put_top_level(int root)
 {
-    static const char *const names[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+    for (size_t i = 0; i < HOST_LINKS_COUNT; i++) {
+        char target[HOST_LINKS_TARGET];
+        int there = host_links_read(i, target);
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        char path[16], target[64];
-        ssize_t n;
-
-        snprintf(path, sizeof(path), "/%s", names[i]);
-        n = readlink(path, target, sizeof(target) - 1);
-        if (n < 0 && errno == ENOENT)
-            continue;
-        if (n < 0)
-            return -ENOTSUP;
-        target[n] = '\0';
-        if (symlinkat(target, root, names[i]) < 0)
+        if (there < 0)
+            return there;
+        if (there && symlinkat(target, root, host_links_names[i]) < 0)
             return -errno;
     }
     return 0;

@@ -6,6 +6,8 @@
 
 #include "agent/common/user.h"
 
+#include "base/io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -181,11 +183,9 @@ static int read_file(const char *path, struct buf *out)
 
         if (r < 0)
             return r;
-        got = read(fd, out->data + out->len, 4096);
-        if (got < 0 && errno == EINTR)
-            continue;
+        got = io_read_some(fd, out->data + out->len, 4096);
         if (got < 0)
-            return -errno;
+            return (int)got;
         if (got == 0)
             break;
         buf_commit(out, (size_t)got);
