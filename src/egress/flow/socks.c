@@ -153,6 +153,21 @@ static ssize_t peek(struct flow *f, unsigned char *data, size_t size)
     return n < 0 ? (errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno) : n == 0 ? -EPIPE : n;
 }
 
+/* Of the n bytes that are there, len are a message (0: it is not whole, negative: it is none).
+ * False: it is waited for more, or the flow has ended. */
+static bool take_message(struct flow *f, ssize_t n, ssize_t len, int events)
+{
+    if (len == 0 && !(events & UV_DISCONNECT)) {
+        wait_for(f, (size_t)n);
+        return false;
+    }
+    if (len <= 0 || !consume(f, (size_t)len)) {
+        flow_end(f);
+        return false;
+    }
+    return true;
+}
+
 static void on_request(struct flow *f, int events)
 {
     unsigned char data[SOCKS_MESSAGE_MAX];
@@ -165,14 +180,8 @@ static void on_request(struct flow *f, int events)
     if (n == -EAGAIN)
         return;
     len = n < 0 ? n : socks_parse_request(data, (size_t)n, name, &address, &port, &reply);
-    if (len == 0 && !(events & UV_DISCONNECT)) {
-        wait_for(f, (size_t)n);
+    if (!take_message(f, n, len, events))
         return;
-    }
-    if (len <= 0 || !consume(f, (size_t)len)) {
-        flow_end(f);
-        return;
-    }
     if (reply != SOCKS_DONE) {
         socks_refuse(f, reply);
         return;
@@ -195,14 +204,8 @@ static void on_greeting(struct flow *f, int events)
     if (n == -EAGAIN)
         return;
     len = n < 0 ? n : socks_parse_greeting(data, (size_t)n, &accepts);
-    if (len == 0 && !(events & UV_DISCONNECT)) {
-        wait_for(f, (size_t)n);
+    if (!take_message(f, n, len, events))
         return;
-    }
-    if (len <= 0 || !consume(f, (size_t)len)) {
-        flow_end(f);
-        return;
-    }
     if (!accepts) {
         flow_unwatch(f);
         flow_answer(f, no, sizeof(no));

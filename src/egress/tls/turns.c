@@ -99,15 +99,22 @@ static bool is_inside(struct turns *t)
     return t->inside != NULL;
 }
 
+/* The owner's share, and what time it is. NULL: this is inside of a turn, and part of it. */
+static struct share *share_outside(struct turns *t, uint64_t owner, uint64_t *now)
+{
+    if (is_inside(t))
+        return NULL;
+    *now = t->now_ns();
+    return share_of(t, owner, *now);
+}
+
 bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
 {
-    struct share *s;
     uint64_t now;
+    struct share *s = share_outside(t, owner, &now);
 
-    if (is_inside(t))
+    if (!s)
         return true;
-    now = t->now_ns();
-    s = share_of(t, owner, now);
     s->left |= s->ns >= most_ns(t, now);
     if (s->left || *round == s->round)
         return false;
@@ -118,13 +125,11 @@ bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
 
 bool turns_enter_once(struct turns *t, uint64_t owner)
 {
-    struct share *s;
     uint64_t now;
+    struct share *s = share_outside(t, owner, &now);
 
-    if (is_inside(t))
+    if (!s)
         return true;
-    now = t->now_ns();
-    s = share_of(t, owner, now);
     if (s->lined > 0 || s->ns >= most_ns(t, now))
         return false;
     enter(t, s, now);
