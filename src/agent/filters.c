@@ -1,7 +1,7 @@
 /* The kernel asks about each installation of a filter (user notification); agent's loop hands
  * it to filters_asked, which answers at once or, beyond the rate, when the timer allows.
  * Allowed is what keeps the process and the sandbox within their counts, which are read from
- * /proc at the time, with grants counted that a thread does not show yet. The asker waits in
+ * /proc at the time, with grants counted that a thread does not show yet. The requester waits in
  * the kernel meanwhile; the answer to one that was killed is dropped there. */
 
 #include "agent/filters.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* Java's store of trusted authorities (/etc/ssl/certs/java/cacerts), in the form that Debian and
+/* Java's store of trusted CAs (/etc/ssl/certs/java/cacerts), in the form that Debian and
  * the JDKs before 18 have it in, and that all of them read: JKS. A certificate is put behind those
  * that are there. Pure; nothing blocks.
  *

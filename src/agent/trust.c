@@ -21,11 +21,11 @@
 /* Programs that bring a bundle of their own, or add to it. */
 static const struct {
     const char *variable;
-    bool adds; /* beside its own authorities; else in their place */
+    bool adds; /* beside its own CAs; else in their place */
 } variables[] = {
     {"NODE_EXTRA_CA_CERTS", true},
     {"DENO_CERT", true},
-    {"SSL_CERT_FILE", false}, /* OpenSSL, Go, rustls with the system's authorities */
+    {"SSL_CERT_FILE", false}, /* OpenSSL, Go, rustls with the system's CAs */
     {"REQUESTS_CA_BUNDLE", false},
     {"CURL_CA_BUNDLE", false},
     {"GIT_SSL_CAINFO", false},

@@ -1,5 +1,5 @@
 #pragma once
-/* The authority that the sandbox's way out signs with, where it has to read TLS: made known to what
+/* The CA that the sandbox's way out signs with, where it has to read TLS: made known to what
  * runs here. Only a certificate, never a key. */
 
 #include "agent/common/agent.h"

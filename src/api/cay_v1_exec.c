@@ -265,18 +265,18 @@ struct live {
 /* *fd: what the client reads. NULL: why not in e. */
 static struct pipe_writer *new_lines(const struct live *l, int *fd, struct err *e)
 {
-    struct share *place = pipe_writer_place(l->core, l->call->who.tenant, l->call->params[0]);
+    struct share *share = pipe_writer_share(l->core, l->call->who.tenant, l->call->params[0]);
     struct pipe_writer *out;
     int rc;
 
-    if (!place) {
+    if (!share) {
         err_set(e, ERR_EXHAUSTED,
                 "as many streams as this tenant or sandbox may have are not read by their clients "
                 "yet");
         err_hint(e, "read them, or close their connections");
         return NULL;
     }
-    out = pipe_writer_new(l->core, l->max + END_BYTES, NULL, place, fd, &rc);
+    out = pipe_writer_new(l->core, l->max + END_BYTES, NULL, share, fd, &rc);
     if (!out)
         err_set_sys(e, ERR_UNAVAILABLE, rc, "a stream of the command's output");
     return out;

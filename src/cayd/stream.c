@@ -16,7 +16,7 @@ struct stream {
 struct streams {
     uv_loop_t *loop;
     struct stream *first;
-    char room[READ_BYTES]; /* one for all: what is read is handed on at once */
+    char buffer[READ_BYTES]; /* one for all: what is read is handed on at once */
 };
 
 static void on_closed(uv_handle_t *h)
@@ -51,7 +51,7 @@ static void give_buffer(uv_handle_t *h, size_t suggested, uv_buf_t *out)
 {
     struct stream *s = h->data;
 
-    *out = uv_buf_init(s->all->room, sizeof(s->all->room));
+    *out = uv_buf_init(s->all->buffer, sizeof(s->all->buffer));
 }
 
 static void on_read(uv_stream_t *pipe, ssize_t n, const uv_buf_t *buf)

@@ -18,7 +18,7 @@ struct api {
     char *url, *key;
     /* what clients are told: url, or the one with TLS of the server on this machine */
     char *public_url;
-    char *tls_dir; /* local authority of the server on this machine (server_ca.h), or NULL */
+    char *tls_dir; /* local CA of the server on this machine (server_ca.h), or NULL */
     char *ca_file; /* NULL: the system's */
     CURLM *multi;
     uint64_t answer_ms; /* for an answer of the control plane that takes its time; 0: the usual */
@@ -32,7 +32,7 @@ void api_close(struct api *a);
 /* The server that `cay up` has just started on this machine, whatever the environment names. */
 enum err_code api_open_local(struct api *a, const struct cli *c, struct err *e);
 
-/* Which authorities are believed beside the system's own: --ca-file, CAY_CA_FILE, SSL_CERT_FILE; or
+/* Which CAs are believed beside the system's own: --ca-file, CAY_CA_FILE, SSL_CERT_FILE; or
  * NULL. */
 const char *api_find_ca_file(const struct cli *c);
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* `cay up` leaves a file with four lines for commands on the same machine: the address, the path of
- * the operator's key, the address that clients elsewhere use, and where the local authority is
+ * the operator's key, the address that clients elsewhere use, and where the local CA is
  * (empty: there is none). */
 #define CONNECT_TEXT 2048
 

@@ -17,7 +17,7 @@
 
 #define MESSAGES_MAX_BYTES 4096u /* of a helper program that are shown */
 
-struct place {
+struct location {
     char sandbox[64]; /* empty: this machine */
     char path[4096];
 };
@@ -35,7 +35,7 @@ struct copy {
 };
 
 /* ID:PATH is a sandbox when ID looks like one; ./a:b and /a:b are files. */
-static int parse_place(const char *text, struct place *out)
+static int parse_location(const char *text, struct location *out)
 {
     const char *colon = strchr(text, ':');
     size_t len = colon ? (size_t)(colon - text) : 0;
@@ -419,11 +419,11 @@ int cmd_cp(struct cli *c)
     struct err e = {.code = ERR_OK};
     struct copy k = {.c = c, .in_fd = -1, .out_fd = -1, .e = &e};
     const char *user = cli_value(c, "user");
-    struct place from, to;
+    struct location from, to;
     struct api a;
     bool up;
 
-    if (parse_place(c->operands[0], &from) < 0 || parse_place(c->operands[1], &to) < 0)
+    if (parse_location(c->operands[0], &from) < 0 || parse_location(c->operands[1], &to) < 0)
         return cli_usage(c, "a path is too long");
     if (!from.sandbox[0] == !to.sandbox[0])
         return cli_usage(c, "exactly one of the two must be SANDBOX:PATH");

@@ -52,8 +52,8 @@ struct bridge {
     uint64_t ended_ms; /* clock_mono_ms; 0: it goes on */
     bool beginning;    /* a session: the input waits */
     char *session, *revision;
-    char *opening; /* the line that began the session, for another one when it has ended */
-    bool renewed;  /* it was sent again, and nothing was answered since */
+    char *initialize; /* the line that began the session, for another one when it has ended */
+    bool renewed;     /* it was sent again, and nothing was answered since */
 };
 
 /* -- the output -------------------------------------------------------------------------------- */
@@ -198,10 +198,10 @@ static void keep_session(struct bridge *b, struct post *p, const json_t *answer)
         return;
     free(b->session);
     free(b->revision);
-    free(b->opening);
+    free(b->initialize);
     b->session = strdup(found->value);
     b->revision = strdup(revision);
-    b->opening = strdup(p->line);
+    b->initialize = strdup(p->line);
 }
 
 /* An answer with an error status has no id where the message was not read: the client waits for one
@@ -260,12 +260,12 @@ static void print_answer(struct bridge *b, struct post *p)
 static bool renew(struct bridge *b, struct post *p)
 {
     size_t len = strlen(p->line);
-    struct post *opening;
+    struct post *initialize;
     struct buf in;
     long status = 0;
 
     curl_easy_getinfo(p->easy.curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status != 404 || p->begins || !id_of(p) || !b->session || !b->opening || b->renewed)
+    if (status != 404 || p->begins || !id_of(p) || !b->session || !b->initialize || b->renewed)
         return false;
     buf_init(&in, 4 * LINE_MAX_BYTES);
     if (buf_append(&in, p->line, len) != 0 || buf_append(&in, "\n", 1) != 0 ||
@@ -278,9 +278,9 @@ static bool renew(struct bridge *b, struct post *p)
     b->renewed = true;
     free(b->session);
     b->session = NULL;
-    opening = post(b, b->opening, strlen(b->opening), json_loads(b->opening, 0, NULL));
-    if (opening)
-        opening->silent = true;
+    initialize = post(b, b->initialize, strlen(b->initialize), json_loads(b->initialize, 0, NULL));
+    if (initialize)
+        initialize->silent = true;
     return true;
 }
 
@@ -447,7 +447,7 @@ int cmd_mcp(struct cli *c)
     buf_free(&b.in);
     free(b.session);
     free(b.revision);
-    free(b.opening);
+    free(b.initialize);
     api_close(&b.api);
     return CLI_OK;
 }

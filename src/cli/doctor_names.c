@@ -105,7 +105,7 @@ static size_t ignore(char *data, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* One request by the address that SDKs make, with the authorities in ca_file (NULL: the
+/* One request by the address that SDKs make, with the CAs in ca_file (NULL: the
  * system's). */
 static CURLcode ask(const struct here *here, const char *ca_file, char why[CURL_ERROR_SIZE])
 {

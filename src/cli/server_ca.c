@@ -139,7 +139,7 @@ static enum err_code make_ca(int dir, const struct x509_names *names, struct x50
     return write_pair(dir, CA_NAME, CA_KEY_NAME, out, e);
 }
 
-/* An authority that does not allow these names, as after another domain was set, is replaced. */
+/* A CA that does not allow these names, as after another domain was set, is replaced. */
 static enum err_code issue(int dir, const struct x509_names *names, struct err *e)
 {
     CLEANUP_X509_PAIR struct x509_pair ca = {.cert = NULL}, leaf = {.cert = NULL};
@@ -191,17 +191,17 @@ static bool append_file(struct buf *b, const char *path)
  * trusts besides: a company's own roots are in neither of them otherwise. */
 static enum err_code write_bundle(int dir, const struct server_ca_files *files, struct err *e)
 {
-    static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt",
-                                         "/etc/pki/tls/certs/ca-bundle.crt",
-                                         "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+    static const char *const paths[] = {"/etc/ssl/certs/ca-certificates.crt",
+                                        "/etc/pki/tls/certs/ca-bundle.crt",
+                                        "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
     const char *more = getenv("SSL_CERT_FILE"), *system = NULL;
     CLEANUP_BUF struct buf all;
     int r;
 
     buf_init(&all, BUNDLE_MAX);
-    for (size_t i = 0; i < ARRAY_SIZE(places) && !system; i++)
-        if (append_file(&all, places[i]))
-            system = places[i];
+    for (size_t i = 0; i < ARRAY_SIZE(paths) && !system; i++)
+        if (append_file(&all, paths[i]))
+            system = paths[i];
     if (more && strcmp(more, files->bundle) != 0 && (!system || strcmp(more, system) != 0))
         (void)append_file(&all, more);
     if (!append_file(&all, files->ca))

@@ -1,17 +1,17 @@
 #pragma once
-/* The local authority: a server whose operator names no certificate gets one made here, by `cay up`
- * as root, signed by an authority of this machine alone. No daemon has its key: cay-keep and cayd
+/* The local CA: a server whose operator names no certificate gets one made here, by `cay up`
+ * as root, signed by a CA of this machine alone. No daemon has its key: cay-keep and cayd
  * see the server's certificate and key only, as they see an operator's.
  *
  * Files in <state>/tls (0755, root's):
- *   ca.pem      the authority; what Node is told to trust beside its own roots
+ *   ca.pem      the CA; what Node is told to trust beside its own roots
  *   ca.key      its key, 0600
  *   cert.pem    the server's certificate
  *   key.pem     its key, 0600
  *   bundle.pem  the system's roots and ca.pem, for programs that read one file instead of the
  *   system's
  *
- * The authority is limited to the names and addresses of this server by critical name constraints
+ * The CA is limited to the names and addresses of this server by critical name constraints
  * (RFC 5280 section 4.2.1.10): a copy of its key impersonates no other host to a client that trusts
  * it. */
 

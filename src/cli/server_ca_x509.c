@@ -1,4 +1,4 @@
-/* Each function does one step and keeps nothing: names are read and checked; the authority is
+/* Each function does one step and keeps nothing: names are read and checked; the CA is
  * made, or read from its files; a certificate for the names is issued; a pair that is there is
  * looked at for whether it still fits. server_ca.c decides which of them, and owns the files. */
 

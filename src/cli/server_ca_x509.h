@@ -1,5 +1,5 @@
 #pragma once
-/* Certificates of the local authority (server_ca.h): what OpenSSL is asked for. Keys are P-256.
+/* Certificates of the local CA (server_ca.h): what OpenSSL is asked for. Keys are P-256.
  * Pure but for the clock and random numbers. Functions that return bool leave the reason in
  * x509_reason. */
 

@@ -295,7 +295,7 @@ static enum err_code write_connect_file(const struct settings *s, const char *tl
                  : ERR_OK;
 }
 
-/* A certificate of the local authority stands in for the operator's. *dir: where clients find what
+/* A certificate of the local CA stands in for the operator's. *dir: where clients find what
  * to trust, or "". */
 static enum err_code find_certificate(struct settings *s, struct server_ca_files *files,
                                       struct err *e)

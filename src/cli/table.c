@@ -8,7 +8,7 @@
 #define MAX_CELL    512
 
 struct table {
-    size_t columns, count, room;
+    size_t columns, count, capacity;
     size_t width[MAX_COLUMNS];
     char (*cells)[MAX_CELL];
 };
@@ -32,16 +32,16 @@ void table_cell(struct table *t, const char *fmt, ...)
     va_list ap;
     char *cell;
 
-    if (t->count == t->room) {
-        size_t room = t->room ? t->room * 2 : 64;
-        void *more = reallocarray(t->cells, room, MAX_CELL);
+    if (t->count == t->capacity) {
+        size_t capacity = t->capacity ? t->capacity * 2 : 64;
+        void *more = reallocarray(t->cells, capacity, MAX_CELL);
 
         if (!more) {
             fputs("cay: out of memory\n", stderr);
             exit(CLI_FAILED);
         }
         t->cells = more;
-        t->room = room;
+        t->capacity = capacity;
     }
     cell = t->cells[t->count];
     va_start(ap, fmt);

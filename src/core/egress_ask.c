@@ -271,7 +271,7 @@ struct gathering {
     struct share *share;
     struct tenant_charge charge;
     const atomic_bool *gone; /* or NULL */
-    uv_timer_t look;         /* whether the asker has gone */
+    uv_timer_t look;         /* whether the requester has gone */
     struct err why;          /* the first that failed */
 };
 
@@ -418,7 +418,7 @@ static void ask_all(struct core *c, struct gathering *g, const char *target, siz
 }
 
 /* NULL: none is left for it, or memory is out. */
-static struct share *take_place(struct core *c, const struct tenant *t)
+static struct share *take_share(struct core *c, const struct tenant *t)
 {
     return t && t->charged[TENANT_AUDITS] < CORE_AUDITS_EACH ? share_take(c->audits, t->name, NULL)
                                                              : NULL;
@@ -428,7 +428,7 @@ static struct gathering *gathering_new(struct core *c, const char *tenant, const
                                        core_text_cb done, void *arg)
 {
     struct tenant *t = tenant_get(c, tenant);
-    struct share *share = egress_count(c) > 0 ? take_place(c, t) : NULL;
+    struct share *share = egress_count(c) > 0 ? take_share(c, t) : NULL;
     struct gathering *g;
     struct asking *a;
 

@@ -15,7 +15,7 @@ struct pipe_writer {
     uv_poll_t poll; /* data: the pipe writer */
     struct buf out;
     struct pipe_writer_owner owner;
-    struct share *place;
+    struct share *share;
     bool gone;  /* the reader is gone */
     bool ended; /* by its owner: it closes when out is empty */
 };
@@ -40,7 +40,7 @@ static void close_it(struct pipe_writer *o)
     *(o->prev ? &o->prev->next : &o->core->pipe_writers) = o->next;
     if (o->next)
         o->next->prev = o->prev;
-    share_return(TAKE_PTR(o->place));
+    share_return(TAKE_PTR(o->share));
     uv_close((uv_handle_t *)&o->poll, on_closed);
 }
 
@@ -104,13 +104,13 @@ static void enter(struct core *c, struct pipe_writer *o)
     c->pipe_writer_handles++;
 }
 
-struct share *pipe_writer_place(struct core *c, const char *tenant, const char *sandbox)
+struct share *pipe_writer_share(struct core *c, const char *tenant, const char *sandbox)
 {
     return share_take(c->streams, tenant, *sandbox ? sandbox : NULL);
 }
 
 struct pipe_writer *pipe_writer_new(struct core *c, size_t max,
-                                    const struct pipe_writer_owner *owner, struct share *place,
+                                    const struct pipe_writer_owner *owner, struct share *share,
                                     int *fd, int *rc)
 {
     struct pipe_writer *o = calloc(1, sizeof(*o));
@@ -125,13 +125,13 @@ struct pipe_writer *pipe_writer_new(struct core *c, size_t max,
         for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
             if (ends[i] >= 0)
                 close(ends[i]);
-        share_return(place);
+        share_return(share);
         free(o);
         return NULL;
     }
     o->core = c;
     o->owner = owner ? *owner : (struct pipe_writer_owner){0};
-    o->place = place;
+    o->share = share;
     o->fd = ends[1];
     o->poll.data = o;
     buf_init(&o->out, max);

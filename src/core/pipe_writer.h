@@ -18,13 +18,13 @@ struct pipe_writer_owner {
 
 /* A place for the stream of one answer, until its reader has taken all of it or has gone, which may
  * be long after who writes it has ended. sandbox: "" for none. NULL: refused. */
-struct share *pipe_writer_place(struct core *c, const char *tenant, const char *sandbox);
+struct share *pipe_writer_share(struct core *c, const char *tenant, const char *sandbox);
 
 /* *fd: the read end, the caller's. max: bytes that are held beside the pipe's own. owner may be
  * NULL. place: taken over in every case; NULL: such streams are counted elsewhere. NULL: -errno in
  * *rc. */
 struct pipe_writer *pipe_writer_new(struct core *c, size_t max,
-                                    const struct pipe_writer_owner *owner, struct share *place,
+                                    const struct pipe_writer_owner *owner, struct share *share,
                                     int *fd, int *rc);
 
 /* Copies them. 0; -EMSGSIZE: the reader is so far behind that they do not fit, and none of them was

@@ -49,7 +49,7 @@ struct renewal {
 
 struct renewals {
     struct renewal *first;
-    struct share_pool *places, *at_once;
+    struct share_pool *shares, *at_once;
     uint64_t last_serial;
 };
 
@@ -110,7 +110,7 @@ static struct renewal *add(struct core *c, struct tenant *t, const char *name)
     r = calloc(1, sizeof(*r));
     if (!r)
         return NULL;
-    r->share = share_take(c->renewals->places, t->name, name);
+    r->share = share_take(c->renewals->shares, t->name, name);
     if (!r->share) {
         log_error("tenant %s: the credential %s is not renewed: too many are", t->name, name);
         free(r);
@@ -306,7 +306,7 @@ static json_t *find_item(struct core *c, const char *tenant, const char *name)
     return NULL;
 }
 
-/* Has the asker something to be told? */
+/* Has the requester something to be told? */
 static bool is_news(const struct renewal *r, uint64_t serial)
 {
     return (r->token && r->serial > serial) || r->why[0];
@@ -343,9 +343,9 @@ int renewals_init(struct core *c)
     c->renewals = calloc(1, sizeof(*c->renewals));
     if (!c->renewals)
         return -ENOMEM;
-    c->renewals->places = share_pool_new(RENEWALS_MAX);
+    c->renewals->shares = share_pool_new(RENEWALS_MAX);
     c->renewals->at_once = share_pool_new(RENEWALS_AT_ONCE);
-    return c->renewals->places && c->renewals->at_once ? 0 : -ENOMEM;
+    return c->renewals->shares && c->renewals->at_once ? 0 : -ENOMEM;
 }
 
 void renewals_free(struct core *c)
@@ -354,7 +354,7 @@ void renewals_free(struct core *c)
         return;
     while (c->renewals->first)
         drop(c->renewals->first);
-    share_pool_free(c->renewals->places);
+    share_pool_free(c->renewals->shares);
     share_pool_free(c->renewals->at_once);
     free(c->renewals);
     c->renewals = NULL;

@@ -397,7 +397,7 @@ enum err_code webhooks_init(struct core *c, struct err *e)
 {
 
     c->webhooks = calloc(1, sizeof(*c->webhooks));
-    if (!c->webhooks || !(c->webhooks->places = share_pool_new(WEBHOOKS_AT_ONCE)))
+    if (!c->webhooks || !(c->webhooks->shares = share_pool_new(WEBHOOKS_AT_ONCE)))
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     c->events->send = on_event;
     return store_webhook_each(c->store, adopt, c, e); /* sent when cay-egress is there */
@@ -414,6 +414,6 @@ void webhooks_free(struct core *c)
         webhook_free(w);
     }
     if (all)
-        share_pool_free(all->places);
+        share_pool_free(all->shares);
     free(all);
 }

@@ -21,7 +21,7 @@ struct webhook {
     char last_why[CORE_WEBHOOK_WHY_SIZE];
 
     struct timer due;    /* for the delivery that is due first */
-    struct share *place; /* among WEBHOOKS_AT_ONCE, while one is under way */
+    struct share *share; /* among WEBHOOKS_AT_ONCE, while one is under way */
     int64_t current;     /* its number */
     unsigned attempts;   /* of it, this one too */
     bool removed;        /* meanwhile: freed when its answer is there */
@@ -29,7 +29,7 @@ struct webhook {
 
 struct webhooks {
     struct webhook *first;
-    struct share_pool *places;
+    struct share_pool *shares;
     uint64_t waiting; /* of all */
 };
 

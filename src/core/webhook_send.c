@@ -86,7 +86,7 @@ void webhook_schedule(struct webhook *w)
 void webhook_free(struct webhook *w)
 {
     timers_cancel(&w->core->timers, &w->due);
-    share_return(w->place);
+    share_return(w->share);
     tenant_unref(w->tenant);
     free(w->sealed);
     free(w);
@@ -161,7 +161,7 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
     json_t *o = !why && status == 200 ? json_loadb(body, len, 0, NULL) : NULL;
     struct err e;
 
-    share_return(TAKE_PTR(w->place));
+    share_return(TAKE_PTR(w->share));
     if (w->removed) {
         webhook_free(w);
     } else if (c->stopping) {
@@ -227,15 +227,15 @@ static void send_next(struct webhook *w, const struct next *n)
         look_again(w, NO_EGRESS_MS);
         return;
     }
-    w->place = share_take(w->core->webhooks->places, w->tenant->name, NULL);
-    if (!w->place) {
+    w->share = share_take(w->core->webhooks->shares, w->tenant->name, NULL);
+    if (!w->share) {
         look_again(w, NO_PLACE_MS);
         return;
     }
     q.body = make_body(w, n, &e);
     if (!q.body) {
         log_error("webhook %s: %s", w->id, e.text);
-        share_return(TAKE_PTR(w->place));
+        share_return(TAKE_PTR(w->share));
         look_again(w, NO_STORE_MS);
         return;
     }

@@ -8,7 +8,7 @@
 
 static const int own[] = {
     SCMP_SYS(splice),
-    /* the log, the certificate authorities, the sealing key: its state directory, which is all that
+    /* the log, the CAs, the sealing key: its state directory, which is all that
      * its user owns */
     SCMP_SYS(openat),
     SCMP_SYS(open),

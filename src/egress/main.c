@@ -183,8 +183,8 @@ static void start_parts(struct program *p)
 
     check(p, registry_new(&p->egress, &p->egress.registry), "the registry");
     check(p, dialer_new(&p->egress, &p->egress.dialer), "the dialer");
-    p->egress.ask_places = share_pool_new(ASKS_MAX);
-    check(p, p->egress.ask_places ? 0 : -ENOMEM, "the questions to owners");
+    p->egress.ask_shares = share_pool_new(ASKS_MAX);
+    check(p, p->egress.ask_shares ? 0 : -ENOMEM, "the questions to owners");
     check(p, tunnels_new(&p->egress, &p->egress.tunnels), "the tunnels");
     check(p, forward_new(&p->egress, &p->egress.forward), "the HTTP proxy");
     check(p, renewals_new(&p->egress, &p->egress.renewals), "renewals");

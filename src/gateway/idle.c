@@ -59,23 +59,23 @@ int idle_take(struct idle *p, const char *id, uint32_t gen)
 
 void idle_put(struct idle *p, const char *id, uint32_t gen, int fd, uint64_t now_mono_ms)
 {
-    struct idle_connection *place = NULL;
+    struct idle_connection *entry = NULL;
     size_t same = 0;
 
     for (size_t i = 0; i < IDLE_MAX; i++) {
         if (p->all[i].fd < 0)
-            place = &p->all[i];
+            entry = &p->all[i];
         else if (strcmp(p->all[i].id, id) == 0)
             same++;
     }
-    if (!place || same >= IDLE_MAX_EACH) {
+    if (!entry || same >= IDLE_MAX_EACH) {
         util_close(&fd);
         return;
     }
-    snprintf(place->id, sizeof(place->id), "%s", id);
-    place->gen = gen;
-    place->fd = fd;
-    place->until_mono_ms = now_mono_ms + IDLE_KEEP_MS;
+    snprintf(entry->id, sizeof(entry->id), "%s", id);
+    entry->gen = gen;
+    entry->fd = fd;
+    entry->until_mono_ms = now_mono_ms + IDLE_KEEP_MS;
     p->count++;
 }
 

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-struct place {
+struct entry {
     struct pending *owner;
     struct http_exchange *x; /* NULL: free */
     uint32_t use;            /* counts each use of the place, never 0 */
@@ -13,7 +13,7 @@ struct place {
 };
 
 struct pending {
-    struct place *places;
+    struct entry *entries;
     size_t max, count;
     uint32_t free_list; /* index + 1 */
 };
@@ -23,35 +23,35 @@ int pending_new(size_t max, struct pending **out)
     struct pending *p = calloc(1, sizeof(*p));
 
     if (p)
-        p->places = calloc(max, sizeof(*p->places));
-    if (!p || !p->places) {
+        p->entries = calloc(max, sizeof(*p->entries));
+    if (!p || !p->entries) {
         free(p);
         return -ENOMEM;
     }
     p->max = max;
     for (size_t i = max; i > 0; i--) {
-        p->places[i - 1].owner = p;
-        p->places[i - 1].next_free = p->free_list;
+        p->entries[i - 1].owner = p;
+        p->entries[i - 1].next_free = p->free_list;
         p->free_list = (uint32_t)i;
     }
     *out = p;
     return 0;
 }
 
-static void release(struct place *l)
+static void release(struct entry *l)
 {
     struct pending *p = l->owner;
 
     l->x = NULL;
     l->data = NULL;
     l->next_free = p->free_list;
-    p->free_list = (uint32_t)(l - p->places) + 1;
+    p->free_list = (uint32_t)(l - p->entries) + 1;
     p->count--;
 }
 
 static void on_close(struct http_exchange *x, void *data)
 {
-    struct place *l = data;
+    struct entry *l = data;
 
     if (l->data_free)
         l->data_free(l->data);
@@ -63,20 +63,20 @@ void pending_free(struct pending *p)
     if (!p)
         return;
     for (size_t i = 0; i < p->max; i++)
-        if (p->places[i].x && p->places[i].data_free)
-            p->places[i].data_free(p->places[i].data);
-    free(p->places);
+        if (p->entries[i].x && p->entries[i].data_free)
+            p->entries[i].data_free(p->entries[i].data);
+    free(p->entries);
     free(p);
 }
 
 uint64_t pending_add(struct pending *p, struct http_exchange *x, uint64_t due_mono_ms, void *data,
                      void (*data_free)(void *data))
 {
-    struct place *l;
+    struct entry *l;
 
     if (!p->free_list)
         return 0;
-    l = &p->places[p->free_list - 1];
+    l = &p->entries[p->free_list - 1];
     p->free_list = l->next_free;
     p->count++;
     l->x = x;
@@ -85,18 +85,18 @@ uint64_t pending_add(struct pending *p, struct http_exchange *x, uint64_t due_mo
     l->data = data;
     l->data_free = data_free;
     http_exchange_set(x, l, on_close);
-    return (uint64_t)l->use << 32 | (uint32_t)(l - p->places);
+    return (uint64_t)l->use << 32 | (uint32_t)(l - p->entries);
 }
 
 struct http_exchange *pending_take(struct pending *p, uint64_t ticket, void **data)
 {
     uint32_t i = (uint32_t)ticket;
     struct http_exchange *x;
-    struct place *l;
+    struct entry *l;
 
     if (i >= p->max)
         return NULL;
-    l = &p->places[i];
+    l = &p->entries[i];
     if (!l->x || l->use != ticket >> 32)
         return NULL;
     x = l->x;
@@ -110,7 +110,7 @@ struct http_exchange *pending_take(struct pending *p, uint64_t ticket, void **da
 void pending_sweep(struct pending *p, uint64_t now_mono_ms, void (*late)(struct http_exchange *x))
 {
     for (size_t i = 0; i < p->max && p->count > 0; i++) {
-        struct place *l = &p->places[i];
+        struct entry *l = &p->entries[i];
         struct http_exchange *x = l->x;
 
         if (!x || l->due_ms > now_mono_ms)

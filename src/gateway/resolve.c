@@ -1,7 +1,7 @@
 /* One query takes: the sandbox is found (by id, by name of host, or by searching whose token
  * made a signature); the right is checked (access.c) for its agent or its port; one that is
  * paused is resumed first where its owner allows that, and checked again afterwards; then a
- * socket in its network is fetched, unless the asker has one. done is called once, with the
+ * socket in its network is fetched, unless the requester has one. done is called once, with the
  * answer or the refusal. Runs on the control loop alone. */
 
 #include "gateway/resolve.h"

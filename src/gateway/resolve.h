@@ -13,7 +13,8 @@ struct gateway_query {
     char name[CORE_SANDBOX_NAME_SIZE];
     uint16_t port;
     bool internal_path; /* the agent's port, and a path that is not for the outside */
-    uint32_t idle_gen;  /* the generation that the asker has an idle agent connection to; 0 none */
+    uint32_t
+        idle_gen; /* the generation that the requester has an idle agent connection to; 0 none */
     struct access access;
 };
 
@@ -27,7 +28,7 @@ struct gateway_answer {
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE];
     char host[256]; /* what to send as Host; "": the client's own */
-    bool connected; /* fd is an idle connection: set by the asker */
+    bool connected; /* fd is an idle connection: set by the requester */
     int fd;         /* unconnected, non-blocking; -1: use the idle connection */
 };
 

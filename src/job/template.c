@@ -94,12 +94,12 @@ static int write_meta(const char *dir, uint32_t number, const char *fingerprint)
 /* Out of its place under a name that no other has. 0, -ENOENT when there is none. */
 static int put_aside(uint32_t number, char old[static NAME_SIZE])
 {
-    char place[NAME_SIZE];
+    char dir[NAME_SIZE];
 
-    snprintf(place, sizeof(place), "%u", number);
+    snprintf(dir, sizeof(dir), "%u", number);
     for (int i = 0; i < 100; i++) {
         snprintf(old, NAME_SIZE, ".old-%u-%lld-%d", number, (long long)clock_real_ms(), i);
-        if (renameat2(AT_FDCWD, place, AT_FDCWD, old, RENAME_NOREPLACE) == 0)
+        if (renameat2(AT_FDCWD, dir, AT_FDCWD, old, RENAME_NOREPLACE) == 0)
             return 0;
         if (errno != EEXIST)
             return -errno;
@@ -109,13 +109,13 @@ static int put_aside(uint32_t number, char old[static NAME_SIZE])
 
 static int put_in_place(const char *name, uint32_t number)
 {
-    char place[NAME_SIZE], old[NAME_SIZE];
+    char dir[NAME_SIZE], old[NAME_SIZE];
     int r = put_aside(number, old);
 
     if (r < 0 && r != -ENOENT)
         return r;
-    snprintf(place, sizeof(place), "%u", number);
-    return rename(name, place) < 0 ? -errno : 0;
+    snprintf(dir, sizeof(dir), "%u", number);
+    return rename(name, dir) < 0 ? -errno : 0;
 }
 
 int template_commit(uint32_t number, const char *fingerprint)
@@ -158,12 +158,12 @@ bool template_is_current(uint32_t number, const char *fingerprint)
 /* Out of its place first: from then on it is not a template any more, whatever happens. */
 int template_remove(uint32_t number)
 {
-    char place[NAME_SIZE], old[NAME_SIZE];
+    char dir[NAME_SIZE], old[NAME_SIZE];
     CLEANUP_CLOSE int lock = -1;
     int r;
 
-    snprintf(place, sizeof(place), "%u", number);
-    lock = lock_dir(place);
+    snprintf(dir, sizeof(dir), "%u", number);
+    lock = lock_dir(dir);
     r = lock < 0 ? lock : put_aside(number, old);
     if (r < 0)
         return say_failure(r, "template %u cannot be removed: %s", number, strerror(-r));

@@ -55,20 +55,20 @@ static void on_gone(void *arg)
 bool request_stream(struct request *r)
 {
     const struct pipe_writer_owner owner = {.on_gone = on_gone, .arg = r};
-    struct share *place;
+    struct share *share;
     int fd, rc;
 
     if (!r->takes_stream || r->out || !r->http)
         return true;
-    place = pipe_writer_place(r->core, r->tenant, r->sandbox);
-    if (!place) {
+    share = pipe_writer_share(r->core, r->tenant, r->sandbox);
+    if (!share) {
         request_error(r, 429, 429,
                       "as many streams as this tenant or sandbox may have are not read by their "
                       "clients yet",
                       NULL);
         return false;
     }
-    r->out = pipe_writer_new(r->core, REQUEST_NOTES_MAX + REQUEST_ANSWER_MAX, &owner, place, &fd,
+    r->out = pipe_writer_new(r->core, REQUEST_NOTES_MAX + REQUEST_ANSWER_MAX, &owner, share, &fd,
                              &rc);
     if (!r->out) {
         request_error(r, 503, RPC_INTERNAL_ERROR, "a stream for the answer cannot be made", NULL);

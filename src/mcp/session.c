@@ -22,7 +22,7 @@ struct kept {
 struct sessions {
     struct core *core;
     struct session *buckets[BUCKETS];
-    struct share_pool *places;
+    struct share_pool *shares;
     struct kept *kept;
     bool restored;
 };
@@ -34,8 +34,8 @@ struct sessions *sessions_new(struct core *c)
     if (!ss)
         return NULL;
     ss->core = c;
-    ss->places = share_pool_new(SESSIONS_MAX);
-    if (!ss->places) {
+    ss->shares = share_pool_new(SESSIONS_MAX);
+    if (!ss->shares) {
         free(ss);
         return NULL;
     }
@@ -56,7 +56,7 @@ static struct session **bucket_of(struct sessions *ss, const char *id)
 
 static struct session *add(struct sessions *ss, const char *tenant, const char *id)
 {
-    struct share *share = share_take(ss->places, tenant, NULL);
+    struct share *share = share_take(ss->shares, tenant, NULL);
     struct session *s = share ? calloc(1, sizeof(*s)) : NULL, **bucket = bucket_of(ss, id);
 
     if (!s) {
@@ -96,7 +96,7 @@ void sessions_free(struct sessions *ss)
         ss->kept = k->next;
         free(k);
     }
-    share_pool_free(ss->places);
+    share_pool_free(ss->shares);
     free(ss);
 }
 
@@ -131,7 +131,7 @@ enum err_code session_begin(struct sessions *ss, const char *tenant, struct sess
     err_set(e, ERR_EXHAUSTED,
             "%zu MCP sessions of this tenant have a sandbox, of %u sessions on this server: that "
             "is its share",
-            share_held(ss->places, tenant, NULL), SESSIONS_MAX);
+            share_held(ss->shares, tenant, NULL), SESSIONS_MAX);
     err_hint(e, "end one with DELETE, or kill its sandbox");
     return ERR_EXHAUSTED;
 }

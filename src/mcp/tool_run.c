@@ -273,12 +273,12 @@ static bool on_output(void *arg, int which, const char *bytes, size_t n)
 {
     struct request *r = arg;
     struct run *run = r->state;
-    size_t room = TOOL_OUTPUT_KEPT_MAX - run->out[which].len;
+    size_t left = TOOL_OUTPUT_KEPT_MAX - run->out[which].len;
 
     if (request_is_left(r))
         request_drop(r);
     run->bytes[which] += n;
-    if (buf_append(&run->out[which], bytes, MIN(n, room)) != 0)
+    if (buf_append(&run->out[which], bytes, MIN(n, left)) != 0)
         return true; /* counted, and not kept */
     take_line(run, bytes, n);
     if (n == 0)

@@ -39,14 +39,14 @@ enum err_code policy_binding_new(const json_t *bind, bool any_domain, struct pol
 }
 
 enum policy_fit policy_binding_fits(const struct policy *bound, bool insecure, const char *host,
-                                    uint16_t port, struct policy_passage passage,
+                                    uint16_t port, struct policy_transport transport,
                                     const char *method, const char *path)
 {
     if (!host || policy_name(bound, host, port).action == POLICY_DENY)
         return POLICY_FIT_NOT_HOST;
-    if (!passage.tls && !insecure)
+    if (!transport.tls && !insecure)
         return POLICY_FIT_NOT_TLS;
-    if (!passage.tls && passage.detour)
+    if (!transport.tls && transport.detour)
         return POLICY_FIT_DETOUR;
     return policy_request(bound, host, NULL, port, method, path).action == POLICY_ALLOW
                ? POLICY_FITS

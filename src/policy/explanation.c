@@ -134,7 +134,7 @@ static void add_credential(struct policy_explanation *e, const json_t *credentia
     const char *name = e->v.credential;
     const json_t *found = credentials ? find_credential(credentials, name) : NULL,
                  *bind = json_object_get(found, "bind");
-    const struct policy_passage passage = {q->tls, q->detour || q->target.via_port != 0};
+    const struct policy_transport transport = {q->tls, q->detour || q->target.via_port != 0};
     struct policy *bound = NULL;
     struct err why;
 
@@ -154,7 +154,7 @@ static void add_credential(struct policy_explanation *e, const json_t *credentia
     else
         add_fit(e, name, bind,
                 policy_binding_fits(bound, flag(bind, "insecure"), q->target.name, q->target.port,
-                                    passage, q->method, q->path));
+                                    transport, q->method, q->path));
     policy_free(bound);
 }
 

@@ -18,7 +18,7 @@ struct policy_query {
     /* address: of an address, or what the name leads to, all zero where that is not known */
     struct policy_target target;
     bool tls;
-    /* beside a reroute: through a proxy of the sandbox's own (struct policy_passage) */
+    /* beside a reroute: through a proxy of the sandbox's own (struct policy_transport) */
     bool detour;
     const char *method, *path; /* NULL: the connection. The caller's */
 };

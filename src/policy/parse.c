@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PLACE_SIZE 96
+#define JSON_PATH_SIZE 96
 
 struct parser {
     struct policy *policy;
     size_t n_patterns;
     struct err *e;
-    char place[PLACE_SIZE]; /* "rules[3].ports[0]" */
+    char json_path[JSON_PATH_SIZE]; /* "rules[3].ports[0]" */
 
     struct rule *rule; /* the one that is read, or the injection */
     bool is_injection;
@@ -30,7 +30,8 @@ static enum err_code bad(struct parser *p, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    return err_set(p->e, ERR_INVALID, "policy: %s: %s", p->place[0] ? p->place : "the whole", text);
+    return err_set(p->e, ERR_INVALID, "policy: %s: %s",
+                   p->json_path[0] ? p->json_path : "the whole", text);
 }
 
 static enum err_code out_of_memory(struct parser *p)
@@ -44,7 +45,7 @@ static void at(struct parser *p, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    (void)vsnprintf(p->place, sizeof(p->place), fmt, ap);
+    (void)vsnprintf(p->json_path, sizeof(p->json_path), fmt, ap);
     va_end(ap);
 }
 
@@ -260,7 +261,7 @@ static enum err_code read_refusal(struct parser *p, const json_t *json)
     return ERR_OK;
 }
 
-static int read_name_of_place(const char *text, struct policy_reroute *out)
+static int read_reroute_name(const char *text, struct policy_reroute *out)
 {
     char name[POLICY_NAME_MAX + 1];
 
@@ -271,7 +272,7 @@ static int read_name_of_place(const char *text, struct policy_reroute *out)
 }
 
 /* "ADDRESS", "NAME", or one with ":PORT"; IPv6 with a port in brackets. 0, -EINVAL or -ENOMEM. */
-static int read_place(const char *text, struct policy_reroute *out)
+static int read_reroute_target(const char *text, struct policy_reroute *out)
 {
     const char *colon = strrchr(text, ':'), *digits = colon ? colon + 1 : "";
     char host[POLICY_NAME_MAX + 3];
@@ -280,14 +281,14 @@ static int read_place(const char *text, struct policy_reroute *out)
     if (policy_address_parse(text, &out->to) == 0)
         return 0;
     if (!colon)
-        return read_name_of_place(text, out);
+        return read_reroute_name(text, out);
     if (n == 0 || n >= sizeof(host) || !condition_port_from_text(&digits, &out->port) || *digits)
         return -EINVAL;
     memcpy(host, text, n);
     host[n] = '\0';
     if ((strchr(host, ':') != NULL) != (host[0] == '['))
         return -EINVAL;
-    return policy_address_parse(host, &out->to) == 0 ? 0 : read_name_of_place(host, out);
+    return policy_address_parse(host, &out->to) == 0 ? 0 : read_reroute_name(host, out);
 }
 
 static enum err_code read_reroute(struct parser *p, const json_t *json, struct policy_reroute *out)
@@ -302,7 +303,7 @@ static enum err_code read_reroute(struct parser *p, const json_t *json, struct p
     if (pattern_domain_normalize(domain, name) < 0)
         return bad(p, "domain: found \"%.80s\", allowed is a host name or *.suffix, in ASCII",
                    domain);
-    rc = read_place(to, out);
+    rc = read_reroute_target(to, out);
     if (rc == -ENOMEM)
         return out_of_memory(p);
     if (rc < 0)
@@ -414,7 +415,7 @@ static enum err_code read_whole(struct parser *p, const json_t *json)
         enum err_code code;
         size_t i = 0;
 
-        p->place[0] = '\0'; /* that of the field before says nothing of this one */
+        p->json_path[0] = '\0'; /* that of the field before says nothing of this one */
         while (i < ARRAY_SIZE(fields) && strcmp(key, fields[i].name) != 0)
             i++;
         code = i < ARRAY_SIZE(fields) ? fields[i].read(p, value)

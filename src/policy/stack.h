@@ -82,14 +82,14 @@ enum policy_fit {
  * its own) instead of where the name leads. A caller that may set these must not get a value by
  * them that its owner bound to the name: with TLS the server has to have the name's certificate;
  * without, nothing says who answers there. */
-struct policy_passage {
+struct policy_transport {
     bool tls, detour;
 };
 
 /* Does a credential bound so go to this request? insecure: also over plain HTTP, but on no detour.
  * host NULL: by address, never. */
 enum policy_fit policy_binding_fits(const struct policy *bound, bool insecure, const char *host,
-                                    uint16_t port, struct policy_passage passage,
+                                    uint16_t port, struct policy_transport transport,
                                     const char *method, const char *path);
 
 /* "is not for this host", behind the credential's name; "" of POLICY_FITS. */

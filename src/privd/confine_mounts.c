@@ -16,32 +16,32 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#define PLACES_MAX 32
+#define BIND_MOUNTS_MAX 32
 
-struct place {
+struct bind_mount {
     char path[256];
     bool writable, file;
     int tree; /* detached copy of what the host has there */
 };
 
-struct places {
-    struct place all[PLACES_MAX];
+struct bind_mounts {
+    struct bind_mount all[BIND_MOUNTS_MAX];
     size_t n;
 };
 
 /* -- what to show ------------------------------------------------------------------------------ */
 
 /* A path that the host does not have is left out. */
-static int add(struct places *p, const char *path, bool writable)
+static int add(struct bind_mounts *p, const char *path, bool writable)
 {
-    struct place *x = &p->all[p->n];
+    struct bind_mount *x = &p->all[p->n];
     struct stat st;
 
     if (stat(path, &st) < 0)
         return errno == ENOENT ? 0 : -errno;
-    if (p->n == PLACES_MAX || strlen(path) >= sizeof(x->path))
+    if (p->n == BIND_MOUNTS_MAX || strlen(path) >= sizeof(x->path))
         return -ENAMETOOLONG;
-    *x = (struct place){.writable = writable, .file = !S_ISDIR(st.st_mode), .tree = -1};
+    *x = (struct bind_mount){.writable = writable, .file = !S_ISDIR(st.st_mode), .tree = -1};
     memcpy(x->path, path, strlen(path) + 1);
     p->n++;
     return 0;
@@ -49,7 +49,7 @@ static int add(struct places *p, const char *path, bool writable)
 
 /* /proc and /sys stay whole: the kernel lets a sandbox mount its own only where they are fully
  * visible. */
-static int add_host(struct places *p)
+static int add_host(struct bind_mounts *p)
 {
     static const struct {
         const char *path;
@@ -67,7 +67,7 @@ static int add_host(struct places *p)
 }
 
 /* A build asks names: resolv.conf may lead out of /etc. */
-static int add_resolver(struct places *p)
+static int add_resolver(struct bind_mounts *p)
 {
     char path[PATH_MAX];
 
@@ -76,7 +76,7 @@ static int add_resolver(struct places *p)
     return add(p, path, false);
 }
 
-static int add_program_dir(struct places *p, const char *program)
+static int add_program_dir(struct bind_mounts *p, const char *program)
 {
     char dir[256];
     char *slash;
@@ -93,14 +93,15 @@ static int add_program_dir(struct places *p, const char *program)
 
 static int by_length(const void *a, const void *b)
 {
-    size_t m = strlen(((const struct place *)a)->path), n = strlen(((const struct place *)b)->path);
+    size_t m = strlen(((const struct bind_mount *)a)->path),
+           n = strlen(((const struct bind_mount *)b)->path);
 
     return m < n ? -1 : m > n;
 }
 
 /* -- taking and putting ------------------------------------------------------------------------ */
 
-static int take(struct place *x)
+static int take(struct bind_mount *x)
 {
     struct mount_attr attr = {.attr_set = x->writable ? 0 : MOUNT_ATTR_RDONLY,
                               .propagation = MS_PRIVATE};
@@ -136,7 +137,7 @@ static int make_path(int root, const char *path, bool file)
     return mkdirat(root, path + 1, 0755) < 0 && errno != EEXIST && errno != EROFS ? -errno : 0;
 }
 
-static int put(int root, const struct place *x)
+static int put(int root, const struct bind_mount *x)
 {
     int r = make_path(root, x->path, x->file);
 
@@ -158,7 +159,7 @@ static int put_top_level(int root)
     return 0;
 }
 
-static int build(int root, struct places *p)
+static int build(int root, struct bind_mounts *p)
 {
     int r = put_top_level(root);
 
@@ -174,7 +175,7 @@ static int build(int root, struct places *p)
     return r;
 }
 
-static int enter(const char *run_dir, struct places *p)
+static int enter(const char *run_dir, struct bind_mounts *p)
 {
     const struct mnt_option options[] = {{"mode", "755"}, {"size", "4m"}, {NULL, NULL}};
     CLEANUP_CLOSE int tmpfs = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
@@ -190,7 +191,7 @@ static int enter(const char *run_dir, struct places *p)
     return r == 0 ? mnt_pivot(root) : r;
 }
 
-static int collect(struct places *p, const char *state_dir, const char *run_dir,
+static int collect(struct bind_mounts *p, const char *state_dir, const char *run_dir,
                    const char *const *programs, unsigned n_programs)
 {
     int r = add_host(p);
@@ -213,7 +214,7 @@ static int collect(struct places *p, const char *state_dir, const char *run_dir,
 int confine_mounts(const char *state_dir, const char *run_dir, const char *const *programs,
                    unsigned n_programs)
 {
-    struct places p = {.n = 0};
+    struct bind_mounts p = {.n = 0};
     mode_t old = umask(022);
     int r = unshare(CLONE_NEWNS) < 0 ? -errno : mnt_make_private();
 

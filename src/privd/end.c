@@ -204,7 +204,7 @@ void end_hurry(struct privd *p)
     clean_some(p);
 }
 
-/* No process that is known lives any more: the asker of the kill gets to know. */
+/* No process that is known lives any more: the requester of the kill gets to know. */
 static void clean_up(struct slot *s)
 {
     struct privd *p = s->privd;

@@ -15,7 +15,7 @@ void freeze_asked(struct privd *p, struct slot *s, const struct reply_to *to,
 void freeze_undo_asked(struct privd *p, struct slot *s, const struct reply_to *to,
                        const struct privsep_msg *m);
 
-/* It ends: the asker of FREEZE gets to know. The caller that ends it tells the kernel. */
+/* It ends: the requester of FREEZE gets to know. The caller that ends it tells the kernel. */
 void freeze_forget(struct slot *s);
 
 /* The peer is gone: what was not frozen yet goes on. */

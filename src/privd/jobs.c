@@ -350,7 +350,7 @@ int jobs_init(struct privd *p)
 }
 
 /* One job for a template at a time, whatever its kind. */
-static struct job *free_place(struct jobs *all, uint32_t number)
+static struct job *free_job(struct jobs *all, uint32_t number)
 {
     struct job *found = NULL;
 
@@ -379,7 +379,7 @@ bool jobs_work_on(const struct privd *p, uint32_t template_number)
 int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct reply_to *to,
                jobs_done_cb done)
 {
-    struct job *j = p->stopping ? NULL : free_place(p->jobs, template_number);
+    struct job *j = p->stopping ? NULL : free_job(p->jobs, template_number);
 
     if (!j)
         return -EBUSY;

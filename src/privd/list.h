@@ -15,5 +15,5 @@ struct listing {
 
 void list_begin(struct privd *p, const struct reply_to *to);
 
-/* The asker is gone. May be called from inside any reply. */
+/* The requester is gone. May be called from inside any reply. */
 void list_forget(struct privd *p);

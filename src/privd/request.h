@@ -20,8 +20,8 @@ void request_peer(void *privd, bool there);
 /* Tells the peer what templates there are now, unasked. */
 void request_tell_templates(struct privd *p);
 
-/* Answers a request: m's op and contents are the caller's, seq and peer the asker's. 0, or -errno
- * when the asker is gone, or is now because it did not take it. */
+/* Answers a request: m's op and contents are the caller's, seq and peer the requester's. 0, or
+ * -errno when the requester is gone, or is now because it did not take it. */
 int request_reply(struct privd *p, const struct reply_to *to, struct privsep_msg *m, const int *fds,
                   size_t n_fds);
 void request_reply_status(struct privd *p, const struct reply_to *to, uint16_t op, int status,

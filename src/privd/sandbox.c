@@ -143,14 +143,14 @@ static void started(struct slot *s)
     p->n_sandboxes++;
     m.u.created.template_number = s->kind.template_number;
     m.u.created.started_real_ms = s->started_real_ms;
-    /* The asker speaks to the agent next; without them it asks with CONNECT. */
+    /* The requester speaks to the agent next; without them it asks with CONNECT. */
     if (s->driver->sockets(p->rt, &sb, fds, ARRAY_SIZE(fds)) == 0)
         n_fds = ARRAY_SIZE(fds);
     r = request_reply(p, &s->create->reply_to, &m, fds, n_fds);
     free(TAKE_PTR(s->create));
     if (r < 0) {
-        /* The asker is gone, and the next peer may have listed already: no peer would know of it.
-         * Kept files that it took go back to their number (the record still says so). */
+        /* The requester is gone, and the next peer may have listed already: no peer would know of
+         * it. Kept files that it took go back to their number (the record still says so). */
         log_info("sandbox %.*s, slot %u: ended, nobody is there to be told of it", PRIVSEP_ID_SIZE,
                  s->id, s->number);
         end_force(p, s);

@@ -7,7 +7,7 @@
 
 union control {
     struct cmsghdr header;
-    char room[CMSG_SPACE(sizeof(int) * FDPASS_MAX)];
+    char buffer[CMSG_SPACE(sizeof(int) * FDPASS_MAX)];
 };
 
 int fdpass_send(int sock, const void *bytes, size_t n, const int *fds, size_t n_fds, int flags)
@@ -19,7 +19,7 @@ int fdpass_send(int sock, const void *bytes, size_t n, const int *fds, size_t n_
     if (n_fds > FDPASS_MAX)
         return -EINVAL;
     if (n_fds > 0) {
-        msg.msg_control = control.room;
+        msg.msg_control = control.buffer;
         msg.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
         struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
         header->cmsg_level = SOL_SOCKET;
@@ -65,8 +65,8 @@ ssize_t fdpass_recv(int sock, void *out, size_t size, int *fds, size_t max_fds, 
     struct iovec iov = {.iov_base = out, .iov_len = size};
     struct msghdr msg = {.msg_iov = &iov,
                          .msg_iovlen = 1,
-                         .msg_control = control.room,
-                         .msg_controllen = sizeof(control.room)};
+                         .msg_control = control.buffer,
+                         .msg_controllen = sizeof(control.buffer)};
     ssize_t got;
 
     do {

@@ -30,8 +30,8 @@ static int talk(struct mnl_socket *nl, struct nlmsghdr *request)
 
 static int link_up(struct mnl_socket *nl)
 {
-    char room[256];
-    struct nlmsghdr *request = mnl_nlmsg_put_header(room);
+    char buffer[256];
+    struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
     struct ifinfomsg *link = mnl_nlmsg_put_extra_header(request, sizeof(*link));
 
     request->nlmsg_type = RTM_NEWLINK;
@@ -44,8 +44,8 @@ static int link_up(struct mnl_socket *nl)
 
 static int add_address(struct mnl_socket *nl, unsigned char family, const void *address, size_t n)
 {
-    char room[256];
-    struct nlmsghdr *request = mnl_nlmsg_put_header(room);
+    char buffer[256];
+    struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
     struct ifaddrmsg *ifa = mnl_nlmsg_put_extra_header(request, sizeof(*ifa));
 
     request->nlmsg_type = RTM_NEWADDR;
@@ -64,8 +64,8 @@ static int add_address(struct mnl_socket *nl, unsigned char family, const void *
 static int add_default_route(struct mnl_socket *nl, unsigned char family, const void *source,
                              size_t n)
 {
-    char room[256];
-    struct nlmsghdr *request = mnl_nlmsg_put_header(room);
+    char buffer[256];
+    struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
     struct rtmsg *route = mnl_nlmsg_put_extra_header(request, sizeof(*route));
 
     request->nlmsg_type = RTM_NEWROUTE;

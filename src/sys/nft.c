@@ -38,7 +38,7 @@
 /* A transaction under construction. Every message is small and their number fixed: BATCH_SIZE
  * suffices, and mnl_nlmsg_batch would not say more than `end` does. */
 struct batch {
-    char room[BATCH_SIZE];
+    char buffer[BATCH_SIZE];
     size_t used;
     uint32_t seq;
     struct nlmsghdr *now;  /* the message being written */
@@ -48,7 +48,7 @@ struct batch {
 static struct nlmsghdr *begin(struct batch *b, uint16_t type, uint16_t flags, uint8_t family,
                               uint16_t resource)
 {
-    struct nlmsghdr *m = mnl_nlmsg_put_header(b->room + b->used);
+    struct nlmsghdr *m = mnl_nlmsg_put_header(b->buffer + b->used);
     m->nlmsg_type = type;
     m->nlmsg_flags = NLM_F_REQUEST | flags;
     m->nlmsg_seq = ++b->seq;
@@ -422,7 +422,7 @@ int nft_setup_proxied(uint16_t tcp_port, uint16_t udp_port, struct nft_rate rate
     int rc = 0;
     if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) < 0 ||
         setsockopt(mnl_socket_get_fd(nl), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
-        mnl_socket_sendto(nl, b.room, b.used) < 0)
+        mnl_socket_sendto(nl, b.buffer, b.used) < 0)
         rc = -errno;
     else
         rc = await_ack(nl);

@@ -8,7 +8,7 @@
 
 #define SWEEP_MS 500
 
-struct place {
+struct entry {
     toolbox_asked done; /* NULL: free */
     void *arg;
     uint32_t use;       /* counts each use of the place, never 0 */
@@ -18,7 +18,7 @@ struct place {
 };
 
 struct toolbox_asks {
-    struct place *places;
+    struct entry *entries;
     size_t max, count;
     uint32_t free_list;
 };
@@ -28,14 +28,14 @@ int toolbox_asks_new(size_t max, struct toolbox_asks **out)
     struct toolbox_asks *a = calloc(1, sizeof(*a));
 
     if (a)
-        a->places = calloc(max, sizeof(*a->places));
-    if (!a || !a->places) {
+        a->entries = calloc(max, sizeof(*a->entries));
+    if (!a || !a->entries) {
         free(a);
         return -ENOMEM;
     }
     a->max = max;
     for (size_t i = max; i > 0; i--) {
-        a->places[i - 1].next_free = a->free_list;
+        a->entries[i - 1].next_free = a->free_list;
         a->free_list = (uint32_t)i;
     }
     *out = a;
@@ -45,19 +45,19 @@ int toolbox_asks_new(size_t max, struct toolbox_asks **out)
 void toolbox_asks_free(struct toolbox_asks *a)
 {
     if (a)
-        free(a->places);
+        free(a->entries);
     free(a);
 }
 
 /* The place is free before done is called, which may ask again. */
-static void answer(struct toolbox_asks *a, struct place *l, struct gateway_answer *given)
+static void answer(struct toolbox_asks *a, struct entry *l, struct gateway_answer *given)
 {
     toolbox_asked done = l->done;
     void *arg = l->arg;
 
     l->done = NULL;
     l->next_free = a->free_list;
-    a->free_list = (uint32_t)(l - a->places) + 1;
+    a->free_list = (uint32_t)(l - a->entries) + 1;
     a->count--;
     done(arg, given);
 }
@@ -65,7 +65,7 @@ static void answer(struct toolbox_asks *a, struct place *l, struct gateway_answe
 void toolbox_answered(struct toolbox *t, uint64_t ticket, struct gateway_answer *a)
 {
     uint32_t i = (uint32_t)ticket;
-    struct place *l = i < t->asks->max ? &t->asks->places[i] : NULL;
+    struct entry *l = i < t->asks->max ? &t->asks->entries[i] : NULL;
 
     if (l && l->done && l->use == ticket >> 32)
         answer(t->asks, l, a);
@@ -75,8 +75,8 @@ void toolbox_answered(struct toolbox *t, uint64_t ticket, struct gateway_answer 
 void toolbox_asks_sweep(struct toolbox *t, uint64_t now_ms)
 {
     for (size_t i = 0; i < t->asks->max && t->asks->count > 0; i++)
-        if (t->asks->places[i].done && t->asks->places[i].due_ms <= now_ms)
-            answer(t->asks, &t->asks->places[i], NULL);
+        if (t->asks->entries[i].done && t->asks->entries[i].due_ms <= now_ms)
+            answer(t->asks, &t->asks->entries[i], NULL);
 }
 
 void toolbox_need_sweep(struct toolbox *t)
@@ -109,20 +109,20 @@ static int send_query(struct toolbox_call *c, uint64_t ticket)
 void toolbox_ask(struct toolbox_call *c, toolbox_asked done, void *arg)
 {
     struct toolbox_asks *a = c->toolbox->asks;
-    struct place *l;
+    struct entry *l;
 
     if (!a->free_list) {
         done(arg, NULL);
         return;
     }
-    l = &a->places[a->free_list - 1];
+    l = &a->entries[a->free_list - 1];
     a->free_list = l->next_free;
     a->count++;
     l->done = done;
     l->arg = arg;
     l->use = l->use == UINT32_MAX ? 1 : l->use + 1;
     l->due_ms = clock_mono_ms() + c->toolbox->config.ask_timeout_ms;
-    if (send_query(c, (uint64_t)l->use << 32 | (uint32_t)(l - a->places)) < 0)
+    if (send_query(c, (uint64_t)l->use << 32 | (uint32_t)(l - a->entries)) < 0)
         l->due_ms = 0;
     toolbox_need_sweep(c->toolbox);
 }

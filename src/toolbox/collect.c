@@ -3,7 +3,7 @@
 #include "base/share.h"
 
 /* That much is worth the walk through the heap at the call's end. */
-#define LARGE_PLACES 4u
+#define LARGE_SHARES 4u
 
 void collect_init(struct collected *k, struct toolbox_call *c, size_t max_bytes)
 {
@@ -13,24 +13,24 @@ void collect_init(struct collected *k, struct toolbox_call *c, size_t max_bytes)
 
 void collect_free(struct collected *k)
 {
-    while (k->place_count > 0)
-        share_return(k->places[--k->place_count]);
+    while (k->share_count > 0)
+        share_return(k->shares[--k->share_count]);
     buf_free(&k->bytes);
 }
 
-static enum err_code take_places(struct collected *k, size_t bytes)
+static enum err_code take_shares(struct collected *k, size_t bytes)
 {
     struct toolbox_call *c = k->call;
 
-    while (bytes > TOOLBOX_OUTPUT_BYTES + k->place_count * (size_t)TOOLBOX_OUTPUT_BLOCK) {
-        struct share *s = k->place_count < ARRAY_SIZE(k->places)
+    while (bytes > TOOLBOX_OUTPUT_BYTES + k->share_count * (size_t)TOOLBOX_OUTPUT_BLOCK) {
+        struct share *s = k->share_count < ARRAY_SIZE(k->shares)
                               ? share_take(c->toolbox->outputs, c->tenant, c->id)
                               : NULL;
 
         if (!s)
             return ERR_EXHAUSTED;
-        k->places[k->place_count++] = s;
-        c->large = k->place_count >= LARGE_PLACES || c->large;
+        k->shares[k->share_count++] = s;
+        c->large = k->share_count >= LARGE_SHARES || c->large;
     }
     return ERR_OK;
 }
@@ -40,7 +40,7 @@ bool collect_add(struct collected *k, const char *data, size_t len)
     if (k->refused == ERR_OK && len > k->bytes.max - k->bytes.len)
         k->refused = ERR_TOO_LARGE;
     if (k->refused == ERR_OK)
-        k->refused = take_places(k, k->bytes.len + len);
+        k->refused = take_shares(k, k->bytes.len + len);
     if (k->refused == ERR_OK && buf_append(&k->bytes, data, len) < 0)
         k->refused = ERR_UNAVAILABLE;
     return k->refused == ERR_OK;

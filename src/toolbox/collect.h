@@ -9,8 +9,8 @@
 struct collected {
     struct toolbox_call *call; /* whose account it is; borrowed */
     struct buf bytes;
-    struct share *places[TOOLBOX_COLLECTED_MAX / TOOLBOX_OUTPUT_BLOCK];
-    size_t place_count;
+    struct share *shares[TOOLBOX_COLLECTED_MAX / TOOLBOX_OUTPUT_BLOCK];
+    size_t share_count;
     enum err_code refused; /* not ERR_OK: why no more is taken */
 };
 

@@ -96,7 +96,7 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
                                                                                       : NULL,
                                      .host = "a.example",
                                      .port = 443,
-                                     .passage = {.tls = true}};
+                                     .transport = {.tls = true}};
     struct err e;
 
     FUZZ_CHECK(h->method[0] && (h->path[0] == '/' || h->path[0] == '*') && h->host[0]);

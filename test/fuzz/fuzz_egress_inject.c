@@ -76,7 +76,7 @@ static void handler(struct http_exchange *x, void *ctx)
                                      .credential = names[choice % 9],
                                      .host = choice & 0x40 ? "b.example" : "a.example",
                                      .port = 443,
-                                     .passage = {.tls = !(choice & 0x80)}};
+                                     .transport = {.tls = !(choice & 0x80)}};
     struct err e = {0};
     bool without = false;
 

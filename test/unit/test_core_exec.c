@@ -435,7 +435,7 @@ static int ended_stream(struct world *w, size_t len)
 
     assert_true(len <= sizeof(bytes));
     out = pipe_writer_new(w->core, sizeof(bytes), NULL,
-                          pipe_writer_place(w->core, "default", PLACE), &fd, &rc);
+                          pipe_writer_share(w->core, "default", PLACE), &fd, &rc);
     assert_non_null(out);
     assert_int_equal(pipe_writer_put(out, bytes, len), 0);
     pipe_writer_end(out);
@@ -479,10 +479,10 @@ static void streams_are_shared_out(void **state)
     struct world *w = *state;
     size_t n = 0;
 
-    while (n < CORE_STREAMS_MAX && (taken[n] = pipe_writer_place(w->core, "default", PLACE)))
+    while (n < CORE_STREAMS_MAX && (taken[n] = pipe_writer_share(w->core, "default", PLACE)))
         n++;
     assert_true(n > 0 && n <= CORE_STREAMS_MAX / 2);
-    other = pipe_writer_place(w->core, "others", PLACE);
+    other = pipe_writer_share(w->core, "others", PLACE);
     assert_non_null(other);
     share_return(other);
     while (n > 0)

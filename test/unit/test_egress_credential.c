@@ -230,7 +230,7 @@ static void test_oauth_answers(void **state)
 static bool fits(const struct credential *c, const char *host, uint16_t port, const char *method,
                  const char *path)
 {
-    return credential_fits(c, host, port, (struct policy_passage){.tls = true}, method, path) ==
+    return credential_fits(c, host, port, (struct policy_transport){.tls = true}, method, path) ==
            POLICY_FITS;
 }
 

@@ -78,7 +78,7 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
                                      .credential = w.credential,
                                      .host = "a.example",
                                      .port = 443,
-                                     .passage = {.tls = true}};
+                                     .transport = {.tls = true}};
     struct err e;
 
     w.evaluated++;

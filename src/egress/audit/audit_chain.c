@@ -131,10 +131,10 @@ int audit_walk_open(int dir_fd, const char *name, FILE **out, size_t *bytes)
 int audit_walk_on(struct audit_walk *w, FILE *f, const char *name, size_t *most)
 {
     CLEANUP_FREE char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t n = 0;
 
-    while (*most > 0 && (n = getline(&line, &room, f)) > 0) {
+    while (*most > 0 && (n = getline(&line, &capacity, f)) > 0) {
         *most -= MIN(*most, (size_t)n);
         if (line[n - 1] == '\n')
             n--;

@@ -304,7 +304,7 @@ static struct work *work_new(struct egress *eg, struct http_exchange *x,
     w->x = x;
     w->reading.filter = *f;
     w->work.data = w;
-    w->reading.place.fd = -1;
+    w->reading.position.fd = -1;
     w->follow = http_query_get(http_exchange_head(x)->query, "follow", follow, sizeof(follow)) > 0;
     snprintf(w->dir, sizeof(w->dir), "%s", eg->config.state_dir);
     if (take_sources(w) == 0)
@@ -313,7 +313,7 @@ static struct work *work_new(struct egress *eg, struct http_exchange *x,
     return NULL;
 }
 
-static struct share *take_place(struct audit_queries *q, const char *tenant)
+static struct share *take_share(struct audit_queries *q, const char *tenant)
 {
     return share_held(q->shares, tenant, NULL) < AUDIT_QUERIES_EACH
                ? share_take(q->shares, tenant, NULL)
@@ -331,7 +331,7 @@ static void start(struct egress *eg, struct http_exchange *x, bool verify)
         http_respond_error(x, 400, "tenant, sandbox, verdict, since or limit is malformed");
         return;
     }
-    share = take_place(q, f.tenant);
+    share = take_share(q, f.tenant);
     if (!share) {
         http_respond_error(x, 429,
                            "%u questions about the audit log are answered already: wait for them",

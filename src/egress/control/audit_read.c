@@ -21,14 +21,14 @@
 
 static int keep_line(struct audit_reading *r, const char *line, size_t n)
 {
-    if (r->n_lines == r->room) {
-        size_t room = r->room ? r->room * 2 : 128;
-        char **grown = realloc(r->lines, room * sizeof(*grown));
+    if (r->n_lines == r->capacity) {
+        size_t capacity = r->capacity ? r->capacity * 2 : 128;
+        char **grown = realloc(r->lines, capacity * sizeof(*grown));
 
         if (!grown)
             return -ENOMEM;
         r->lines = grown;
-        r->room = room;
+        r->capacity = capacity;
     }
     r->lines[r->n_lines] = strndup(line, n);
     if (!r->lines[r->n_lines])
@@ -41,8 +41,8 @@ static int keep_line(struct audit_reading *r, const char *line, size_t n)
 /* A clock that was set back leaves a few older ones among the newer. */
 static bool has_enough(const struct audit_reading *r)
 {
-    return r->n_lines - r->place.from >= r->filter.limit || r->bytes >= ANSWER_MAX ||
-           r->place.old >= OLD_LINES_MAX;
+    return r->n_lines - r->position.from >= r->filter.limit || r->bytes >= ANSWER_MAX ||
+           r->position.old >= OLD_LINES_MAX;
 }
 
 /* The lines in text, which begins at a line's beginning, from the last to the first. */
@@ -60,9 +60,9 @@ static int take_lines(struct audit_reading *r, const char *text, size_t n)
         len = (size_t)(end - start);
         if (end[-1] == '\n' && audit_filter_fits(&r->filter, start, len - 1, &old)) {
             rc = keep_line(r, start, len);
-            r->place.old = 0;
+            r->position.old = 0;
         } else {
-            r->place.old = end[-1] == '\n' && old ? r->place.old + 1 : 0;
+            r->position.old = end[-1] == '\n' && old ? r->position.old + 1 : 0;
         }
         n = (size_t)(start - text);
     }
@@ -72,7 +72,7 @@ static int take_lines(struct audit_reading *r, const char *text, size_t n)
 /* Backwards, in blocks; what a block begins with is the end of a line that the one before has. */
 static int read_blocks(struct audit_reading *r, char *block)
 {
-    struct audit_place *p = &r->place;
+    struct audit_position *p = &r->position;
     off_t at = p->at;
     size_t carried = 0; /* bytes at the block's end that are the rest of a line */
     int rc = 0;
@@ -97,7 +97,7 @@ static int read_blocks(struct audit_reading *r, char *block)
 }
 
 /* The file that is next, at its end. One that made room for others meanwhile is empty. */
-static int open_file(struct audit_place *p, int dir_fd, const struct audit_log *l)
+static int open_file(struct audit_position *p, int dir_fd, const struct audit_log *l)
 {
     char name[AUDIT_NAME_SIZE];
     struct stat st;
@@ -119,8 +119,8 @@ static int open_file(struct audit_place *p, int dir_fd, const struct audit_log *
 /* On in the source, as far as the slice goes. *done: all of it was read that is wanted. */
 static int read_source(struct audit_reading *r, int dir_fd, char *block, bool *done)
 {
-    const struct audit_log *l = &r->sources[r->place.source];
-    struct audit_place *p = &r->place;
+    const struct audit_log *l = &r->sources[r->position.source];
+    struct audit_position *p = &r->position;
     int rc = 0;
 
     for (*done = false; !*done && rc == 0 && r->slice_left > 0 && !r->canceled;) {
@@ -163,7 +163,7 @@ static void merge(struct audit_reading *r)
 int audit_read_slice(struct audit_reading *r, int dir_fd)
 {
     CLEANUP_FREE char *block = malloc(2 * (size_t)BLOCK_BYTES);
-    struct audit_place *p = &r->place;
+    struct audit_position *p = &r->position;
     bool done = true;
     int rc = 0;
 
@@ -176,7 +176,7 @@ int audit_read_slice(struct audit_reading *r, int dir_fd)
         if (!done)
             break;
         merge(r);
-        *p = (struct audit_place){.source = p->source + 1, .fd = -1, .from = r->n_lines};
+        *p = (struct audit_position){.source = p->source + 1, .fd = -1, .from = r->n_lines};
     }
     r->more = rc == 0 && p->source < r->n_sources;
     return rc;
@@ -186,7 +186,7 @@ void audit_read_close(struct audit_reading *r)
 {
     for (size_t i = 0; i < r->n_lines; i++)
         free(r->lines[i]);
-    util_close(&r->place.fd);
+    util_close(&r->position.fd);
     free(r->lines);
     free(r->sources);
 }

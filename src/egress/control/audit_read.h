@@ -8,7 +8,7 @@
 
 /* How far a question has been read, between two of its slices. The file stays open: it may get
  * another name meanwhile. */
-struct audit_place {
+struct audit_position {
     size_t source;
     uint32_t file; /* of the source, newest first; 0 has the newest lines */
     int fd;        /* -1: the file is not open yet */
@@ -22,11 +22,11 @@ struct audit_reading {
     struct audit_filter filter;
     struct audit_log *sources; /* copies: names and numbers are read; owned */
     size_t n_sources;
-    struct audit_place place;
+    struct audit_position position;
     size_t slice_left; /* bytes */
     bool more;         /* of it, in another slice */
     char **lines;      /* that fit, as they were read: newest first of each source */
-    size_t n_lines, room, bytes;
+    size_t n_lines, capacity, bytes;
     volatile int canceled; /* set by the loop: the reading ends at its next block */
 };
 

@@ -41,7 +41,7 @@ struct automaton {
     bool built;
     size_t words, total;
     struct node *nodes; /* nodes[0]: the empty beginning */
-    uint32_t count, room;
+    uint32_t count, capacity;
     struct table *tables; /* by node, rising; the first is the root's */
     uint32_t table_count;
     struct pair_set pairs; /* automaton_skip ends where one of them begins */
@@ -108,7 +108,7 @@ struct automaton *automaton_clone(const struct automaton *a)
         free(c);
         return NULL;
     }
-    c->room = c->count = MAX(a->count, 1u);
+    c->capacity = c->count = MAX(a->count, 1u);
     copy_nodes(a, c);
     return c;
 }
@@ -118,22 +118,22 @@ struct automaton *automaton_clone(const struct automaton *a)
 /* Not realloc, which would leave a copy of what a secret is made of. */
 static int make_space(struct automaton *a, size_t more)
 {
-    size_t room = a->room ? a->room : FIRST;
+    size_t capacity = a->capacity ? a->capacity : FIRST;
     struct node *grown;
 
-    while (room < a->count + more)
-        room *= 2;
-    room = MIN(room, (size_t)NODES_MAX);
-    if (room <= a->room)
+    while (capacity < a->count + more)
+        capacity *= 2;
+    capacity = MIN(capacity, (size_t)NODES_MAX);
+    if (capacity <= a->capacity)
         return 0;
-    grown = calloc(room, sizeof(*grown));
+    grown = calloc(capacity, sizeof(*grown));
     if (!grown)
         return -ENOMEM;
     if (a->nodes)
         memcpy(grown, a->nodes, a->count * sizeof(*grown));
     free_nodes(a->nodes, a->count);
     a->nodes = grown;
-    a->room = (uint32_t)room;
+    a->capacity = (uint32_t)capacity;
     a->count = MAX(a->count, 1u);
     return 0;
 }

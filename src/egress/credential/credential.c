@@ -371,9 +371,10 @@ const struct credential *credentials_find(const struct credentials *c, const cha
 }
 
 enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,
-                                struct policy_passage passage, const char *method, const char *path)
+                                struct policy_transport transport, const char *method,
+                                const char *path)
 {
-    return policy_binding_fits(c->bound, c->insecure, host, port, passage, method, path);
+    return policy_binding_fits(c->bound, c->insecure, host, port, transport, method, path);
 }
 
 bool credential_knows(const struct credential *c, const char *host, uint16_t port)

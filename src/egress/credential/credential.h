@@ -141,7 +141,7 @@ void credential_use_rejected(const struct credential_use *use);
 
 /* Does its own binding allow this request? host is normalized, NULL: dialled by address. */
 enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,
-                                struct policy_passage passage, const char *method,
+                                struct policy_transport transport, const char *method,
                                 const char *path);
 
 /* Could any request to that host have it? */

@@ -231,7 +231,7 @@ static enum err_code read_header_names(struct credential *c, const json_t *list,
     return ERR_OK;
 }
 
-static bool is_place(const char *key)
+static bool is_placement(const char *key)
 {
     const char *known;
 
@@ -255,7 +255,7 @@ enum err_code credential_read_bind(struct credential *c, json_t *bind, struct er
 
         if (t && read_bind_text(c, t, value, e) != ERR_OK)
             return e->code;
-        if (!t && !is_place(key) && !is_flag(key) && strcmp(key, "kind") != 0 &&
+        if (!t && !is_placement(key) && !is_flag(key) && strcmp(key, "kind") != 0 &&
             strcmp(key, "headers") != 0)
             return err_set(e, ERR_INVALID, "bind: there is no \"%.40s\"", key);
     }

@@ -164,8 +164,8 @@ static uint32_t limit_of(uint32_t own, uint32_t all)
     return own && all ? MIN(own, all) : own ? own : all;
 }
 
-/* The maximum that s, or the sandbox that it is a room of, would exceed so many times with so many
- * more; else 0. */
+/* The maximum that s, or the sandbox that it is a command sandbox of, would exceed so many times
+ * with so many more; else 0. */
 static uint32_t connections_exceeded(const struct sandbox *s, uint32_t more, uint32_t times)
 {
     for (; s; s = s->parent) {

@@ -64,7 +64,7 @@ static const struct flow *find_like(const struct flow *f)
 
 void asks_forget(struct flow *f)
 {
-    share_return(TAKE_PTR(f->ask_place));
+    share_return(TAKE_PTR(f->ask_share));
     f->ask[0] = '\0';
 }
 
@@ -117,8 +117,8 @@ void asks_hold(struct flow *f)
     uint64_t now = clock_mono_ms();
 
     if (count_held(whole) < ASKS_EACH_MAX)
-        f->ask_place = share_take(f->egress->ask_places, whole->tenant, whole->id);
-    if (!f->ask_place) {
+        f->ask_share = share_take(f->egress->ask_shares, whole->tenant, whole->id);
+    if (!f->ask_share) {
         refuse(f, "too many connections wait for their owner's answer already");
         return;
     }

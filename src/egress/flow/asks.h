@@ -30,7 +30,7 @@ void asks_recheck(struct flow *f);
 /* f ends, or goes on: its place is free again. */
 void asks_forget(struct flow *f);
 
-/* An answer to the question of that id, of s (no room) or a command sandbox of it. always: also for
+/* An answer to the question of that id, of s itself or a command sandbox of it. always: also for
  * what comes later. 0; -ENOENT: there is no such question (any more); -ENOSPC: ASKS_ANSWERS_MAX are
  * kept, and it was not answered. */
 int asks_take(struct sandbox *s, const char *id, enum asks_answer answer, bool always);

@@ -12,7 +12,7 @@
 
 /* "host" or "host:port" -> target; port is what it is without one. 0 or -EINVAL. */
 static int parse_authority(const char *text, uint16_t port, struct target *out,
-                           char room[static POLICY_NAME_MAX + 1])
+                           char name_buffer[static POLICY_NAME_MAX + 1])
 {
     char with_port[300];
     const char *bracket = strrchr(text, ']'), *colon = strrchr(text, ':');
@@ -22,9 +22,9 @@ static int parse_authority(const char *text, uint16_t port, struct target *out,
         snprintf(with_port, sizeof(with_port), "%s", text);
     else
         snprintf(with_port, sizeof(with_port), "%s:%u", text, port);
-    if (authority_parse(with_port, room, &a, &out->port) < 0)
+    if (authority_parse(with_port, name_buffer, &a, &out->port) < 0)
         return -EINVAL;
-    out->name = room[0] ? room : NULL;
+    out->name = name_buffer[0] ? name_buffer : NULL;
     out->address = a;
     return 0;
 }
@@ -48,13 +48,13 @@ const char *authority_check_text(const struct target *t, char out[static INET6_A
 }
 
 int authority_check_proxy(const struct sandbox *s, const struct http_head *h, struct target *out,
-                          char room[static POLICY_NAME_MAX + 1])
+                          char name_buffer[static POLICY_NAME_MAX + 1])
 {
     struct target host = {0};
     char other[POLICY_NAME_MAX + 1];
 
     *out = (struct target){0}; /* nothing of the request before is this one's */
-    if (parse_authority(h->authority, 80, out, room) < 0)
+    if (parse_authority(h->authority, 80, out, name_buffer) < 0)
         return 400;
     if (h->host[0] && (parse_authority(h->host, 80, &host, other) < 0 ||
                        !authority_check_same(&host, out) || host.port != out->port))
@@ -64,14 +64,14 @@ int authority_check_proxy(const struct sandbox *s, const struct http_head *h, st
     if (target_of_own(s, out) < 0)
         return 421;
     if (out->name) {
-        snprintf(room, POLICY_NAME_MAX + 1, "%s", out->name);
-        out->name = room;
+        snprintf(name_buffer, POLICY_NAME_MAX + 1, "%s", out->name);
+        out->name = name_buffer;
     }
     return 0;
 }
 
 static int one_agrees(const char *text, struct target *dialed,
-                      char room[static POLICY_NAME_MAX + 1])
+                      char name_buffer[static POLICY_NAME_MAX + 1])
 {
     char name[POLICY_NAME_MAX + 1];
     struct target t = {0};
@@ -86,15 +86,15 @@ static int one_agrees(const char *text, struct target *dialed,
         return 421;
     if (dialed->said)
         return strcmp(dialed->said, t.name) == 0 ? 0 : 421;
-    memcpy(room, name, sizeof(name));
-    dialed->said = room;
+    memcpy(name_buffer, name, sizeof(name));
+    dialed->said = name_buffer;
     return 0;
 }
 
 int authority_check_origin(const struct http_head *h, struct target *dialed,
-                           char room[static POLICY_NAME_MAX + 1])
+                           char name_buffer[static POLICY_NAME_MAX + 1])
 {
-    int status = h->host[0] ? one_agrees(h->host, dialed, room) : 0;
+    int status = h->host[0] ? one_agrees(h->host, dialed, name_buffer) : 0;
 
-    return status == 0 && h->authority[0] ? one_agrees(h->authority, dialed, room) : status;
+    return status == 0 && h->authority[0] ? one_agrees(h->authority, dialed, name_buffer) : status;
 }

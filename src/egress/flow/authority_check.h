@@ -19,11 +19,11 @@ const char *authority_check_text(const struct target *t, char out[static INET6_A
 /* To the proxy itself: the target's authority says where to, into *out (its name into room), and
  * Host must say the same. 0, or the status to refuse it with. */
 int authority_check_proxy(const struct sandbox *s, const struct http_head *h, struct target *out,
-                          char room[static POLICY_NAME_MAX + 1]);
+                          char name_buffer[static POLICY_NAME_MAX + 1]);
 
 /* To an origin that was dialled: all that the head says must agree with it. Where that was an
  * address, a name that is said becomes dialed->said, in room, unless there is one: then it must be
  * that. The policy is then asked about both (request_decide). 0, or the status to refuse it
  * with. */
 int authority_check_origin(const struct http_head *h, struct target *dialed,
-                           char room[static POLICY_NAME_MAX + 1]);
+                           char name_buffer[static POLICY_NAME_MAX + 1]);

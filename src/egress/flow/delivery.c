@@ -34,13 +34,13 @@
 
 struct deliveries {
     struct egress *egress;
-    struct share_pool *places;
+    struct share_pool *shares;
 };
 
 struct delivery {
     struct deliveries *all;
     struct http_exchange *x; /* of the cayd that asked, or NULL */
-    struct share *place;
+    struct share *share;
     struct https_call call;
     uv_timer_t late;
     char *name, *message, *body;
@@ -59,7 +59,7 @@ static void on_late_closed(uv_handle_t *h)
     struct delivery *d = h->data;
 
     https_call_clear(&d->call);
-    share_return(d->place);
+    share_return(d->share);
     free(d->name);
     free(d->message);
     free(d->body);
@@ -182,7 +182,7 @@ static enum err_code take_credential(struct delivery *d, const char *tenant, con
     https_url_path(&d->call.url, path);
     if (code == ERR_OK &&
         credential_fits(&all->list[0], d->call.url.host, d->call.url.port,
-                        (struct policy_passage){.tls = true}, "POST", path) != POLICY_FITS)
+                        (struct policy_transport){.tls = true}, "POST", path) != POLICY_FITS)
         code = err_set(e, ERR_INVALID, "credential: is not bound to that address");
     if (code == ERR_OK && (all->list[0].kind != CREDENTIAL_BEARER || !sign(d, all->list[0].value)))
         code = err_set(e, ERR_INVALID, "credential: is no signing secret");
@@ -232,8 +232,8 @@ static enum err_code take_request(struct delivery *d, const json_t *o, struct er
         return e->code;
     if (!audit_prepare(d->all->egress->audit, tenant))
         return err_set(e, ERR_EXHAUSTED, "out of memory");
-    d->place = share_take(d->all->places, tenant, NULL);
-    return d->place ? ERR_OK : err_set(e, ERR_EXHAUSTED, "too many deliveries at a time");
+    d->share = share_take(d->all->shares, tenant, NULL);
+    return d->share ? ERR_OK : err_set(e, ERR_EXHAUSTED, "too many deliveries at a time");
 }
 
 /* -- start ------------------------------------------------------------------------------------- */
@@ -293,8 +293,8 @@ int deliveries_new(struct egress *eg, struct deliveries **out)
     if (!all)
         return -ENOMEM;
     all->egress = eg;
-    all->places = share_pool_new(DELIVERIES_MAX);
-    if (!all->places) {
+    all->shares = share_pool_new(DELIVERIES_MAX);
+    if (!all->shares) {
         free(all);
         return -ENOMEM;
     }

@@ -43,10 +43,10 @@ static void say_connect(struct flow *f, int status, const char *error, const cha
     connect_refuse(f, status, rule, message, b.data, b.len);
 }
 
-/* The client waits in its handshake: as a rule it trusts the tenant's authority, and many programs
+/* The client waits in its handshake: as a rule it trusts the tenant's CA, and many programs
  * retry an alert or a reset for minutes without a word, while they show what a 403 says. The
  * certificate is made for the name that the client asked for; it is signed by the tenant's own
- * authority, which only the tenant's sandboxes trust, and nothing is dialled. A policy may ask for
+ * CA, which only the tenant's sandboxes trust, and nothing is dialled. A policy may ask for
  * the alert ("refusal": "close"). */
 static bool say_in_tls(struct flow *f)
 {

@@ -55,7 +55,7 @@ struct egress {
     struct turns *turns;          /* before what uses it; outlives it */
     struct tunnels *tunnels;
     struct forward *forward;
-    struct share_pool *ask_places; /* ASKS_MAX */
+    struct share_pool *ask_shares; /* ASKS_MAX */
     struct audit *audit;
     struct audit_queries *audit_queries;
     struct control *control;

@@ -14,8 +14,8 @@
  *
  * A sandbox is who owns the listener that accepted, and nothing else says who it is. A flow is
  * owned by registry.c and ends in flow_end alone; across turns of the loop others keep its id, and
- * look it up (flow_find). Sandboxes and their command sandboxes are kept as {slot, gen, room}
- * likewise (registry_find). */
+ * look it up (flow_find). Sandboxes and their command sandboxes are kept as {slot, gen,
+ * command sandbox} likewise (registry_find). */
 
 #include "base/util.h"
 #include "egress/flow/target.h"
@@ -101,7 +101,7 @@ struct flow {
     uint64_t dial_id;               /* under way, or 0 */
     char ask[17];                   /* while FLOW_ASKING: the id of its question */
     uint64_t ask_end_ms;
-    struct share *ask_place;
+    struct share *ask_share;
 
     uint64_t started_ms, up_bytes, down_bytes;
     char rule[POLICY_RULE_NAME_MAX + 1]; /* that decided last, for the record of its end */

@@ -55,14 +55,14 @@ struct flow *forward_flow(const struct client_conn *l)
     return l->flow_id ? flow_find(l->egress, l->flow_id) : NULL;
 }
 
-void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
+void forward_set_target(struct target *t, char name_buffer[static POLICY_NAME_MAX + 1],
                         const struct target *from)
 {
     *t = *from;
     if (from->name) {
-        if (from->name != room)
-            snprintf(room, POLICY_NAME_MAX + 1, "%s", from->name);
-        t->name = room;
+        if (from->name != name_buffer)
+            snprintf(name_buffer, POLICY_NAME_MAX + 1, "%s", from->name);
+        t->name = name_buffer;
     }
 }
 

@@ -42,7 +42,7 @@ struct flow *forward_flow(const struct client_conn *l);
 bool forward_on_move(void *arg, size_t request_bytes, size_t answer_bytes);
 
 /* A copy, whose name is in room. */
-void forward_set_target(struct target *t, char room[static POLICY_NAME_MAX + 1],
+void forward_set_target(struct target *t, char name_buffer[static POLICY_NAME_MAX + 1],
                         const struct target *from);
 
 /* -- forward_client.c -------------------------------------------------------------------------- */

@@ -61,11 +61,12 @@ static void say_lost(const struct flow *f, const struct h2_flow_lost *lost, stru
 
 static void note_failed(struct flow *f, const struct http_head *h, const char *why)
 {
-    char room[POLICY_NAME_MAX + 1];
+    char name_buffer[POLICY_NAME_MAX + 1];
     struct target t = f->target;
     struct policy_verdict p;
 
-    (void)authority_check_origin(h, &t, room); /* it did, or it would not have been let through */
+    (void)authority_check_origin(h, &t,
+                                 name_buffer); /* it did, or it would not have been let through */
     p = request_decide(f->sandbox, &t, true, h);
     flow_failed(f, &t, &p, h, why);
 }
@@ -115,7 +116,7 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
                                      .said = t->said,
                                      .port = t->port,
                                      .ruled = request_is_ruled(f->sandbox, t),
-                                     .passage = {.tls = true}};
+                                     .transport = {.tls = true}};
     struct policy_verdict allowed = *p;
     struct err e = {0};
 
@@ -167,7 +168,7 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
 {
     struct h2_flow *hf = arg;
     struct flow *f = flow_of(hf);
-    char room[POLICY_NAME_MAX + 1];
+    char name_buffer[POLICY_NAME_MAX + 1];
     struct target t;
     int status;
 
@@ -181,7 +182,7 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
         return;
     }
     t = f->target;
-    status = authority_check_origin(h, &t, room);
+    status = authority_check_origin(h, &t, name_buffer);
     if (status == 400) {
         answer(f, v, 400, "bad_request", "none", REQUEST_MALFORMED_REASON);
     } else if (!v->waited_ms && !request_in_rate(f->sandbox)) {
@@ -201,11 +202,11 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
 static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
 {
     struct flow *f = flow_of(arg);
-    char room[POLICY_NAME_MAX + 1];
+    char name_buffer[POLICY_NAME_MAX + 1];
     struct target t = f->target;
     struct policy_verdict p;
 
-    (void)authority_check_origin(h, &t, room); /* it did, or there would be no stream */
+    (void)authority_check_origin(h, &t, name_buffer); /* it did, or there would be no stream */
     p = request_decide(f->sandbox, &t, true, h);
     if (p.action != POLICY_DENY)
         return true;

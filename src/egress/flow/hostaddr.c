@@ -33,7 +33,7 @@ struct hostaddr {
     bool lost;                 /* messages, since the queue was empty last */
     bool said;                 /* that ranges are wider than the host's addresses */
     struct policy_address *list;
-    size_t n, room;
+    size_t n, capacity;
 };
 
 static void add(struct hostaddr *h, const struct policy_address *a)
@@ -86,16 +86,16 @@ static void change(struct hostaddr *h)
 
 static void keep(struct hostaddr *h, const struct policy_address *a)
 {
-    if (h->n == h->room && h->room < LISTED_MAX) {
-        size_t room = MAX(h->room * 2, (size_t)64);
-        struct policy_address *list = reallocarray(h->list, room, sizeof(*list));
+    if (h->n == h->capacity && h->capacity < LISTED_MAX) {
+        size_t capacity = MAX(h->capacity * 2, (size_t)64);
+        struct policy_address *list = reallocarray(h->list, capacity, sizeof(*list));
 
         if (list) {
             h->list = list;
-            h->room = room;
+            h->capacity = capacity;
         }
     }
-    if (h->n < h->room)
+    if (h->n < h->capacity)
         h->list[h->n++] = *a;
     else
         h->over = true; /* not all are here: what there was stays */

@@ -32,20 +32,20 @@ enum err_code intercept_prepare(struct egress *eg, struct flow *f, struct http_e
                                 struct policy_verdict *v, bool tls, struct http_relay_options *o,
                                 struct err *e)
 {
-    char room[POLICY_NAME_MAX + 1];
+    char name_buffer[POLICY_NAME_MAX + 1];
     struct target t = f->target;
     struct inject_request r = {.credentials = f->sandbox->credentials,
                                .credential = v->credential,
                                .host = f->target.name,
                                .port = f->target.port,
-                               .passage = {.tls = tls}};
+                               .transport = {.tls = tls}};
     bool without = false;
     enum err_code code;
 
     (void)authority_check_origin(http_exchange_head(x), &t,
-                                 room); /* forward.c has seen that it does */
+                                 name_buffer); /* forward.c has seen that it does */
     r.said = t.said;
-    r.passage.detour = verdict_is_detour(f->sandbox, f->target.name);
+    r.transport.detour = verdict_is_detour(f->sandbox, f->target.name);
     r.ruled = request_is_ruled(f->sandbox, &t);
     code = inject_prepare(eg->turns, registry_owner(f->sandbox), &r, x, o, &without, e);
     if (without) /* the log says only what left */

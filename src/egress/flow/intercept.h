@@ -1,5 +1,5 @@
 #pragma once
-/* TLS that is read (tls_intercept.c: a leaf of the tenant's authority towards the sandbox,
+/* TLS that is read (tls_intercept.c: a leaf of the tenant's CA towards the sandbox,
  * strict verification towards the server), and credentials. tlshand.c, h2.c, ca.c, credential.c and
  * inject.c do the work; here they meet flows.
  *
@@ -20,7 +20,7 @@ struct intercept;
 struct policy_verdict;
 
 struct intercept_config {
-    const char *ca_file; /* PEM of authorities to trust besides the system's, or NULL */
+    const char *ca_file; /* PEM of CAs to trust besides the system's, or NULL */
     int key_fd;          /* 32 bytes that credentials are sealed with, or -1: STATE/seal.key */
 };
 

@@ -12,6 +12,6 @@ struct intercept {
     struct ca *ca;
     struct sealer *sealer;
     SSL_CTX *towards_clients, *towards_servers;
-    /* PEM of the authorities in [egress] ca_file, for sandboxes to trust too; or NULL */
+    /* PEM of the CAs in [egress] ca_file, for sandboxes to trust too; or NULL */
     char *operators;
 };

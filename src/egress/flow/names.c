@@ -20,7 +20,7 @@ struct entry {
 
 struct names {
     struct entry **by_number; /* grows with use: most sandboxes know few names */
-    uint32_t count, room;
+    uint32_t count, capacity;
     struct entry *buckets[BUCKETS];
 };
 
@@ -51,16 +51,16 @@ static uint32_t bucket_of(const char *name)
 
 static int grow(struct names *n)
 {
-    uint32_t room = n->room ? n->room * 2 : 16;
+    uint32_t capacity = n->capacity ? n->capacity * 2 : 16;
     struct entry **bigger;
 
-    if (n->count < n->room)
+    if (n->count < n->capacity)
         return 0;
-    bigger = realloc(n->by_number, room * sizeof(*bigger));
+    bigger = realloc(n->by_number, capacity * sizeof(*bigger));
     if (!bigger)
         return -1;
     n->by_number = bigger;
-    n->room = room;
+    n->capacity = capacity;
     return 0;
 }
 

@@ -314,8 +314,8 @@ int registry_new(struct egress *eg, struct registry **out)
     struct registry *r = calloc(1, sizeof(*r));
 
     if (r)
-        r->places = share_pool_new(eg->config.flows_max);
-    if (!r || !r->places) {
+        r->shares = share_pool_new(eg->config.flows_max);
+    if (!r || !r->shares) {
         free(r);
         return -ENOMEM;
     }
@@ -330,6 +330,6 @@ void registry_free(struct registry *r)
     for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
         if (r->slots[i])
             end_sandbox(r->slots[i]);
-    share_pool_free(r->places);
+    share_pool_free(r->shares);
     free(r);
 }

@@ -113,12 +113,12 @@ bool registry_has_space(const struct sandbox *s)
     char owner[16];
 
     owner_name(s, owner);
-    return share_may_take(s->egress->registry->places, s->tenant, owner);
+    return share_may_take(s->egress->registry->shares, s->tenant, owner);
 }
 
 bool registry_is_crowded(const struct egress *eg)
 {
-    return share_used(eg->registry->places) > eg->config.flows_max / 2;
+    return share_used(eg->registry->shares) > eg->config.flows_max / 2;
 }
 
 void registry_add_flow(struct flow *f)
@@ -129,7 +129,7 @@ void registry_add_flow(struct flow *f)
     char owner[16];
 
     owner_name(s, owner);
-    f->share = share_take(r->places, s->tenant, owner);
+    f->share = share_take(r->shares, s->tenant, owner);
 
     f->id = ++r->last_flow;
     bucket = &r->flows[f->id % REGISTRY_BUCKETS];

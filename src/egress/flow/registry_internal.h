@@ -13,7 +13,7 @@
 struct registry {
     struct sandbox *slots[REGISTRY_SLOTS_MAX]; /* one generation of each at a time */
     struct flow *flows[REGISTRY_BUCKETS];
-    struct share_pool *places; /* of flows, by tenant and sandbox */
+    struct share_pool *shares; /* of flows, by tenant and sandbox */
     uint64_t last_flow, round;
 };
 

@@ -1,8 +1,8 @@
 /* A renewal goes: request read and checked, found under way already (then it waits for the same
  * answer) or begun; the token server is dialled within its own rules and the ceilings, TLS, one
- * POST; the answer is read, the tokens sealed, the record written to the log, and the answer
- * kept for a while, since a cayd that was killed asks again with a refresh token that may have
- * been used up. A renewal goes on when its asker has gone; its deadline answers the asker, not
+ * POST; the answer is read, the tokens sealed, the record written to the log, and the answer kept
+ * for a while, since a cayd that was killed asks again with a refresh token that may have been
+ * used up. A renewal goes on when its requester has gone; its deadline answers the requester, not
  * the token server. */
 
 #include "egress/flow/renew.h"
@@ -38,7 +38,7 @@ struct renewal {
     struct renewals *all;
     struct renewal *prev, *next;
     struct http_exchange *x; /* of the cayd that asked, or NULL */
-    struct share *place;     /* while it is under way */
+    struct share *share;     /* while it is under way */
     json_t *item, *value;    /* the credential as it came; its value, opened */
     char *previous;          /* access token that is being replaced, or NULL */
     uint64_t serial;
@@ -53,7 +53,7 @@ struct renewals {
     struct egress *egress;
     struct renewal *first;
     size_t kept_count;
-    struct share_pool *places;
+    struct share_pool *shares;
 };
 
 static const char *text_of(const json_t *o, const char *key)
@@ -71,7 +71,7 @@ static void on_late_closed(uv_handle_t *h)
     json_decref(r->value);
     credential_wipe(r->previous);
     https_call_clear(&r->call);
-    share_return(r->place);
+    share_return(r->share);
     free(r->kept);
     free(r);
 }
@@ -189,7 +189,7 @@ static void keep(struct renewal *r, char *text)
     json_decref(r->value);
     r->value = NULL;
     credential_wipe(TAKE_PTR(r->previous));
-    share_return(TAKE_PTR(r->place));
+    share_return(TAKE_PTR(r->share));
     uv_timer_stop(&r->late);
     r->kept = text;
     r->kept_ms = clock_mono_ms();
@@ -387,8 +387,8 @@ static void start(struct renewals *all, struct http_exchange *x, const json_t *o
         drop(r);
         return;
     }
-    r->place = share_take(all->places, r->call.as.tenant, text_of(r->item, "name"));
-    if (!r->place) {
+    r->share = share_take(all->shares, r->call.as.tenant, text_of(r->item, "name"));
+    if (!r->share) {
         http_respond_error(x, 503, "too many renewals at a time");
         drop(r);
         return;
@@ -436,8 +436,8 @@ int renewals_new(struct egress *eg, struct renewals **out)
     if (!all)
         return -ENOMEM;
     all->egress = eg;
-    all->places = share_pool_new(RENEW_MAX);
-    if (!all->places) {
+    all->shares = share_pool_new(RENEW_MAX);
+    if (!all->shares) {
         free(all);
         return -ENOMEM;
     }

@@ -123,7 +123,7 @@ static const char *owner_of(const struct sandbox *s, char out[static 16])
 /* A place for a name. A sandbox that has its share already forgets its own oldest for it, else its
  * tenant's (that of a sandbox which has ended may be among them); those that are being asked
  * stay. */
-static struct share *take_place(struct resolver *r, const struct sandbox *s)
+static struct share *take_share(struct resolver *r, const struct sandbox *s)
 {
     char owner[16];
     struct share *own = share_take(r->names, s->tenant, owner_of(s, owner));
@@ -144,7 +144,7 @@ static struct share *take_place(struct resolver *r, const struct sandbox *s)
 static struct entry *new_entry(struct resolver *r, const struct sandbox *s, const char *name)
 {
     size_t len = strlen(name);
-    struct share *share = take_place(r, s);
+    struct share *share = take_share(r, s);
     struct entry *e = share ? calloc(1, sizeof(*e) + len + 1) : NULL, **p;
 
     if (!e) {

@@ -222,10 +222,11 @@ static int pass_first(struct half *h)
 }
 
 /* room: bytes that the sandbox may still move. */
-static int fill(struct tunnels *t, struct half *h, uint64_t room)
+static int fill(struct tunnels *t, struct half *h, uint64_t allowance)
 {
     /* What several connections hold between their ends is not counted yet. */
-    size_t most = room == UINT64_MAX ? PIPE_BYTES : (size_t)MIN(room, (uint64_t)LIMITED_BYTES);
+    size_t most = allowance == UINT64_MAX ? PIPE_BYTES
+                                          : (size_t)MIN(allowance, (uint64_t)LIMITED_BYTES);
     ssize_t n;
 
     if (h->held > 0 || !h->readable || h->eof)
@@ -236,7 +237,7 @@ static int fill(struct tunnels *t, struct half *h, uint64_t room)
         if (rc <= 0)
             return rc;
     }
-    if (!h->bulk && h->writable && room >= SMALL_BYTES)
+    if (!h->bulk && h->writable && allowance >= SMALL_BYTES)
         return carry_small(t, h);
     if (h->pipe.in < 0) {
         int rc = pipe_get(t, &h->pipe);
@@ -272,13 +273,13 @@ static void probe(int fd)
 /* 1: its turn is over and there may be more; 0: all is done for now; -errno. */
 static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
 {
-    uint64_t end = *h->count + TURN_BYTES, look = *h->count + LOOK_BYTES, room;
+    uint64_t end = *h->count + TURN_BYTES, look = *h->count + LOOK_BYTES, allowance;
     bool over = false;
     int a, b = 0;
 
     do {
-        room = registry_bytes_left(s);
-        a = room > 0 ? fill(t, h, room) : 0; /* with none left the caller cuts */
+        allowance = registry_bytes_left(s);
+        a = allowance > 0 ? fill(t, h, allowance) : 0; /* with none left the caller cuts */
         if (a >= 0)
             b = drain(h);
         if (a < 0 || b < 0)

@@ -26,10 +26,10 @@ bool verdict_narrows_names(const struct sandbox *s);
 bool verdict_depends_on_names(const struct sandbox *s);
 
 /* The narrowest word of all that have one about s: its own policy, for a command sandbox its
- * sandbox's, the ceilings. A room's credential is one that both name. As policy/stack.h, with the
- * owner's answers. verdict_dial: about the very address that is to be dialled, also when it is
- * `::`, which is the host itself to connect(2), and to verdict_target a name that is not resolved
- * yet. */
+ * sandbox's, the ceilings. A command sandbox's credential is one that both name. As
+ * policy/stack.h, with the owner's answers. verdict_dial: about the very address that is to be
+ * dialled, also when it is `::`, which is the host itself to connect(2), and to verdict_target a
+ * name that is not resolved yet. */
 struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t);
 struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t);
 /* Before t->via_name is resolved: may it be? */

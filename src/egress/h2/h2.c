@@ -203,7 +203,7 @@ static uint64_t tell_moved(struct h2 *conn)
                             : UINT64_MAX;
 }
 
-uint64_t h2_conn_room(struct h2 *conn)
+uint64_t h2_conn_may_send(struct h2 *conn)
 {
     return conn->dead ? 0 : tell_moved(conn);
 }
@@ -348,7 +348,7 @@ static void read_some(struct h2_end *e)
     if (e->side == H2_CLIENT && conn->linger_ms)
         return;
     conn->pumping = true;
-    if ((e->side == H2_SERVER || h2_conn_room(conn) > 0) && !end_take(e, data, (size_t)n))
+    if ((e->side == H2_SERVER || h2_conn_may_send(conn) > 0) && !end_take(e, data, (size_t)n))
         e->broken = true;
     conn->pumping = false;
     if (e->side == H2_SERVER) /* it may have said what it was told */

@@ -350,7 +350,7 @@ static int fill(struct h2_end *e)
 bool end_flush(struct h2_end *e)
 {
     bool any = false;
-    uint64_t room = UINT64_MAX;
+    uint64_t may_send = UINT64_MAX;
     ssize_t n = 0;
 
     while (e->session && !e->broken && n != -EAGAIN &&
@@ -360,11 +360,11 @@ bool end_flush(struct h2_end *e)
         if (e->broken || e->out.len == 0)
             break;
         if (e->side == H2_CLIENT)
-            room = h2_conn_room(e->conn);
-        if (room == 0)
+            may_send = h2_conn_may_send(e->conn);
+        if (may_send == 0)
             break;
         n = tls_endpoint_write(&e->io, e->out.data,
-                               MIN(e->out.len, MAX(room, (uint64_t)H2_PIECE_BYTES)));
+                               MIN(e->out.len, MAX(may_send, (uint64_t)H2_PIECE_BYTES)));
         if (n < 0) {
             e->broken = n != -EAGAIN;
             continue;

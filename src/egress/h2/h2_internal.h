@@ -122,7 +122,7 @@ void h2_conn_searched(struct h2 *conn, size_t n);
 
 /* How many bytes may still come from its client and go there; 0: it was closed for them. Between
  * pumping and its end only. */
-uint64_t h2_conn_room(struct h2 *conn);
+uint64_t h2_conn_may_send(struct h2 *conn);
 
 /* So many bytes more are held for it, or less. True: there is room for more than the windows. */
 bool h2_conn_hold(struct h2 *conn, size_t n);

@@ -33,7 +33,7 @@ enum err_code inject_take_rc(struct plan *p, int rc)
 
 static enum policy_fit fit_of(const struct plan *p, const struct credential *c)
 {
-    return credential_fits(c, p->r->host, p->r->port, p->r->passage, p->head->method,
+    return credential_fits(c, p->r->host, p->r->port, p->r->transport, p->head->method,
                            p->head->path);
 }
 
@@ -345,7 +345,7 @@ static enum err_code prepare_late(struct plan *p)
                              .head = p->head,
                              .host = p->r->host,
                              .port = p->r->port,
-                             .passage = p->r->passage,
+                             .transport = p->r->transport,
                              .sign = p->sign,
                              .target = p->job->target ? p->job->target : p->head->target,
                              .is_removed = inject_is_removed,

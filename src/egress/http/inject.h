@@ -33,8 +33,8 @@ struct inject_request {
     const char *host;                /* normalized; NULL: dialled by address, bound to nothing */
     const char *said; /* then the name that the client says, or NULL: for what comes back */
     uint16_t port;
-    struct policy_passage passage; /* how it leaves */
-    bool ruled;                    /* methods or paths decide: override.h */
+    struct policy_transport transport; /* how it leaves */
+    bool ruled;                        /* methods or paths decide: override.h */
 };
 
 /* What was decided of one request. */

@@ -17,7 +17,7 @@
 struct late {
     struct credentials *credentials;
     const struct credential *sign;
-    struct policy_passage passage;
+    struct policy_transport transport;
     bool replace, hash_body;
     enum placeholder_escape how;
     char *method, *path, *host; /* that credentials are bound to */
@@ -225,7 +225,7 @@ static const struct credential *credential_here(const struct late *l, const stru
     const struct credential *c = credentials_find(l->credentials, at->name, at->name_len);
 
     return c && c->in_bodies &&
-                   credential_fits(c, l->host, l->port, l->passage, l->method, l->path) ==
+                   credential_fits(c, l->host, l->port, l->transport, l->method, l->path) ==
                        POLICY_FITS
                ? c
                : NULL;
@@ -292,7 +292,7 @@ enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r
     job->free_arg = late_free;
     l->credentials = credentials_ref(r->credentials);
     l->sign = r->sign;
-    l->passage = r->passage;
+    l->transport = r->transport;
     l->replace = r->replace;
     l->how = r->how;
     l->port = r->port;

@@ -15,7 +15,7 @@ struct late_request {
     const struct http_head *head;
     const char *host; /* normalized: what credentials are bound to */
     uint16_t port;
-    struct policy_passage passage;
+    struct policy_transport transport;
     bool replace;                  /* placeholders in the body */
     enum placeholder_escape how;   /* they are replaced by */
     const struct credential *sign; /* aws-sigv4, or NULL */

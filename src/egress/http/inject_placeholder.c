@@ -16,8 +16,8 @@ static const struct credential *of_placeholder(const struct plan *p, const struc
 /* May its placeholder stand there? What a host stores of a request (names, bodies, most headers)
  * can be asked for again, in pieces or in a form that is not found; a header that holds keys is not
  * stored. */
-static enum err_code check_place(struct plan *p, const struct credential *c,
-                                 const struct inject_text *t)
+static enum err_code check_placement(struct plan *p, const struct credential *c,
+                                     const struct inject_text *t)
 {
     if (t->where == INJECT_TARGET && !c->in_target)
         return err_set(p->e, ERR_DENIED,
@@ -44,7 +44,7 @@ static enum err_code check_placeholder(struct plan *p, const struct placeholder 
                        c->name);
     if (inject_check_bound(p, c) != ERR_OK)
         return p->e->code;
-    return check_place(p, c, t);
+    return check_placement(p, c, t);
 }
 
 enum err_code inject_substitute(struct plan *p, const struct inject_text *t, struct buf *out)
@@ -139,7 +139,7 @@ static enum err_code refuse_twice(struct plan *p, const struct http_header *h)
     return ERR_OK;
 }
 
-static bool has_place(const char *value)
+static bool may_have_placeholder(const char *value)
 {
     struct placeholder at;
 
@@ -151,7 +151,7 @@ enum err_code inject_replace_in_headers(struct plan *p)
     for (size_t i = 0; i < p->head->header_count; i++) {
         const struct http_header *h = &p->head->headers[i];
 
-        if (inject_is_removed(p, h->name) || !has_place(h->value))
+        if (inject_is_removed(p, h->name) || !may_have_placeholder(h->value))
             continue;
         if (refuse_twice(p, h) != ERR_OK || replace_in_header(p, h) != ERR_OK)
             return p->e->code;

@@ -67,12 +67,12 @@ static int put_first_line(struct rewrite *w, size_t line, struct buf *out)
 static int put_head(struct rewrite *w, struct buf *out)
 {
     size_t line = strcspn(w->head.data, "\r"), end = w->head.len - 2; /* without the last CRLF */
-    size_t room = w->head.len + MAX(w->body.len, w->chunked.len) + 128;
+    size_t needed = w->head.len + MAX(w->body.len, w->chunked.len) + 128;
     int rc;
 
     if (w->job)
-        room += w->job->lines.len + (w->job->target ? strlen(w->job->target) : 0);
-    rc = buf_reserve(out, room);
+        needed += w->job->lines.len + (w->job->target ? strlen(w->job->target) : 0);
+    rc = buf_reserve(out, needed);
     if (rc == 0)
         rc = put_first_line(w, line, out);
     if (rc == 0)

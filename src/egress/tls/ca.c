@@ -1,4 +1,4 @@
-/* A tenant's authority is read from its file when it is first needed, made where there is none,
+/* A tenant's CA is read from its file when it is first needed, made where there is none,
  * and kept; a leaf is made for a name when a handshake asks for it, and kept within a maximum,
  * least recently used out first. Losing either from memory costs time alone. A file that cannot
  * be read or does not belong to the tenant is an error, never replaced. */
@@ -31,10 +31,10 @@
 #define SERIAL_BYTES   16
 #define LEAF_NAME_SIZE (POLICY_NAME_MAX + 1)
 
-struct authority {
+struct tenant_ca {
     char tenant[TENANT_MAX + 1];
     X509 *cert;
-    EVP_PKEY *key;      /* of the authority */
+    EVP_PKEY *key;      /* of the CA */
     EVP_PKEY *leaf_key; /* of all its leafs */
     uint64_t used;
 };
@@ -49,7 +49,7 @@ struct leaf {
 struct ca {
     int dir_fd;
     uint64_t clock; /* counts uses */
-    struct authority authorities[CA_TENANTS_MAX];
+    struct tenant_ca cas[CA_TENANTS_MAX];
     struct leaf leafs[CA_LEAFS_MAX];
 };
 
@@ -116,7 +116,7 @@ static X509 *begin_cert(EVP_PKEY *key, const char *common_name, long days)
     return NULL;
 }
 
-static X509 *make_authority_cert(EVP_PKEY *key, const char *tenant)
+static X509 *make_ca_cert(EVP_PKEY *key, const char *tenant)
 {
     char common_name[64];
     X509 *x;
@@ -135,7 +135,7 @@ static X509 *make_authority_cert(EVP_PKEY *key, const char *tenant)
 
 /* name is a normalized host name or an address in digits: neither has anything that the extension's
  * syntax would take for more. */
-static X509 *make_leaf_cert(const struct authority *a, const char *name, bool is_address)
+static X509 *make_leaf_cert(const struct tenant_ca *a, const char *name, bool is_address)
 {
     char san[LEAF_NAME_SIZE + 8];
     X509 *x;
@@ -195,7 +195,7 @@ static int save(struct ca *ca, const char *file, X509 *cert, EVP_PKEY *key)
 static enum err_code create(struct ca *ca, const char *file, const char *tenant, struct err *e)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *cert = key ? make_authority_cert(key, tenant) : NULL;
+    X509 *cert = key ? make_ca_cert(key, tenant) : NULL;
     int rc = cert ? save(ca, file, cert, key) : 0;
 
     if (rc == 0 && cert)
@@ -224,7 +224,7 @@ static int read_file(int dir_fd, const char *file, char out[static FILE_MAX_BYTE
     return 0;
 }
 
-static enum err_code parse(struct authority *a, const char *file, const char *data, size_t n,
+static enum err_code parse(struct tenant_ca *a, const char *file, const char *data, size_t n,
                            struct err *e)
 {
     BIO *bio = BIO_new_mem_buf(data, (int)n);
@@ -241,7 +241,7 @@ static enum err_code parse(struct authority *a, const char *file, const char *da
     return a->leaf_key ? ERR_OK : openssl_err(e, "a key cannot be made");
 }
 
-static enum err_code load(struct ca *ca, const char *tenant, struct authority *a, struct err *e)
+static enum err_code load(struct ca *ca, const char *tenant, struct tenant_ca *a, struct err *e)
 {
     char file[TENANT_MAX + 8], data[FILE_MAX_BYTES];
     enum err_code code = ERR_OK;
@@ -269,7 +269,7 @@ static void drop_leaf(struct leaf *l)
 }
 
 /* With its leafs, which have its key. */
-static void drop_authority(struct ca *ca, struct authority *a)
+static void drop_tenant_ca(struct ca *ca, struct tenant_ca *a)
 {
     for (size_t i = 0; i < CA_LEAFS_MAX; i++)
         if (ca->leafs[i].cert && strcmp(ca->leafs[i].tenant, a->tenant) == 0)
@@ -277,19 +277,19 @@ static void drop_authority(struct ca *ca, struct authority *a)
     X509_free(a->cert);
     EVP_PKEY_free(a->key);
     EVP_PKEY_free(a->leaf_key);
-    *a = (struct authority){.cert = NULL};
+    *a = (struct tenant_ca){.cert = NULL};
 }
 
-static enum err_code authority_of(struct ca *ca, const char *tenant, struct authority **out,
+static enum err_code tenant_ca_of(struct ca *ca, const char *tenant, struct tenant_ca **out,
                                   struct err *e)
 {
-    struct authority *oldest = &ca->authorities[0];
+    struct tenant_ca *oldest = &ca->cas[0];
     enum err_code code;
 
     if (!is_tenant(tenant))
         return err_set(e, ERR_INVALID, "there is no such tenant");
     for (size_t i = 0; i < CA_TENANTS_MAX; i++) {
-        struct authority *a = &ca->authorities[i];
+        struct tenant_ca *a = &ca->cas[i];
 
         if (a->cert && strcmp(a->tenant, tenant) == 0) {
             a->used = ++ca->clock;
@@ -299,10 +299,10 @@ static enum err_code authority_of(struct ca *ca, const char *tenant, struct auth
         if (a->used < oldest->used)
             oldest = a;
     }
-    drop_authority(ca, oldest);
+    drop_tenant_ca(ca, oldest);
     code = load(ca, tenant, oldest, e);
     if (code != ERR_OK) {
-        drop_authority(ca, oldest);
+        drop_tenant_ca(ca, oldest);
         return code;
     }
     snprintf(oldest->tenant, sizeof(oldest->tenant), "%s", tenant);
@@ -312,7 +312,7 @@ static enum err_code authority_of(struct ca *ca, const char *tenant, struct auth
 }
 
 /* The place for that leaf: its own, or the one that was not used for longest. */
-static struct leaf *leaf_place(struct ca *ca, const char *tenant, const char *name)
+static struct leaf *leaf_entry(struct ca *ca, const char *tenant, const char *name)
 {
     struct leaf *oldest = &ca->leafs[0];
 
@@ -327,10 +327,10 @@ static struct leaf *leaf_place(struct ca *ca, const char *tenant, const char *na
     return oldest;
 }
 
-static enum err_code leaf_of(struct ca *ca, const struct authority *a, const char *name,
+static enum err_code leaf_of(struct ca *ca, const struct tenant_ca *a, const char *name,
                              bool is_address, struct leaf **out, struct err *e)
 {
-    struct leaf *l = leaf_place(ca, a->tenant, name);
+    struct leaf *l = leaf_entry(ca, a->tenant, name);
     bool own = l->cert && strcmp(l->name, name) == 0 && strcmp(l->tenant, a->tenant) == 0;
 
     if (!own || l->renew_at <= time(NULL)) {
@@ -381,7 +381,7 @@ void ca_free(struct ca *ca)
     if (!ca)
         return;
     for (size_t i = 0; i < CA_TENANTS_MAX; i++)
-        drop_authority(ca, &ca->authorities[i]);
+        drop_tenant_ca(ca, &ca->cas[i]);
     close(ca->dir_fd);
     free(ca);
 }
@@ -397,8 +397,8 @@ size_t ca_leafs(const struct ca *ca)
 
 enum err_code ca_pem(struct ca *ca, const char *tenant, char **out, struct err *e)
 {
-    struct authority *a;
-    enum err_code code = authority_of(ca, tenant, &a, e);
+    struct tenant_ca *a;
+    enum err_code code = tenant_ca_of(ca, tenant, &a, e);
     BIO *bio;
     char *data;
     long n;
@@ -420,9 +420,9 @@ enum err_code ca_use(struct ca *ca, const char *tenant, const char *name,
                      const struct policy_address *address, SSL *ssl, struct err *e)
 {
     char digits[INET6_ADDRSTRLEN];
-    struct authority *a;
+    struct tenant_ca *a;
     struct leaf *l;
-    enum err_code code = authority_of(ca, tenant, &a, e);
+    enum err_code code = tenant_ca_of(ca, tenant, &a, e);
 
     if (!name)
         policy_address_format(address, digits);

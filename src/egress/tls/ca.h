@@ -1,13 +1,13 @@
 #pragma once
-/* The certificate authority of each tenant, and the certificates that it makes for the names which
+/* The CA of each tenant, and the certificates that it makes for the names which
  * its sandboxes dial where a rule has to read what is said.
  *
  * Key and certificate are STATE/ca/TENANT.key (0600), made at first use: ECDSA P-256, ten years, no
- * authority below it. A leaf is for one name or address, seven days, from a day ago; all leafs of a
+ * CA below it. A leaf is for one name or address, seven days, from a day ago; all leafs of a
  * tenant have one key, which never leaves this process's memory. Kept in memory: the last
- * CA_TENANTS_MAX authorities and CA_LEAFS_MAX leafs that were used.
+ * CA_TENANTS_MAX CAs and CA_LEAFS_MAX leafs that were used.
  *
- * Making an authority writes a file and waits for the disk once in a tenant's life; nothing else
+ * Making a CA writes a file and waits for the disk once in a tenant's life; nothing else
  * blocks. */
 
 #include "base/err.h"
@@ -25,7 +25,7 @@ struct ca;
 enum err_code ca_new(const char *state_dir, struct ca **out, struct err *e);
 void ca_free(struct ca *ca);
 
-/* The authority's certificate in PEM, malloc'd; made if there is none. ERR_INVALID: no such tenant
+/* The CA's certificate in PEM, malloc'd; made if there is none. ERR_INVALID: no such tenant
  * is possible. */
 enum err_code ca_pem(struct ca *ca, const char *tenant, char **out, struct err *e);
 

@@ -23,7 +23,7 @@ struct tlshands {
     uv_loop_t *loop;
     struct tlshand *first; /* the newest */
     size_t count;          /* with those that libuv has not closed yet */
-    struct share_pool *places;
+    struct share_pool *shares;
     struct turns *turns; /* or NULL: no limit */
     bool freeing;
 };
@@ -52,8 +52,8 @@ int tlshands_new(uv_loop_t *loop, struct tlshands **out)
 
     if (!all)
         return -ENOMEM;
-    all->places = share_pool_new(TLSHAND_MAX);
-    if (!all->places) {
+    all->shares = share_pool_new(TLSHAND_MAX);
+    if (!all->shares) {
         free(all);
         return -ENOMEM;
     }
@@ -64,7 +64,7 @@ int tlshands_new(uv_loop_t *loop, struct tlshands **out)
 
 static void free_all(struct tlshands *all)
 {
-    share_pool_free(all->places);
+    share_pool_free(all->shares);
     free(all);
 }
 
@@ -130,11 +130,11 @@ static struct tlshand *oldest_of(const struct tlshands *all, const char *tenant,
 }
 
 /* A sandbox that has its share already makes room itself, in the next turn. */
-static struct share *take_place(struct tlshands *all, const struct tlshand_options *o)
+static struct share *take_share(struct tlshands *all, const struct tlshand_options *o)
 {
     char owner[24];
     const char *tenant = account(o, owner);
-    struct share *share = share_take(all->places, tenant, owner);
+    struct share *share = share_take(all->shares, tenant, owner);
     struct tlshand *old;
 
     if (share)
@@ -147,7 +147,7 @@ static struct share *take_place(struct tlshands *all, const struct tlshand_optio
     old->crowded = true;
     share_return(TAKE_PTR(old->share));
     uv_timer_start(&old->timer, on_crowded, 0, 0);
-    return share_take(all->places, tenant, owner);
+    return share_take(all->shares, tenant, owner);
 }
 
 /* -- ends -------------------------------------------------------------------------------------- */
@@ -335,7 +335,7 @@ int tlshand_start(struct tlshands *all, const struct tlshand_options *o, struct 
         return -ENOMEM;
     }
     list_add(h);
-    h->share = take_place(all, o);
+    h->share = take_share(all, o);
     if (!h->share) {
         let_go(h);
         tls_conn_ops.close(tls);
