@@ -107,7 +107,8 @@
  *   that goes away does not end it; its time does.
  *
  * POST /cay/v1/secrets {"name": "MODEL_KEY", "value": ..., "bind": {"kind": "bearer", "domains":
- *   [...]}} -> 201 {"name", "bind"}: makes or replaces a credential of the tenant's
+ *   [...]}} -> 201 {"name", "bind"}, and "replaced", the binding of the one of that name that was
+ *   there: makes or replaces a credential of the tenant's
  *   (egress/credential/credential.h says what bind and value may be). The value cannot be read
  *   again. 503 while cay-egress, which seals it, is away.
  * GET /cay/v1/secrets -> 200 [{"name", "bind", "madeAt"}]

@@ -12,8 +12,24 @@ static void secret_set(void *arg, const struct sandbox *s, const struct err *why
         api_fail_err(call, why);
     else
         api_reply_json(call, 201,
-                       json_pack("{s:O, s:O}", "name", json_object_get(call->body, "name"), "bind",
-                                 json_object_get(call->body, "bind")));
+                       json_pack("{s:O, s:O, s:O*}", "name", json_object_get(call->body, "name"),
+                                 "bind", json_object_get(call->body, "bind"), "replaced",
+                                 (json_t *)call->state));
+}
+
+static void binding_free(void *state)
+{
+    json_decref(state);
+}
+
+/* What one of that name is bound to so far: told beside the new one. */
+static enum err_code keep_binding(void *arg, const struct core_credential *k, struct err *e)
+{
+    struct api_call *call = arg;
+
+    call->state = json_incref(k->bind);
+    call->state_free = binding_free;
+    return ERR_OK;
 }
 
 void cay_v1_secret_set(struct api_call *call)
@@ -31,6 +47,9 @@ void cay_v1_secret_set(struct api_call *call)
         api_fail_err(call, &e);
     else if (!value || json_is_null(value))
         api_fail(call, 400, "\"value\" is missing");
+    else if (core_credential_each(call->core, call->who.tenant, name, keep_binding, call, &e) !=
+             ERR_OK)
+        api_fail_err(call, &e);
     else
         core_credential_set(
             call->core, call->who.tenant,

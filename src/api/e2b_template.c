@@ -7,9 +7,9 @@
 
 #define MIB (1024u * 1024u)
 
-#define TEXT_BUILD                                                                             \
-    "building templates by the SDK (use `cay template build base`, or install what is needed " \
-    "after create)"
+#define TEXT_BUILD                                                                         \
+    "building templates by the SDK (install what is needed in a sandbox, keep it by `cay " \
+    "snapshot create ID NAME` or createSnapshot, and create from NAME; or `cay template build`)"
 #define TEXT_TAGS  "template tags"
 #define TEXT_TEAMS "teams (keys belong to tenants; see /cay/v1/keys)"
 #define TEXT_KEYS  "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"

@@ -152,7 +152,8 @@ const struct config_key settings_keys[] = {
      "Full files of the audit log that are kept, in bytes of all tenants together."},
     {"egress", "ca_file", CONFIG_STRING, FIELD(egress_ca_file), NULL, 0, 0, "FILE",
      "PEM file of certificate authorities to trust for servers that sandboxes speak to through "
-     "interception, besides the system's; cay-egress's user must be able to read it."},
+     "interception, besides the system's; cay-egress's user must be able to read it. Sandboxes "
+     "trust them, too: what a company's TLS proxy needs."},
     {"egress", "key_file", CONFIG_STRING, FIELD(egress_key_file), NULL, 0, 0, "FILE",
      "File with the 32 bytes that credentials are sealed with, for root alone to read. When "
      "absent, "

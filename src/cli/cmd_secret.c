@@ -235,6 +235,20 @@ static json_t *value_json(const struct cli *c, const json_t *bind, const char *v
     return json;
 }
 
+/* A renewed value is no surprise; another binding may be one. */
+static void say_replaced(const struct cli *c, const json_t *answer)
+{
+    const json_t *old = json_object_get(answer, "replaced"),
+                 *domains = json_object_get(old, "domains");
+    const char *first = json_string_value(json_array_get(domains, 0));
+
+    if (!old || json_equal(old, json_object_get(answer, "bind")))
+        return;
+    cli_note(c, "cay: it replaces the secret of that name, of kind %s, which was bound to %s%s",
+             *cli_text(old, "kind") ? cli_text(old, "kind") : "bearer",
+             first ? first : "every host", json_array_size(domains) > 1 ? " and others" : "");
+}
+
 static enum err_code set_once(struct cli *c, json_t *bind, struct err *e)
 {
     char value[VALUE_MAX + 1];
@@ -246,8 +260,12 @@ static enum err_code set_once(struct cli *c, json_t *bind, struct err *e)
         body = json_pack("{s:s, s:O, s:o}", "name", c->operands[0], "bind", bind, "value", json);
     explicit_bzero(value, sizeof(value));
     if (body && api_open(&a, c, e) == ERR_OK) {
-        if (api_call(&a, "POST", "/cay/v1/secrets", body, &answer, e) == ERR_OK && c->json)
-            cli_print_json(json_incref(answer));
+        if (api_call(&a, "POST", "/cay/v1/secrets", body, &answer, e) == ERR_OK) {
+            if (c->json)
+                cli_print_json(json_incref(answer));
+            else
+                say_replaced(c, answer);
+        }
         api_close(&a);
     }
     json_decref(answer);

@@ -132,8 +132,10 @@ int cmd_template_build(struct cli *c)
         return cli_usage(c, "\"%s\" is not the name of a template", name);
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);
-    if (start_build(&a, name, job_id, sizeof(job_id), &e) == ERR_OK && !cli_flag(c, "detach"))
+    if (start_build(&a, name, job_id, sizeof(job_id), &e) == ERR_OK && !cli_flag(c, "detach")) {
+        cli_note(c, "cay: the server builds %s: it goes on when this command is interrupted", name);
         follow_job(c, &a, job_id, &e);
+    }
     if (e.code == ERR_OK && !cli_flag(c, "detach"))
         bytes = size_of(&a, name);
     api_close(&a);

@@ -84,6 +84,8 @@ const struct cli_command commands_sandbox[] = {
         .operands = "[OPTION...] SANDBOX [COMMAND [ARGUMENT...]]",
         .summary = "run a command in a sandbox; without one, a shell",
         .text = TEXT_STATUS
+        "\n\nAs with ssh it lasts until nothing holds the command's output any more: what stays in "
+        "the background needs an output of its own (>/dev/null 2>&1 &)."
         "\n\nWith --policy the command has a network of its own, where both that policy and the "
         "sandbox's hold. It has no terminal then, its input is read first, what it leaves "
         "running ends with it, and so does all of it when nobody reads its output any more; it has "

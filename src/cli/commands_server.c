@@ -63,7 +63,7 @@ const struct cli_command commands_server[] = {
             "the server has a certificate of the local authority, what makes programs trust it: "
             "NODE_EXTRA_CA_CERTS and DENO_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, "
             "CURL_CA_BUNDLE and GIT_SSL_CAINFO (the last four name the system's roots and the "
-            "local one together). "
+            "local one together; the first one and what NODE_EXTRA_CA_CERTS named before). "
             "`cay doctor` tells whether names below the domain are found here.",
         .options = OPTIONS({0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"},
                            {0, "urls", NULL,

@@ -209,8 +209,7 @@ static enum err_code check(struct core *c, const char *tenant, const char *id, i
         err_hint(e, "fork one that has its volumes read-only, or none");
     }
     if (code == ERR_OK && !sandbox_life(*out)->reachable)
-        code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
-                       sandbox_life(*out)->name);
+        code = sandbox_not_running(*out, e);
     return code;
 }
 

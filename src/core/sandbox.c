@@ -71,14 +71,21 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
     return ERR_OK;
 }
 
+enum err_code sandbox_not_running(const struct sandbox_obj *o, struct err *e)
+{
+    err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", o->s.id, sandbox_life(o)->name);
+    if (sandbox_life(o)->visible)
+        err_hint(e, "resume it first: `cay resume %s`, or connect to it", o->s.id);
+    return ERR_CONFLICT;
+}
+
 enum err_code sandbox_reachable(struct core *c, const char *tenant, const char *id,
                                 struct sandbox_obj **out, struct err *e)
 {
     enum err_code code = sandbox_visible(c, tenant, id, out, e);
 
     if (code == ERR_OK && !sandbox_life(*out)->reachable)
-        code = err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", id,
-                       sandbox_life(*out)->name);
+        code = sandbox_not_running(*out, e);
     return code;
 }
 

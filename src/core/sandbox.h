@@ -130,5 +130,8 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
 enum err_code sandbox_reachable(struct core *c, const char *tenant, const char *id,
                                 struct sandbox_obj **out, struct err *e);
 
+/* ERR_CONFLICT: what it does instead of running, and how it is resumed. */
+enum err_code sandbox_not_running(const struct sandbox_obj *o, struct err *e);
+
 /* Whether a sandbox of the tenant has the name, or is being made with it. */
 bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char *name);

@@ -262,11 +262,12 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
     /* Also while it is just being paused: 502 is what clients take for "does not run". */
     if (life_of(s->state)->files)
         refuse(a, 502, true,
-               "The sandbox is paused with its files alone; connect to it to start it on them");
+               "The sandbox is paused with its files alone; connect to it (`cay resume`) to start "
+               "it on them");
     else if (s->auto_resume)
         refuse(a, 502, true, "The sandbox is paused; a request with its token resumes it");
     else
-        refuse(a, 502, true, "The sandbox is paused; connect to it to resume it");
+        refuse(a, 502, true, "The sandbox is paused; connect to it (`cay resume`) to resume it");
     done(arg, a);
 }
 

@@ -155,8 +155,8 @@ static bool read_settings(struct request *r)
         request_error(r, 400, RPC_INVALID_REQUEST, e.text, NULL);
     else if (strcmp(policy, "deny") != 0 && strcmp(policy, "public") != 0 &&
              strcmp(policy, "allow") != 0)
-        request_error(r, 400, RPC_INVALID_REQUEST, "X-Cay-Policy: one of deny, public and allow",
-                      NULL);
+        request_error(r, 400, RPC_INVALID_REQUEST,
+                      "X-Cay-Policy (of `cay mcp`: --policy): one of deny, public and allow", NULL);
     else if (strlen(template_name) >= sizeof(r->template_name))
         request_error(r, 400, RPC_INVALID_REQUEST,
                       "X-Cay-Template: there is no template of such a name", NULL);

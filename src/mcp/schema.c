@@ -132,6 +132,20 @@ static const struct schema_field *find(const struct schema_field *fields, const 
     return NULL;
 }
 
+/* With those that there are: a model corrects itself by them. */
+static enum err_code unknown_argument(const struct schema_field *fields, const char *name,
+                                      struct err *e)
+{
+    char known[160] = "";
+    size_t used = 0;
+
+    for (const struct schema_field *f = fields; f->type != SCHEMA_END && used < sizeof(known); f++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "",
+                                 f->name);
+    return err_set(e, ERR_INVALID, "there is no argument \"%.32s\" here; there are: %s", name,
+                   known);
+}
+
 enum err_code schema_check(const struct schema_field *fields, const json_t *args, struct err *e)
 {
     const char *name;
@@ -143,7 +157,7 @@ enum err_code schema_check(const struct schema_field *fields, const json_t *args
         const struct schema_field *f = find(fields, name);
 
         if (!f)
-            return err_set(e, ERR_INVALID, "there is no argument \"%.64s\" here", name);
+            return unknown_argument(fields, name, e);
         if (json_is_null(value) && !f->required)
             continue;
         if (check_value(f, value, e) != ERR_OK)

@@ -225,3 +225,23 @@ def daemons(keep):
         if name in ("cayd", "cay-privd") and int(rest.split()[1]) == keep:
             found.append(int(pid))
     return found
+
+
+@pytest.mark.parametrize("text, why", [(None, "No such file or directory"), ("no certificate\n", "has no certificate")])
+def test_authorities_that_cannot_be_read(tmp_path, text, why):
+    """[egress] ca_file: cay-egress says what is wrong with the file, not OpenSSL's "system lib"."""
+    authorities = tmp_path / "ca.pem"
+    if text:
+        authorities.write_text(text)
+    told, ready = os.pipe()
+    with socket.socket(socket.AF_UNIX) as control:
+        control.bind(str(tmp_path / "control"))
+        control.listen(1)
+        done = subprocess.run([conftest.BUILD / "src/egress/cay-egress", f"--listen-fd={control.fileno()}", f"--ready-fd={ready}",
+                               f"--privd={tmp_path}/none", f"--state-dir={tmp_path}", "--peer-uid=0", "--shard=0/1",
+                               f"--egress-ca-file={authorities}"], pass_fds=(control.fileno(), ready), timeout=60,
+                              capture_output=True, text=True)
+    os.close(ready)
+    with os.fdopen(told, "rb") as f:
+        said = f.read().decode()
+    assert done.returncode == 1 and said.startswith("F[egress] ") and str(authorities) in said and why in said, said

@@ -118,7 +118,11 @@ def test_a_credential_for_hosts_it_is_not_bound_to_is_told(stack, own, cli, tmp_
         assert "inject[0].domains[0]: the credential VAIN_KEY is bound to api.example.com" in said, said
         one = own()
         assert "VAIN_KEY is bound to api.example.com" in cli("policy", "set", one.id, str(policy), status=0, both=True)
-        assert stack.cay.call("POST", "/cay/v1/secrets", {**bound, "bind": {"kind": "bearer", "domains": ["other.example.net"]}}).status == 201
+        again = stack.cay.call("POST", "/cay/v1/secrets", {**bound, "bind": {"kind": "bearer", "domains": ["other.example.net"]}})
+        assert again.status == 201 and again.json["replaced"]["domains"] == ["api.example.com"], again.body
+        said = cli("secret", "set", "VAIN_KEY", "--domain=other.example.net", "--method=GET", given="another-value", both=True)
+        assert "replaces" in said and "bound to other.example.net" in said
+        assert cli("secret", "set", "VAIN_KEY", "--domain=other.example.net", "--method=GET", given="renewed-value", both=True) == ""  # the value alone
         assert cli("policy", "check", str(policy), status=0) == ""
     finally:
         stack.cay.call("DELETE", "/cay/v1/secrets/VAIN_KEY")

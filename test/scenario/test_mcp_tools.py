@@ -71,6 +71,11 @@ def test_arguments_that_are_wrong(mcp, name, arguments, word):
     assert f'"{word}"' in mcp.refused(name, **arguments)
 
 
+def test_an_unknown_argument_is_answered_with_those_there_are(mcp):
+    said = mcp.refused("run", cmd="true")
+    assert '"cmd" here; there are: ' in said and " command, " in said, said
+
+
 # -- run ---------------------------------------------------------------------------------------------
 
 

@@ -130,7 +130,8 @@ def test_what_is_refused(cay):
         assert cay.call("POST", f"/sandboxes/{box.id}/resume", {"timeout": 60}).status == 201
         assert pause_files(cay, box) == 204
         assert cay.call("POST", f"/sandboxes/{box.id}/snapshots", {}).status == 409
-        assert cay.call("POST", f"/sandboxes/{box.id}/fork", {}).status == 409
+        refused = cay.call("POST", f"/sandboxes/{box.id}/fork", {})
+        assert refused.status == 409 and f"cay resume {box.id}" in refused.json["message"], refused.body
     assert cay.call("POST", f"/sandboxes/{box.id}/snapshots", {}).status == 404
 
 

@@ -19,6 +19,9 @@
 #include "http/tls_conn.h"
 #include "policy/policy.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <jansson.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -103,11 +106,17 @@ static enum err_code trust(SSL_CTX *ctx, const char *ca_file, struct err *e)
     /* The system's are looked up by name when they are needed: all of them take 4 MiB. */
     if (SSL_CTX_set_default_verify_dir(ctx) != 1)
         return err_set(e, ERR_INTERNAL, "the system's certificate authorities cannot be found");
+    if (ca_file && access(ca_file, R_OK) < 0) /* for the reason; OpenSSL's is "system lib" */
+        return err_set(e, ERR_INVALID,
+                       "the file %s of [egress] ca_file cannot be read by cay-egress's user: %s",
+                       ca_file, strerror(errno));
     if (ca_file && SSL_CTX_load_verify_file(ctx, ca_file) != 1) {
         const char *why = ERR_reason_error_string(ERR_peek_last_error());
 
-        err_set(e, ERR_INVALID, "the file %s of [egress] ca_file cannot be used: %s", ca_file,
-                why ? why : "no certificate in it");
+        err_set(e, ERR_INVALID,
+                "the file %s of [egress] ca_file has no certificate that can be used, in PEM form: "
+                "%s",
+                ca_file, why ? why : "there is none in it");
         ERR_clear_error();
         return ERR_INVALID;
     }
