@@ -276,7 +276,9 @@ class Volumes(Frozen):
         names = [one["name"] for one in cay.call("GET", "/volumes").json]
         assert len(os.listdir(f"{disk(own_server)}/volumes")) == len(names) <= 1
         self.told(cay, box, status, names)
-        return super().check(own_server, cay, box, status)
+        now = super().check(own_server, cay, box, status)
+        take_away(cay, box)  # the next change counts its own
+        return now
 
     def told(self, cay, box, status, names):
         pass
