@@ -104,13 +104,18 @@ static unsigned hash(const char *text, unsigned h)
     return h;
 }
 
-const char *egress_path_for(const struct core *c, const char *tenant, const char *name)
+const char *egress_path_of(const struct core *c, const char *tenant, const char *name)
 {
     unsigned n = egress_count(c), number = hash(name, hash(tenant, 7));
 
-    if (n > 0 && c->egress->links[number % n].up)
-        return c->egress->links[number % n].path;
-    return egress_any_path(c);
+    return n > 0 && c->egress->links[number % n].up ? c->egress->links[number % n].path : NULL;
+}
+
+const char *egress_path_for(const struct core *c, const char *tenant, const char *name)
+{
+    const char *own = egress_path_of(c, tenant, name);
+
+    return own ? own : egress_any_path(c);
 }
 
 /* -- the queue --------------------------------------------------------------------------------- */

@@ -60,7 +60,10 @@ const char *egress_path(const struct core *c, unsigned i); /* i < egress_count *
 /* One that answers, for what each of them can do; or NULL. */
 const char *egress_any_path(const struct core *c);
 
-/* The same, and always the same one for that name of the tenant's as long as that is up. */
+/* The one that belongs to that name of the tenant's, always the same; NULL while it is not up. */
+const char *egress_path_of(const struct core *c, const char *tenant, const char *name);
+
+/* That one, or any other while it is not up: for what may be done twice. */
 const char *egress_path_for(const struct core *c, const char *tenant, const char *name);
 
 /* The operator's ceiling and the tenant's own, a new array. NULL: ERR_NOT_FOUND (no such tenant),

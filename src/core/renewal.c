@@ -262,11 +262,14 @@ static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item,
     return text;
 }
 
-/* 0, or -errno after fail: nothing is under way. */
+/* 0, or -errno: nothing is under way. By the credential's own process alone, and later while that is
+ * not up, as after a restart of this program: another one does not know what came of a renewal
+ * that was not written, and would use up a refresh token for the second time. It is no failure:
+ * the askers ask again. */
 static int start(struct renewal *r, const struct sandbox *s, json_t *item)
 {
     struct core *c = r->core;
-    const char *path = egress_path_for(c, r->tenant->name, r->name);
+    const char *path = egress_path_of(c, r->tenant->name, r->name);
     const char *sealed = json_string_value(json_object_get(item, "sealed"));
     struct call_agent_request q = {.method = "POST",
                                    .target = "/v1/renewals",
@@ -274,11 +277,13 @@ static int start(struct renewal *r, const struct sandbox *s, json_t *item)
                                    .timeout_ms = TIMEOUT_MS};
     struct err e;
 
+    if (!path)
+        return -EAGAIN;
     r->done_ms = clock_mono_ms();
     err_set(&e, ERR_EXHAUSTED, "too many credentials are renewed at a time");
     r->at_once = share_take(c->renewals->at_once, r->tenant->name, r->name);
     r->sent = sealed ? strdup(sealed) : NULL;
-    q.body = path && r->at_once && r->sent ? make_body(r, s, item, &e) : NULL;
+    q.body = r->at_once && r->sent ? make_body(r, s, item, &e) : NULL;
     if (q.body) {
         call_unix(c, "", path, &q, on_answer, r);
         return 0;

@@ -1,9 +1,10 @@
 #pragma once
 /* Who renews a credential of kind oauth2, and when: this program decides it, so that every
- * credential has one renewal under way however many sandboxes, and processes of cay-egress, use it
- * (a refresh token that is used twice is taken for a stolen one by many servers). A process of
- * cay-egress does it (egress/flow/renew.h): it is always the same for a credential as long as that
- * is up, by the hash of its name.
+ * credential has one renewal under way however many sandboxes, and processes of cay-egress, use
+ * it (a refresh token that is used twice is taken for a stolen one by many servers). A process of
+ * cay-egress does it (egress/flow/renew.h): always the same one for a credential, by the hash of
+ * its name, since that alone knows what came of a renewal that this program did not live to
+ * write. While it is not up, nothing is renewed, and requests wait.
  *
  *   cay-egress: "renewal" on GET /v1/events    a request needs a newer access token than the
  *   sandbox has here: POST /v1/renewals                    to one process; nothing is asked twice

@@ -23,6 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "egress"))
 import internet  # noqa: E402
 from client import Client  # noqa: E402
 from conftest import BUILD, EGRESS_USER, USER, OwnServer  # noqa: E402
+from waitlib import kill_all, wait_replaced  # noqa: E402
 
 ZONE = {"web.example.com": {"a": [[internet.WEB]], "aaaa": [[internet.WEB6]]},
         "other.example.net": {"a": [[internet.OTHER]]},
@@ -120,6 +121,12 @@ class Stack:
             if command.split(b"\0")[0].endswith(f"/{name}".encode()) and str(self.server.run).encode() in command:
                 found.append(int(pid))
         return found
+
+    def kill(self, name, how=signal.SIGKILL):
+        return kill_all(lambda: self.pids(name), how)
+
+    def wait_replaced(self, name, old):
+        wait_replaced(lambda: self.pids(name), old)
 
     def ask(self, method, path, body=None):
         """A request to cay-egress as cayd makes it: the process that makes it."""

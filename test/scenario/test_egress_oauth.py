@@ -5,6 +5,8 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import pathlib
+import re
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +21,7 @@ from egresslib import ZONE, Stack, internet
 from waitlib import until
 
 TOKENS = internet.__file__.replace("internet.py", "tokens.py")
+TOKEN_PORT = 9443
 LOGIN, API = "login.example.com", "api.example.com"
 ADDRESSES = {LOGIN: {"a": [[internet.OTHER]]}, API: {"a": [[internet.WEB]]}, "login.inside.example": {"a": [[internet.PRIVATE]]}}
 URL = f"https://{API}:9444"
@@ -183,9 +186,8 @@ def test_a_refresh_token_is_replaced(stack, own, tokens):
     assert before[0] != after[0] and before[1] == after[1]
     until(lambda: opened(ask(one)[1]) >= 3)
     tokens.set(life=3600)
-    for pid in stack.pids("cayd"):
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: stack.cay.call("GET", "/cay/v1/secrets").status == 200)
+    stack.wait_replaced("cayd", stack.kill("cayd"))
+    until(lambda: stack.cay.call("GET", "/cay/v1/secrets").status == 200, patient=True)
     seen = len(tokens.log())
     until(lambda: ask(one)[0] == 200)
     assert len(tokens.log()) > seen and all(line["form"]["refresh_token"] for line in tokens.log())
@@ -202,15 +204,73 @@ def test_a_cayd_that_dies_meanwhile_loses_nothing(stack, own, tokens):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, one)
         until(lambda: len(tokens.log()) == 1)
-        pids = stack.pids("cayd")
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        killed = stack.kill("cayd")
         tokens.set(mode="good")
         assert answer.exception()  # the command's stream went with cayd
-    until(lambda: stack.cay.call("GET", "/cay/v1/secrets").status == 200)
+    stack.wait_replaced("cayd", killed)
+    until(lambda: stack.cay.call("GET", "/cay/v1/secrets").status == 200, patient=True)
     until(lambda: ask(one)[0] == 200)
     assert [line["form"]["refresh_token"] for line in tokens.log()] == [[REFRESH]]
-    assert stack.pids("cayd") != pids
+
+
+def shard_of(pid):
+    (option,) = [a for a in pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0") if a.startswith("--shard=")]
+    return int(option.removeprefix("--shard=").split("/")[0])
+
+
+def renewer(stack):
+    """The process of cay-egress that has a connection to the token server."""
+    found = subprocess.run(["ss", "-Htnp", f"dport = :{TOKEN_PORT}"], capture_output=True, text=True, check=True).stdout
+    (pid,) = {int(text) for text in re.findall(r"pid=(\d+)", found)}
+    return pid
+
+
+def told(audit):
+    """How many refresh tokens were replaced, by that log."""
+    return audit.read_text().count('"replaced"') if audit.exists() else 0
+
+
+def slot_of(stack, sandbox):
+    with sqlite3.connect(f"file:{stack.server.state}/cayd/cay.db?mode=ro", uri=True) as db:
+        return db.execute("SELECT slot FROM sandboxes WHERE id=?", [sandbox.id]).fetchone()[0]
+
+
+def test_no_other_process_renews_what_one_has_renewed(stack, own, tokens):
+    """cayd dies with a new refresh token on its way to it; the process that has it is not back for the next cayd when a
+    sandbox of the other process asks. The other one would send the old refresh token again, which is spent."""
+    put(stack)
+    tokens.set(rotate=True, mode="hold")
+    by_process = {}
+    for _ in range(32):
+        made = own()
+        by_process[slot_of(stack, made) % 2] = made
+        if len(by_process) == 2:
+            break
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, by_process[0])
+        until(lambda: len(tokens.log()) == 1)
+        has = renewer(stack)
+        other = by_process[1 - shard_of(has)]
+        audit = stack.server.state / f"egress/audit-{shard_of(has)}.default.log"
+        replaced = told(audit)
+        os.kill(stack.server.keep_pid, signal.SIGSTOP)  # there is no cayd until the test says so
+        try:
+            killed = stack.kill("cayd")
+            assert answer.exception()
+            tokens.set(mode="good")
+            until(lambda: told(audit) > replaced)
+            os.kill(has, signal.SIGSTOP)
+        finally:
+            os.kill(stack.server.keep_pid, signal.SIGCONT)
+    try:
+        stack.wait_replaced("cayd", killed)
+        until(lambda: stack.cay.call("GET", "/cay/v1/secrets").status == 200, patient=True)
+        assert until(lambda: other.run("echo there").out, patient=True) == "there\n"
+        assert ask(other, "--max-time 5") == (0, "")  # it waits
+    finally:
+        os.kill(has, signal.SIGCONT)
+    until(lambda: ask(other)[0] == 200)
+    assert [line["form"]["refresh_token"] for line in tokens.log()] == [[REFRESH]]
 
 
 def test_a_server_that_refuses_it_has_it_renewed_once(stack, own, tokens):

@@ -1,6 +1,8 @@
 """The one way to wait for what comes to pass by itself."""
 
 import inspect
+import os
+import signal
 import time
 
 NOT_YET = (OSError, ValueError, AssertionError)  # of something that is being started again
@@ -21,6 +23,21 @@ def until(true, seconds=30, what=None, patient=False, every=0.05):
             value = e
         assert time.monotonic() < end, f"not within {seconds} s: {name_of(true, what)}; last: {value!r}"
         time.sleep(every)
+
+
+def kill_all(pids, how=signal.SIGKILL):
+    """Ends the processes that pids() tells, and says which. There has to be one: it may be on its way back from
+    the end before, and a test that kills nothing shows nothing."""
+    old = until(pids, 60)
+    for pid in old:
+        os.kill(pid, how)
+    return old
+
+
+def wait_replaced(pids, old):
+    """Until there are others in the place of old, which kill_all said. What is asked before that may be told by those
+    that do not know yet that one has ended."""
+    until(lambda: len(now := pids()) >= len(old) and not set(now) & set(old), 60, lambda: f"others than {old}: {pids()}")
 
 
 def name_of(true, what):
