@@ -1,14 +1,12 @@
 """Idempotency-Key of a create: one sandbox for one key, whatever the network does to the answers."""
 
 import concurrent.futures
-import os
-import signal
 import time
 import uuid
 
 import leftovers
 import pytest
-from waitlib import until
+from waitlib import kill_all, until
 
 BODY = {"templateID": "host", "timeout": 300}
 
@@ -101,8 +99,7 @@ def test_a_key_survives_a_restart(cay, own_server, key):
         pytest.skip("daemons are killed only in a server of the tests' own")
     first = create(cay, key)
     assert first.status == 201
-    for daemon in leftovers.children(own_server.keep_pid, "cayd"):
-        os.kill(daemon, signal.SIGKILL)
+    kill_all(lambda: leftovers.children(own_server.keep_pid, "cayd"))
     until(lambda: cay.call("GET", "/cay/v1/status").json.get("ready") is True, what="the server is ready again",
           patient=True)
     assert create(cay, key).json["sandboxID"] == first.json["sandboxID"]

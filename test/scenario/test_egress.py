@@ -1,8 +1,6 @@
 """The way out of real sandboxes: the whole server in a network namespace of its own, with a stand-in internet
 behind it (test/egress/internet.py). What a sandbox's programs reach, what they do not, and what they are told."""
 
-import os
-import signal
 
 import pytest
 
@@ -125,10 +123,9 @@ def test_a_client_that_ends_its_side_is_answered(stack):
 def test_a_killed_egress_takes_the_network_and_nothing_else(stack, box):
     one = box()
     assert fetch(one, "http://web.example.com/")["path"] == "/"
-    for pid in stack.pids("cay-egress"):
-        os.kill(pid, signal.SIGKILL)
+    stack.kill("cay-egress")
     assert one.run("echo alive").out == "alive\n"
-    until(lambda: isinstance(fetch(one, "http://web.example.com/"), dict))
+    until(lambda: "path" in (got if isinstance(got := fetch(one, "http://web.example.com/"), dict) else {}))
     denied = box(allow_internet_access=False)
     assert "egress_denied" in denied.run("curl -sS --max-time 20 http://web.example.com/").out
 
@@ -137,8 +134,7 @@ def test_a_killed_egress_takes_the_network_and_nothing_else(stack, box):
 def test_the_others_restart_under_it(stack, box, program):
     one = box(network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example.com"]})
     assert fetch(one, "http://web.example.com/")["path"] == "/"
-    for pid in stack.pids(program):
-        os.kill(pid, signal.SIGKILL)
+    stack.wait_replaced(program, stack.kill(program))
     until(lambda: one.run("echo alive").out == "alive\n", patient=True)
     assert fetch(one, "http://web.example.com/")["path"] == "/"
     assert "egress_denied" in one.run("curl -sS --max-time 20 http://other.example.net/").out

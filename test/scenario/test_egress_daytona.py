@@ -2,8 +2,6 @@
 Against the stand-in internet of egresslib.py."""
 
 import json
-import os
-import signal
 
 import pytest
 
@@ -232,11 +230,9 @@ def test_settings_outlive_cayd_and_cay_egress(stack, own, daytona, box):
     one, other = own(), box()
     daytona.update(one, domainAllowList="web.example.com")
     daytona.update(other, networkBlockAll=True)
-    before = {name: stack.pids(name) for name in ("cayd", "cay-egress")}
-    for pid in [p for pids in before.values() for p in pids]:
-        os.kill(pid, signal.SIGKILL)
+    for name, old in [(name, stack.kill(name)) for name in ("cayd", "cay-egress")]:
+        stack.wait_replaced(name, old)
     until(lambda: is_ready(stack))
     assert lists(daytona.get(one)) == (False, None, "web.example.com") and lists(daytona.get(other)) == (True, None, None)
     until(lambda: "path" in json.loads(one.run(f"curl -sS --max-time 20 {WEB}").out or "{}"))
     assert not reaches(one, OTHER) and not reaches(other, WEB)
-    assert not set(before["cayd"]) & set(stack.pids("cayd"))

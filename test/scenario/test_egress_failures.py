@@ -91,14 +91,6 @@ def stack(tmp_path_factory):
     s.close()
 
 
-def kill_egress(stack):
-    """It may just be on its way back from the time before."""
-    pids = until(lambda: stack.pids("cay-egress"))
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    return pids
-
-
 def start(sandbox, name, program):
     assert sandbox.write(f"/dev/shm/{name}.py", program.encode()).status == 200
     sandbox.run(f"setsid python3 /dev/shm/{name}.py >/dev/shm/{name}.log 2>&1 </dev/null &")
@@ -127,12 +119,12 @@ def test_killed_under_load(stack, box):
     until(lambda: load()[0] > 1000 and probe().get("refused", 0) > 5)
     for _ in range(2):
         cuts = load()[1]
-        killed = kill_egress(stack)
+        killed = stack.kill("cay-egress")
         assert one.run("echo alive").out == "alive\n"
         # Not all: one that was just being made when it died has not been cut.
         until(lambda c=cuts: load()[1] >= c + CONNECTIONS // 2, 90)
         # What follows is counted from when the next one is there, not from before the kill.
-        until(lambda k=killed: stack.pids("cay-egress") not in ([], k))
+        stack.wait_replaced("cay-egress", killed)
         before, seen = load(), probe()
         until(lambda b=before: load()[0] > b[0] + 1000, 90)
         until(lambda s=seen: probe()["refused"] > s["refused"] + 5)
@@ -140,6 +132,19 @@ def test_killed_under_load(stack, box):
     assert counts["leak"] == 0, counts
     assert "/leak" not in stack.networks.requests() and "/control" in stack.networks.requests()
     assert "other.example.net" not in stack.networks.asked()
+
+
+def test_a_paused_sandbox_outlives_it(stack, box):
+    """Its processes go on afterwards, where they were, and have the network that they had."""
+    one = box(network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example.com"]})
+    pid = one.run("sleep 1000 >/dev/null 2>&1 & echo $!").out.strip()
+    assert stack.cay.call("POST", f"/sandboxes/{one.id}/pause", {}).status == 204
+    stack.wait_replaced("cay-egress", stack.kill("cay-egress"))
+    assert stack.cay.call("GET", f"/sandboxes/{one.id}").json["state"] == "paused"
+    assert stack.cay.call("POST", f"/v2/sandboxes/{one.id}/connect", {"timeout": 60}).status == 201
+    assert one.run(f"kill -0 {pid} && echo there").out == "there\n"
+    until(lambda: "path" in (got if isinstance(got := fetch(one, "http://web.example.com/"), dict) else {}))
+    assert "egress_denied" in one.run("curl -sS --max-time 20 http://other.example.net/").out
 
 
 def certificate(sandbox):
@@ -151,9 +156,10 @@ def test_made_while_it_is_away(stack):
     has its network, and the certificate of its tenant, which nobody could know before."""
     key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "later", "label": "test"}).json["key"]
     cay = Client(stack.server.url, key)
+    until(lambda: stack.pids("cay-egress"))  # a cay-keep that is held still would not start it
     os.kill(stack.server.keep_pid, signal.SIGSTOP)
     try:
-        for pid in kill_egress(stack):
+        for pid in stack.kill("cay-egress"):
             until(lambda p=pid: pathlib.Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
         reply = cay.call("POST", "/cay/v1/sandboxes", {
             "templateID": "host", "timeout": 300,
@@ -181,14 +187,13 @@ def test_cayd_dies_before_the_certificate_came(stack):
     kept = certificate(has)
     key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "restarted", "label": "test"}).json["key"]
     cay = Client(stack.server.url, key)
-    held, old = stack.pids("cay-egress"), stack.pids("cayd")
-    assert kept and held and len(old) == 1
+    held = until(lambda: stack.pids("cay-egress"))
+    assert kept
     for pid in held:
         os.kill(pid, signal.SIGSTOP)
     try:
         one = cay.create()
-        os.kill(old[0], signal.SIGKILL)
-        until(lambda: stack.pids("cayd") not in ([], old))
+        stack.wait_replaced("cayd", stack.kill("cayd"))
         until(lambda: [b.run("echo alive").out for b in (one, has)] == ["alive\n"] * 2, patient=True)
         assert certificate(one) == ""  # the control: it is not there by itself
         has.run("rm /etc/ssl/certs/cay-egress.pem", user="root")
@@ -214,10 +219,10 @@ def test_a_key_of_the_administrators(stack):
     kept = stack.seal_key.read_bytes()
     try:
         stack.seal_key.write_bytes(os.urandom(32))
-        kill_egress(stack)
+        stack.kill("cay-egress")
         until(lambda: "was not made here" in answer_of(stack, put))  # the control: another key
         stack.seal_key.write_bytes(b"too short")
-        kill_egress(stack)
+        stack.kill("cay-egress")
         until(lambda: "32 bytes" in stack.server.log.read_text())
     finally:
         stack.seal_key.write_bytes(kept)

@@ -211,28 +211,27 @@ def test_so_many_may_follow_and_a_revoked_key_ends(stack, tenant):
 def test_cay_egress_is_restarted(stack, own, how):
     one = own()
     with Stream(stack.cay) as stream:
-        before = stack.pids("cay-egress")
-        os.kill(before[0], how)
+        killed = stack.kill("cay-egress", how)
         gap = next(stream)
         assert (gap["type"], gap["reason"], gap["count"]) == ("dropped", "egress_restarted", None)
-        # What was being connected while it died is nobody's refusal.
-        until(lambda: "egress_denied" in one.run(DENIED).out and stack.pids("cay-egress") not in ([], before))
+        # What was being connected while it died is nobody's refusal; what the one that ends refuses is not told.
+        stack.wait_replaced("cay-egress", killed)
+        until(lambda: "egress_denied" in one.run(DENIED).out)
         assert stream.until(lambda e: e["type"] == "violation")["sandbox"] == one.id
     assert "signal 11" not in stack.server.log.read_text()
 
 
 def test_cayd_that_is_stopped_ends_its_streams_whole(stack, own):
-    before = stack.pids("cayd")
     with socket.create_connection((stack.cay.host, stack.cay.port), timeout=40) as s:
         s.sendall(f"GET /cay/v1/events HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {stack.cay.key}\r\n\r\n".encode())
         data = b""
         while b"heartbeat" not in data:
             data += s.recv(4096)
-        os.kill(before[0], signal.SIGTERM)
+        killed = stack.kill("cayd", signal.SIGTERM)
         while piece := s.recv(4096):
             data += piece
     assert data.endswith(b"\r\n0\r\n\r\n"), data
-    until(lambda: stack.pids("cayd") not in ([], before))
+    stack.wait_replaced("cayd", killed)
     until(lambda: stack.cay.call("GET", "/cay/v1/status").json["ready"], patient=True)
 
 
@@ -249,9 +248,10 @@ def test_the_command_line_goes_on_over_a_restart_of_cayd(stack, own):
         try:
             lines = (json.loads(line) for line in p.stdout)
             last = next(e for e in lines if e.get("sandbox") == one.id)
-            os.kill(stack.pids("cayd")[0], signal.SIGKILL)
+            killed = stack.kill("cayd")
             list(stream)  # it ends with cayd
-            until(lambda: stack.cay.call("GET", "/cay/v1/status").status == 200)
+            stack.wait_replaced("cayd", killed)
+            until(lambda: stack.cay.call("GET", "/cay/v1/status").status == 200, patient=True)
             gap = next(lines)
             assert (gap["type"], gap["reason"], gap["count"]) == ("dropped", "restarted", None)
             assert gap["id"] > last["id"]

@@ -2,14 +2,13 @@
 and found again by a cayd that was restarted."""
 
 import os
-import signal
 
 import pytest
 
 from client import Client
 from conftest import OwnServer
 from mcplib import STATELESS, Mcp
-from waitlib import until
+from waitlib import kill_all, until, wait_replaced
 
 
 @pytest.fixture
@@ -72,10 +71,8 @@ def test_one_that_stays_with_its_files_alone_is_removed(start):
 
 
 def restart_cayd(server, cay):
-    before = pids_of(server)
-    assert len(before) == 1
-    os.kill(before[0], signal.SIGKILL)
-    until(lambda: pids_of(server) not in ([], before) and cay.call("GET", "/health").status < 500, patient=True)
+    wait_replaced(lambda: pids_of(server), kill_all(lambda: pids_of(server)))
+    until(lambda: cay.call("GET", "/health").status < 500, patient=True)
 
 
 def pids_of(server):

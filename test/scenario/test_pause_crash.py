@@ -24,7 +24,7 @@ from test_pause import connect, pause
 from test_pause_files import disk, kept_on_disk, pause_files
 from test_recovery import daemons, wait_ready
 from test_snapshot import all_ids, delete
-from waitlib import until
+from waitlib import until, wait_replaced
 
 ALL = bool(os.environ.get("CAY_PAUSE_CRASHES"))
 SEED = int(os.environ.get("CAY_CRASH_SEED", random.SystemRandom().randrange(10**6)))
@@ -398,7 +398,8 @@ def one(place, daemon, what, call, n):
     if tier(cay, box) not in (None, "", change.tier):  # an earlier point has left it paused otherwise
         change.bring(cay, box, "running")
     change.bring(cay, box, change.start)
-    pid = daemons(own_server, "cay-privd" if daemon == "tasks" else daemon)[0]
+    name = "cay-privd" if daemon == "tasks" else daemon
+    pid = until(lambda: daemons(own_server, name))[0]
     killer = TaskKiller(pid, n, own_server.base / "calls") if daemon == "tasks" else Killer(pid, call, n)
     try:
         status = change.ask(cay, box)
@@ -407,6 +408,8 @@ def one(place, daemon, what, call, n):
     finally:
         hit = killer.hit()
     place.kills += hit
+    if hit:
+        wait_replaced(lambda: daemons(own_server, name), [pid])
     where = f"{daemon} killed at its {call} number {n} of {what}, which was answered {status}"
     until(lambda: cay.call("GET", f"/sandboxes/{box.id}").status == 200, what=f"it is served: {where}", patient=True)
     wait_ready(cay)

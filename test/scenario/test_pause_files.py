@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from client import Client
-from conftest import OwnServer
+from conftest import BUILD, EGRESS_USER, OwnServer
 from test_lifecycle import when
 from test_pause import connect, events_of, listed, state
-from test_recovery import daemons, wait_ready
+from test_recovery import daemons, kill_daemons, wait_ready
 from waitlib import until
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -148,14 +148,10 @@ def test_its_policy_can_be_changed_meanwhile(cay):
 
 @pytest.fixture()
 def own():
-    server = OwnServer()
+    server = OwnServer(keep_args=(f"--egress={BUILD}/src/egress/cay-egress", "--egress-processes=1",
+                                  f"--egress-user={EGRESS_USER}"))
     yield server
     server.stop()
-
-
-def kill(own, name):
-    for pid in daemons(own, name):
-        os.kill(pid, signal.SIGKILL)
 
 
 def disk(own):
@@ -184,8 +180,7 @@ def test_it_outlives_every_program(own):
         box.write("/home/user/file", b"x")
         assert pause_files(cay, box) == 204
         for names in (["cayd"], ["cay-privd"], ["cay-egress"], ["cayd", "cay-privd", "cay-egress"]):
-            for name in names:
-                kill(own, name)
+            kill_daemons(own, *names)
             until(lambda: len(kept_on_disk(own)) == 1, patient=True)
             wait_ready(cay)
             assert state(cay, box) == "paused"
@@ -215,7 +210,7 @@ def test_one_whose_files_are_lost_is_ended(own):
     assert pause_files(cay, box) == 204
     [name] = kept_on_disk(own)
     os.rename(f"{disk(own)}/kept/{name}", f"{disk(own)}/templates/lost")
-    kill(own, "cay-privd")
+    kill_daemons(own, "cay-privd")
     wait_ready(cay)
     until(lambda: cay.call("GET", f"/sandboxes/{box.id}").status == 404)
     assert events_of(cay, box)[-1] == ("sandbox.ended", "error")
@@ -227,7 +222,7 @@ def test_what_no_sandbox_has_is_removed(own):
     assert pause_files(cay, box) == 204
     [name] = kept_on_disk(own)
     os.rename(f"{disk(own)}/kept/{name}", f"{disk(own)}/kept/77")
-    kill(own, "cay-privd")
+    kill_daemons(own, "cay-privd")
     until(lambda: kept_on_disk(own) == [], patient=True)
     wait_ready(cay)
     assert cay.call("GET", f"/sandboxes/{box.id}").status == 404

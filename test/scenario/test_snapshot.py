@@ -3,7 +3,6 @@ programs in between."""
 
 import json
 import os
-import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from client import Client
 from conftest import BUILD, OwnServer
 from test_lifecycle import when
 from test_pause_files import disk, kept_on_disk, needs_a_disk, pause_files  # noqa: F401 (a fixture)
-from test_recovery import daemons, wait_ready
+from test_recovery import kill_daemons, wait_ready
 from waitlib import until
 
 
@@ -278,9 +277,7 @@ def test_it_outlives_every_program(own):
         box.write("/home/user/file", b"one")
         name = snapshot(cay, box, name="mine")["snapshotID"]
         for names in (["cayd"], ["cay-privd"], ["cayd", "cay-privd"]):
-            for one in names:
-                for pid in daemons(own, one):
-                    os.kill(pid, signal.SIGKILL)
+            kill_daemons(own, *names)
             until(lambda: len(kept_on_disk(own)) == 1, patient=True)
             wait_ready(cay)
             assert all_ids(cay) == [name]
@@ -302,10 +299,8 @@ def test_one_that_was_not_answered_is_whole_or_gone(own, victim):
                     return None
             asked = pool.submit(ask)
             time.sleep(delay_ms / 1000)
-            for pid in daemons(own, victim):
-                os.kill(pid, signal.SIGKILL)
+            kill_daemons(own, victim)
             status = asked.result()
-            until(lambda: daemons(own, "cay-privd") and daemons(own, "cayd"), patient=True)
             wait_ready(cay)
             until(lambda: box.read("/home/user/file").body == b"one", patient=True)  # the source runs
             ids = all_ids(cay)

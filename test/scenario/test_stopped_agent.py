@@ -15,7 +15,7 @@ import time
 import pytest
 
 import leftovers
-from test_recovery import daemons, wait_ready, wait_served
+from test_recovery import kill_daemons, wait_ready, wait_served
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "soak"))
 import load  # noqa: E402
@@ -130,10 +130,7 @@ def test_a_pause_that_asks_for_an_agent_that_answers(cay, stopped):
 # -- cayd is killed in the middle ------------------------------------------------------------------
 
 def kill_cayd(cay, own_server, box):
-    pids = daemons(own_server, "cayd")
-    assert pids
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    kill_daemons(own_server, "cayd")
     wait_served(cay, box)
     wait_ready(cay)
 

@@ -178,7 +178,7 @@ def test_only_the_operators(cay, other_tenant):
 def test_they_outlive_cayd(cay, own_server, own_limits):
     if not own_server:
         pytest.skip("only a server of the tests' own is killed")
-    before = cayd_of(own_server)
+    before = until(lambda: cayd_of(own_server))
     os.kill(before, signal.SIGKILL)
     until(lambda: cayd_of(own_server) not in (None, before), what="the next cayd")
 

@@ -3,16 +3,14 @@ are in test/sdk."""
 
 import base64
 import json
-import os
 import re
 import secrets
 import select
-import signal
 import urllib.parse
 
 import leftovers
 import pytest
-from waitlib import until
+from waitlib import kill_all, until
 
 ERROR = {"statusCode", "message", "code", "source", "timestamp", "path", "method"}
 
@@ -184,8 +182,7 @@ def test_a_session_outlives_cayd(box, session, own_server):
     if not own_server:
         pytest.skip("this kills cayd")
     execute(box, session, "cd /usr; B=6")
-    for daemon in leftovers.children(own_server.keep_pid, "cayd"):
-        os.kill(daemon, signal.SIGKILL)
+    kill_all(lambda: leftovers.children(own_server.keep_pid, "cayd"))
     done = until(lambda: execute(box, session, "echo $PWD $B"), patient=True)
     assert done["stdout"] == "/usr 6\n"
 

@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -180,9 +179,7 @@ def test_one_under_way_survives_cayd(stack, hooks):
     hooks.set("hold")
     assert stack.cay.call("POST", f"/cay/v1/webhooks/{only(stack)['id']}/ping").status == 202
     until(lambda: hooks.log())
-    (pid,) = stack.pids("cayd")
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: stack.pids("cayd") not in ([], [pid]))
+    stack.wait_replaced("cayd", stack.kill("cayd"))
     until(lambda: len(hooks.log()) == 2)
     hooks.set("good")
     until(lambda: only(stack)["waiting"] == 0)
