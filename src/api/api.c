@@ -126,6 +126,8 @@ static void finish(struct api_call *call, int status)
         call->state_free(call->state);
     json_decref(call->body);
     api_request_free(call->request);
+    if (call->has_begun)
+        core_call_end(call->core);
     free(call);
 }
 
@@ -384,7 +386,8 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
         refuse_route(call, allow);
         return;
     }
-    if (!core_admits(a->core))
+    call->has_begun = core_call_begin(a->core);
+    if (!call->has_begun)
         api_fail(call, 503, "the server's memory is out; try again in a moment");
     else if (strlen(r->query) > API_QUERY_MAX_BYTES)
         api_fail(call, 400, "the query of the address has more than %u bytes", API_QUERY_MAX_BYTES);

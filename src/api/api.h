@@ -150,6 +150,7 @@ struct api_call {
     const struct api_route *route;
     struct api_request *request;
     uint64_t begun_us;        /* clock_mono_us */
+    bool has_begun;           /* core_call_begin */
     struct core_identity who; /* empty for a route that is API_OPEN */
     char params[API_PARAMS_MAX][API_PARAM_SIZE];
     json_t *body; /* after api_call_body */

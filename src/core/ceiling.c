@@ -89,6 +89,13 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
     ch = RESERVE_NEW(&c->reserve, struct change);
     *ch = (struct change){.pending = 1, .done = done, .arg = arg};
     for (struct sandbox_obj *o = t->sandboxes; o; o = o->tenant_next) {
+        if (!core_admits(c)) { /* a wait for each is more than is set aside */
+            egress_touch(o);
+            err_set(&ch->why, ERR_EXHAUSTED,
+                    "the ceiling is set; memory is out, so that it is not known when it is in "
+                    "force in each sandbox");
+            continue;
+        }
         ch->pending++;
         egress_touch_and_tell(o, in_force, ch);
     }

@@ -130,9 +130,14 @@ void core_free(struct core *c);
 /* Privd answered and sandboxes are reconciled: requests can be served. */
 bool core_is_ready(const struct core *c);
 
-/* There is memory set aside for answers (reserve.h), so that one more request can be taken on.
- * false: the caller refuses it, without a call of core. */
+/* There is memory set aside for answers (reserve.h), so that one more request can be taken on that
+ * needs no more than it takes at once. false: the caller refuses it, without a call of core. */
 bool core_admits(struct core *c);
+
+/* The same for a request of any kind: what it takes until it is answered is set aside from here to
+ * core_call_end, which its owner calls once after the answer. false: it is refused. */
+bool core_call_begin(struct core *c);
+void core_call_end(struct core *c);
 
 /* -- tenants and keys -------------------------------------------------------------------------- */
 

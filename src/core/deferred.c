@@ -93,6 +93,16 @@ bool core_admits(struct core *c)
     return reserve_fill(&c->reserve);
 }
 
+bool core_call_begin(struct core *c)
+{
+    return reserve_begin(&c->reserve);
+}
+
+void core_call_end(struct core *c)
+{
+    reserve_end(&c->reserve);
+}
+
 bool core_is_ready(const struct core *c)
 {
     return c->ready;

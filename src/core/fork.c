@@ -94,6 +94,7 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
     struct fork_op *op = one->op;
     struct core_fork *f = &op->forks[one->at];
 
+    core_call_end(op->core);
     if (s)
         memcpy(f->id, s->id, sizeof(f->id));
     else
@@ -106,7 +107,7 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
 static bool begin_one(struct fork_op *op, size_t i)
 {
     op->ones[i] = (struct fork_one){op, i};
-    if (core_admits(op->core)) {
+    if (core_call_begin(op->core)) {
         core_sandbox_create(op->core, &op->r, on_created, &op->ones[i]);
         return true;
     }

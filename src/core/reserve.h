@@ -1,30 +1,38 @@
 #pragma once
 /* Memory for what a caller is owed: the answer to a call that was taken on, and what has to be kept
- * until then. An answer cannot be dropped when memory is out, so that memory is set aside ahead.
+ * until then. An answer cannot be dropped when memory is out, so that memory is set aside ahead:
+ * for each call under way what one call takes at most, and beside that RESERVE_BLOCKS.
  *
- * A block is an ordinary one of malloc(3): its holder frees it as always, and the reserve is filled
- * up again by reserve_fill, which the API asks before it takes on a request (core_admits). */
+ * * A block is an ordinary one of malloc(3): its holder frees it as always, and the reserve is
+ * filled up again by reserve_fill (core_admits) and reserve_begin (core_call_begin). */
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RESERVE_BLOCKS      64u
+#define RESERVE_BLOCKS      64u /* for what takes one and asks reserve_fill first, each time */
+#define RESERVE_CALL_BLOCKS 8u  /* more, for each call that has begun and not ended */
 #define RESERVE_BLOCK_BYTES 2048u
 
 struct reserve {
-    void *blocks[RESERVE_BLOCKS];
+    struct reserve_block *first;
     size_t n;
+    size_t calls; /* under way */
 };
 
 /* Fills it up as far as there is memory. true: it is full. */
 bool reserve_fill(struct reserve *r);
 void reserve_free(struct reserve *r);
 
+/* One more call is under way, until reserve_end. false: there is no memory for it, and nothing has
+ * begun. */
+bool reserve_begin(struct reserve *r);
+void reserve_end(struct reserve *r);
+
 /* Zeroed memory of that size, at most RESERVE_BLOCK_BYTES: a fresh block, or one of the reserve
- * where memory is out. Never NULL: a call is taken on only while the reserve is full, and takes a
- * few blocks at most (test_core_memory.c). It is used up only where memory goes while very many
- * calls are under way, none of which could be answered: the process ends, and its next start
- * recovers. The caller frees it. */
+ * where memory is out. Never NULL: who takes one is a call under way, of which none takes more than
+ * RESERVE_CALL_BLOCKS (test_core_memory.c), or has found the reserve full just before
+ * (core_admits). That it is empty all the same is a broken invariant, and ends the process. The
+ * caller frees it. */
 void *reserve_take(struct reserve *r, size_t size);
 
 #define RESERVE_NEW(r, type)                                                                    \

@@ -120,7 +120,7 @@ static void give(struct core *c, struct tenant_ca *a)
 
         if (!lacks_one(o) || o->tenant_ca_retry_ms > now)
             continue;
-        r.body = make_body(a->pem);
+        r.body = core_admits(c) ? make_body(a->pem) : NULL;
         if (!r.body) {
             try_again_later(c);
             return;

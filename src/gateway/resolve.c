@@ -235,6 +235,7 @@ static void on_resumed(void *arg, const struct sandbox *s, const struct err *why
     struct gateway_answer *a = &w.answer;
 
     free(arg);
+    core_call_end(w.resolver->core);
     if (s && life_of(s->state)->reachable) {
         core_sandbox_used(w.resolver->core, s->id);
         go_on(w.resolver, w.q, s, a, w.done, w.arg);
@@ -248,15 +249,28 @@ static void on_resumed(void *arg, const struct sandbox *s, const struct err *why
     w.done(w.arg, a);
 }
 
+static void resume(struct gateway_resolver *r, const struct gateway_query *q,
+                   const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
+                   void *arg)
+{
+    struct resuming *w = calloc(1, sizeof(*w));
+
+    if (!w || !core_call_begin(r->core)) {
+        free(w);
+        refuse(a, 503, true, "no memory to resume the sandbox");
+        done(arg, a);
+        return;
+    }
+    *w = (struct resuming){r, q, *a, done, arg};
+    core_sandbox_resume(r->core, NULL, s->id, 0, false, on_resumed, w);
+}
+
 static void resume_first(struct gateway_resolver *r, const struct gateway_query *q,
                          const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
                          void *arg)
 {
-    struct resuming *w = may_resume(r, q, s) ? calloc(1, sizeof(*w)) : NULL;
-
-    if (w) {
-        *w = (struct resuming){r, q, *a, done, arg};
-        core_sandbox_resume(r->core, NULL, s->id, 0, false, on_resumed, w);
+    if (may_resume(r, q, s)) {
+        resume(r, q, s, a, done, arg);
         return;
     }
     /* Also while it is just being paused: 502 is what clients take for "does not run". */

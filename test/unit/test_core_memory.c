@@ -340,9 +340,9 @@ static void end_all(struct world *w)
 /* One for each n: an answer that comes too late, or twice, is seen. */
 static struct answer answers[CALLS_MAX + 1];
 
-/* Blocks of the reserve that a call took at most: far fewer than there are, so that one that core admits is answered. */
+/* Blocks of the reserve that a call took at most: no more than are set aside for each that is under way. */
 static size_t used_most;
-#define USED_MAX (RESERVE_BLOCKS / 8)
+#define USED_MAX RESERVE_CALL_BLOCKS
 
 /* false: the call makes fewer allocations than n. */
 static bool run_once(struct world *w, const struct action *action, size_t n, bool for_good)
@@ -417,9 +417,39 @@ static void memory_may_be_out_for_the_rest_of_a_call(void **state)
         sweep(*state, &actions[i], true);
 }
 
+/* The memory ends while many calls are under way: each finds what was set aside for it, and no more begin. */
+static void each_call_under_way_has_its_own_blocks(void **state)
+{
+    enum { CALLS = 200 };
+    static void *blocks[CALLS * RESERVE_CALL_BLOCKS];
+    struct reserve r = {0};
+
+    (void)state;
+    assert_true(reserve_fill(&r));
+    for (size_t i = 0; i < CALLS; i++)
+        assert_true(reserve_begin(&r));
+    failing_malloc_begin(1, true);
+    for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
+        blocks[i] = reserve_take(&r, RESERVE_BLOCK_BYTES);
+    assert_false(reserve_begin(&r));
+    assert_false(reserve_fill(&r));
+    assert_int_equal(r.calls, CALLS);
+    assert_int_equal(r.n, RESERVE_BLOCKS);
+    (void)failing_malloc_end();
+    for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
+        free(blocks[i]);
+    for (size_t i = 0; i < CALLS; i++)
+        reserve_end(&r);
+    assert_true(reserve_begin(&r));
+    reserve_end(&r);
+    assert_int_equal(r.n, RESERVE_BLOCKS); /* what was for calls is given back */
+    reserve_free(&r);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {WORLD(each_allocation_may_fail),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_under_way_has_its_own_blocks),
+                                       WORLD(each_allocation_may_fail),
                                        WORLD(memory_may_be_out_for_the_rest_of_a_call)};
     int failed;
 
