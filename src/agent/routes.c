@@ -1,3 +1,8 @@
+/* The table of everything that cay-init serves on its port. The server calls routes_dispatch with
+ * each request's head: the key is checked first, then path and method are looked up (404, 405), and
+ * the handler takes the exchange over. Handlers are declared in the headers of their folders; the
+ * file holds no state. */
+
 #include "agent/common/agent.h"
 
 #include "base/ids.h"

@@ -32,7 +32,7 @@ struct options {
     int listen_fds[CONNLOOP_LISTENERS_MAX];
     size_t n_listen;
     int ready_fd, tls_cert_fd, tls_key_fd;
-    const char *privd, *egress_dir, *config;
+    const char *privd, *egress_dir;
     bool check;
 };
 
@@ -120,7 +120,7 @@ static void parse_options(int argc, char **argv, struct options *o)
         case 'k': o->tls_key_fd = parse_fd(optarg); break;
         case 'p': o->privd = optarg; break;
         case 'e': o->egress_dir = optarg; break;
-        case 'c': o->config = optarg; break;
+        case 'c': break; /* read by settings_load_daemon */
         case 'C': o->check = true; break;
         case 'h': print_help(); exit(0);
         case 'v': printf("cayd %s\n", CAY_VERSION); exit(0);

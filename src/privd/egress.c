@@ -1,3 +1,10 @@
+/* Two things meet here: sandboxes (egress_open and _close, called by the steps of a sandbox's life,
+ * and the same for command sandboxes) and the channels to the processes of cay-egress, of which the
+ * slot's number chooses one. A process that has said HELLO is told of all sandboxes in slices, a
+ * turn of the loop each, then SYNC; from HELLO on, opens and closes are sent at once, also of slots
+ * that its slices have not reached. Before that, sockets wait in the slot or command sandbox,
+ * which owns them until they are sent. */
+
 #include "privd/egress.h"
 
 #include "privd/command_sandbox.h"
@@ -127,7 +134,7 @@ void egress_close_command_sandbox(struct privd *p, struct command_sandbox *r)
 
 /* -- a cay-egress that has just begun ---------------------------------------------------------- */
 
-static bool is_somebodys(const struct slot *s)
+static bool has_owner(const struct slot *s)
 {
     return s->pidfd >= 0 && (permit_lives(s->state) || s->state == SLOT_STARTING) && s->id[0];
 }
@@ -173,7 +180,7 @@ static void tell_slice(void *arg)
     for (; c->next < end && n_announced < SLICE_SANDBOXES; c->next++) {
         struct slot *s = &p->slots[c->next];
 
-        if (channel_of(p, s) != c || !is_somebodys(s))
+        if (channel_of(p, s) != c || !has_owner(s))
             continue;
         if (tell_one(c, s) < 0)
             return; /* the peer is gone */

@@ -75,7 +75,8 @@ bool registry_over_bytes(const struct sandbox *s);
 uint64_t registry_bytes_left(const struct sandbox *s);
 bool registry_counts_bytes(const struct sandbox *s); /* is there such a limit? */
 
-/* Whose share of the loop's time its flows have (turns.h): a command sandbox's are its sandbox's. */
+/* Whose share of the loop's time its flows have (turns.h): a command sandbox's flows are its
+ * sandbox's. */
 uint64_t registry_owner(const struct sandbox *s);
 
 /* flow.c only: the table of flows. */
