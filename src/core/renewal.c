@@ -262,8 +262,8 @@ static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item,
     return text;
 }
 
-/* 0, or -errno: nothing is under way. By the credential's own process alone, and later while that is
- * not up, as after a restart of this program: another one does not know what came of a renewal
+/* 0, or -errno: nothing is under way. By the credential's own process alone, and later while that
+ * is not up, as after a restart of this program: another one does not know what came of a renewal
  * that was not written, and would use up a refresh token for the second time. It is no failure:
  * the askers ask again. */
 static int start(struct renewal *r, const struct sandbox *s, json_t *item)
