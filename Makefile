@@ -14,7 +14,9 @@ SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
-.PHONY: all build up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak pause-crashes no-trace install clean bad-worlds
+CRIU ?= /usr/local/sbin/criu
+
+.PHONY: all build criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak pause-crashes no-trace install clean bad-worlds
 
 all: build
 
@@ -23,6 +25,10 @@ build: $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) --prefix=$(PREFIX)
+
+# The program that a pause on disk will need, from Debian's source archive; some 15 MB and a minute. Nothing else uses it.
+criu:
+	@scripts/criu --dest=$(CRIU)
 
 # A server that runs is said so at once, before anything is installed or built.
 up:

@@ -102,18 +102,24 @@ static bool in_filesystems(const char *name)
     return strstr(text, word) != NULL;
 }
 
-static bool is_executable(const char *name)
+static bool find_program(const char *name, char *path, size_t size)
 {
     static const char *const dirs[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
                                        "/usr/bin",        "/sbin",          "/bin"};
-    char path[256];
 
     for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-        snprintf(path, sizeof(path), "%s/%s", dirs[i], name);
+        snprintf(path, size, "%s/%s", dirs[i], name);
         if (access(path, X_OK) == 0)
             return true;
     }
     return false;
+}
+
+static bool is_executable(const char *name)
+{
+    char path[256];
+
+    return find_program(name, path, sizeof(path));
 }
 
 /* A file system that is a module is loaded by its first mount. */
@@ -374,7 +380,6 @@ static const struct program programs[] = {
     {"tput", "ncurses-bin", "terminals in sandboxes of the template host"},
     {"runsc", "", "gVisor: not used by this version"},
     {"qemu-system-x86_64", "", "virtual machines: not used by this version"},
-    {"criu", "", "memory images: not used by this version"},
 };
 
 static void check_program(const struct program *p, struct doctor_result *r)
@@ -385,6 +390,13 @@ static void check_program(const struct program *p, struct doctor_result *r)
     }
     doctor_say(r, DOCTOR_MISSING, "%s", p->purpose);
     snprintf(r->package, sizeof(r->package), "%s", p->package);
+}
+
+static void check_criu(struct doctor_result *r)
+{
+    char path[256];
+
+    doctor_criu(find_program("criu", path, sizeof(path)) ? path : NULL, r);
 }
 
 static const struct {
@@ -408,6 +420,7 @@ static const struct {
     {"raising limits", false, check_sys_resource},
     {"pools of the host", false, doctor_pools},
     {"kvm", false, check_kvm},
+    {"criu", false, check_criu},
 };
 
 _Static_assert(ARRAY_SIZE(checks) + ARRAY_SIZE(programs) + DOCTOR_NAMES <= DOCTOR_MAX,

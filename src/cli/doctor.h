@@ -33,6 +33,10 @@ size_t doctor_run(struct doctor_result *out);
 /* One check of doctor_run, in a file of its own: fs.file-max and its like. */
 void doctor_pools(struct doctor_result *r);
 
+/* Another: whether CRIU is there, in a version with which a pause on disk can work. path: the
+ * program, or NULL. It is run with --version, for five seconds at most. */
+void doctor_criu(const char *path, struct doctor_result *r);
+
 /* Whether clients that know only the server's domain find it and trust it, and whether this shell's
  * E2B_DOMAIN and E2B_API_KEY are its: fills out[DOCTOR_NAMES]. Asks the server that runs (without
  * one, the domain is that of the settings), five seconds at most for each question. */

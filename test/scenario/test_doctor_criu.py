@@ -1,0 +1,32 @@
+"""`cay doctor` says which CRIU there is, and what to do where a pause on disk could not work with it."""
+
+import json
+import subprocess
+
+import pytest
+
+from conftest import BUILD
+
+DIRECTORIES = "/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin"
+
+
+@pytest.mark.parametrize("program, level, told", [
+    (None, "missing", "`make criu` builds 4.2.1"),
+    ("echo Version: 4.2.1; echo GitID: v4.2.1", "ok", "/usr/local/sbin/criu is CRIU 4.2.1"),
+    ("echo Version: 4.10", "ok", "CRIU 4.10"),
+    ("echo Version: 3.17.1", "limited", "CRIU 3.17.1, too old"),
+    ("echo Version: 4.2", "limited", "CRIU 4.2, too old"),
+    ("echo something else", "limited", "does not tell a version"),
+    ("exit 0", "limited", "does not tell a version"),
+])
+def test_which_criu_there_is(tmp_path, program, level, told):
+    if program:
+        (tmp_path / "criu").write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "criu").chmod(0o755)
+    # Only what is there then counts; one that this machine has of its own is hidden.
+    hide = "".join(f"[ ! -e {d}/criu ] || mount --bind -o ro /dev/null {d}/criu && " for d in DIRECTORIES.split()[1:])
+    shown = f"{hide} mount --bind {tmp_path} /usr/local/sbin && exec {BUILD}/src/cli/cay doctor --json"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", shown], capture_output=True, text=True)
+    criu = next(c for c in json.loads(done.stdout) if c["check"] == "criu")
+    assert criu["level"] == level and told in criu["text"], criu
+    assert not criu["needed"]
