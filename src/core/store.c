@@ -110,7 +110,7 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32)",
     [STORE_SANDBOX_UPDATE] = "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, "
                              "end_ms=?6, flags=?7, idle_ms=?8, pause_reason=?9, agent_key=?10, "
-                             "kept=?11, env=?12 WHERE id=?1",
+                             "kept=?11, env=?12, on_timeout=?13 WHERE id=?1",
     [STORE_SANDBOX_NETWORK] =
         "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5, masked_host=?6,"
         " proxy_address=?7, proxy_user=?8 WHERE id=?1",

@@ -108,6 +108,7 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int(q, 9, (int)s->pause_reason);
     sqlite3_bind_blob(q, 10, s->agent_key, sizeof(s->agent_key), SQLITE_STATIC);
     bind_kept(q, 11, s);
+    sqlite3_bind_int(q, 13, (int)s->on_timeout);
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
 }
 

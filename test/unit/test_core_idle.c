@@ -210,6 +210,26 @@ static void what_counts_is_kept_over_a_restart(void **state)
     }
 }
 
+/* It is what the sandbox is deleted or kept by. */
+static void what_comes_at_the_end_is_kept_over_a_restart(void **state)
+{
+    static const enum sandbox_timeout_action actions[] = {SANDBOX_ON_TIMEOUT_PAUSE,
+                                                          SANDBOX_ON_TIMEOUT_KILL};
+    struct world *w = *state;
+    const struct sandbox *s = NULL;
+    char id[IDS_SANDBOX_SIZE];
+    struct err e;
+
+    memcpy(id, make_counting(w, SANDBOX_IDLE_TRAFFIC)->s.id, sizeof(id));
+    for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
+        assert_int_equal(core_sandbox_set_on_timeout(w->core, NULL, id, actions[i], true, &s, &e),
+                         ERR_OK);
+        world_stop_core(w);
+        world_start_core(w);
+        assert_int_equal(core_sandbox_find(w->core, NULL, id)->on_timeout, actions[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +244,7 @@ int main(void)
         WORLD(no_process_moves_it_beyond_the_last_end),
         WORLD(it_is_asked_again_when_privd_is_back),
         WORLD(what_counts_is_kept_over_a_restart),
+        WORLD(what_comes_at_the_end_is_kept_over_a_restart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
