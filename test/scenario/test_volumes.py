@@ -2,13 +2,12 @@
 dialects. What is privileged is in test_volumes_privd.py."""
 
 import os
-import signal
 
 import pytest
 
 from client import Client
 from test_pause_files import disk, needs_a_disk, pause_files, resume  # noqa: F401 (a fixture)
-from test_recovery import daemons, wait_ready
+from test_recovery import kill_daemons, wait_ready
 from waitlib import until
 
 MIB = 1 << 20
@@ -125,7 +124,7 @@ def test_every_program_may_end(own_server):
     box = with_volume(cay, ("data", "/v"))
     box.run("echo one > /v/file; exec 3>>/v/open; (while :; do echo x >&3; sleep 0.01; done >/dev/null 2>&1 &)")
     for name in ("cayd", "cay-privd"):
-        os.kill(daemons(own_server, name)[0], signal.SIGKILL)
+        kill_daemons(own_server, name)
         wait_ready(cay)
         until(lambda: box.run("cat /v/file").out == "one\n", what=f"it is served after the end of {name}", patient=True)
         # 503 until cayd and cay-privd have found each other again; nothing but that and the refusal may come.
