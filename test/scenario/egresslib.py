@@ -111,16 +111,18 @@ class Stack:
             raise OSError(ctypes.get_errno(), "setns")
 
     def pids(self, name):
-        """Processes of this server's."""
-        found = []
+        """Processes of this server's, without their children of the same name: cay-privd's tasks end by themselves, at
+        any time, and have no successor."""
+        found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+                parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
             if command.split(b"\0")[0].endswith(f"/{name}".encode()) and str(self.server.run).encode() in command:
-                found.append(int(pid))
-        return found
+                found[int(pid)] = parent
+        return [pid for pid, parent in found.items() if parent not in found]
 
     def kill(self, name, how=signal.SIGKILL):
         return kill_all(lambda: self.pids(name), how)
