@@ -332,7 +332,8 @@ static struct privsep_msg about_sandbox(enum expect *expect)
 {
     static const uint16_t ops[] = {
         PRIVSEP_KILL, PRIVSEP_CONNECT,         PRIVSEP_CONNECT,
-        PRIVSEP_STAT, PRIVSEP_COMMAND_SANDBOX, PRIVSEP_COMMAND_SANDBOX_END};
+        PRIVSEP_STAT, PRIVSEP_COMMAND_SANDBOX, PRIVSEP_COMMAND_SANDBOX_END,
+        PRIVSEP_THAW, PRIVSEP_FREEZE};
     struct privsep_msg m = new_request(ops[below(ARRAY_SIZE(ops))]);
 
     *expect = EXPECT_ANY;
@@ -447,7 +448,8 @@ static bool send_crafted(void)
         }
         break;
     case 9:
-        m = new_request(PRIVSEP_CREATE + (uint16_t)below(3));
+        /* each there is, also one that is written after this; no slot is so high */
+        m = new_request(PRIVSEP_CREATE + (uint16_t)below(PRIVSEP_REQUEST_COUNT - PRIVSEP_CREATE));
         fill(&m.u, sizeof(m.u));
         m.slot = (uint32_t)rnd() | h.slots_max;
         m.gen = (uint32_t)rnd() | 1;
