@@ -235,6 +235,8 @@ static const struct api_route routes[] = {
     {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/preview-url", daytona_preview_url},
     {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/signed-preview-url",
      daytona_signed_preview_url},
+    {API_WRITE, "GET", "/api/sandbox/{id}/signing-key", daytona_signing_key},
+    {API_WRITE, "POST", "/api/sandbox/{id}/signing-key/rotate", daytona_replace_signing_key},
     {API_READ, "GET", "/api/sandbox/{id}/telemetry/metrics", daytona_metrics},
     {API_READ, "GET", "/api/config", daytona_config},
     {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,

@@ -12,7 +12,9 @@
  *   POST /api/sandbox/{id}/start, .../stop, .../pause
  *   PUT /api/sandbox/{id}/labels
  *   GET /api/sandbox/{id}/toolbox-proxy-url, .../ports/{port}/preview-url,
- *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../telemetry/metrics
+ *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../signing-key,
+ *       .../telemetry/metrics
+ *   POST /api/sandbox/{id}/signing-key/rotate
  *   GET /api/config
  *   GET, POST /api/volumes; GET, DELETE /api/volumes/{id}; GET /api/volumes/by-name/{name}
  *
@@ -90,6 +92,8 @@ void daytona_activity(struct api_call *call);
 void daytona_toolbox_url(struct api_call *call);
 void daytona_preview_url(struct api_call *call);
 void daytona_signed_preview_url(struct api_call *call);
+void daytona_signing_key(struct api_call *call);
+void daytona_replace_signing_key(struct api_call *call);
 void daytona_metrics(struct api_call *call);
 void daytona_config(struct api_call *call);
 

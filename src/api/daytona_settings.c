@@ -1,6 +1,7 @@
 /* What is set of a sandbox, and asked about it, beside its network. */
 #include "api/daytona.h"
 #include "base/clock.h"
+#include "core/file_url.h"
 #include "core/ingress.h"
 #include "http/json.h"
 
@@ -204,6 +205,35 @@ void daytona_signed_preview_url(struct api_call *call)
     api_reply_json(call, 200,
                    json_pack("{s:s, s:i, s:s, s:o}", "sandboxId", s->id, "port", (int)port, "token",
                              token, "url", port_url(call, s, port, signature)));
+}
+
+/* -- signed URLs of files ---------------------------------------------------------------------- */
+
+/* Clients sign with it themselves, so that it opens all files of a sandbox: for roles that may. */
+static void reply_signing_key(struct api_call *call, bool replace)
+{
+    const struct sandbox *s = daytona_find(call);
+    char key[FILE_URL_KEY_SIZE];
+    struct err e;
+
+    if (!s)
+        return;
+    if (core_sandbox_file_url_key(call->core, call->who.tenant, s->id, replace, key, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, json_string(key));
+    explicit_bzero(key, sizeof(key));
+}
+
+void daytona_signing_key(struct api_call *call)
+{
+    reply_signing_key(call, false);
+}
+
+/* All URLs that were signed with the one of before are refused from now on. */
+void daytona_replace_signing_key(struct api_call *call)
+{
+    reply_signing_key(call, true);
 }
 
 /* -- metrics ----------------------------------------------------------------------------------- */

@@ -96,7 +96,8 @@ struct sandbox {
     json_t *volumes;         /* array of {"volume", "name", "path", "readOnly"}; NULL: none */
     json_t *credentials;     /* its own beside its tenant's: sealed (credential.h); NULL: none */
     bool allow_internet;
-    bool has_tenant_ca; /* its agent took its tenant's certificate (tenant_ca.h) */
+    uint32_t file_url_number; /* of its signed URLs' key, which it is made with (file_url.h) */
+    bool has_tenant_ca;       /* its agent took its tenant's certificate (tenant_ca.h) */
 };
 
 struct core_config {

@@ -30,8 +30,8 @@ void store_close(struct store *st);
 
 enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e);
 
-/* state, slot, gen, started, end, what becomes of it then, flags, agent's key and what is kept, of
- * an existing row. */
+/* state, slot, gen, started, end, what becomes of it then, flags, agent's key, what is kept and the
+ * number of its signed URLs' key, of an existing row. */
 enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, struct err *e);
 
 /* The same, and waits until that is on the disk: before what outlives the host is done. */

@@ -90,6 +90,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     bind_network(q, 19, 27, s->network);
     bind_kept(q, 30, s);
     store_bind_json(q, 32, s->volumes);
+    sqlite3_bind_int64(q, 33, s->file_url_number);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -109,6 +110,7 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_bind_blob(q, 10, s->agent_key, sizeof(s->agent_key), SQLITE_STATIC);
     bind_kept(q, 11, s);
     sqlite3_bind_int(q, 13, (int)s->on_timeout);
+    sqlite3_bind_int64(q, 14, s->file_url_number);
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
 }
 
@@ -185,6 +187,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
         state < SANDBOX_CREATING || state >= SANDBOX_STATE_COUNT || sqlite3_column_int(q, 25) < 0 ||
         sqlite3_column_int(q, 25) >= SANDBOX_PAUSE_REASON_COUNT ||
         sqlite3_column_int64(q, 29) < 0 || sqlite3_column_int64(q, 29) > PRIVSEP_KEPT_MAX ||
+        sqlite3_column_int64(q, 32) < 0 || sqlite3_column_int64(q, 32) > UINT32_MAX ||
         !read_network(q, 18, 26, flags, &s->network))
         return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
@@ -199,6 +202,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->kept = (uint32_t)sqlite3_column_int64(q, 29);
     s->env = store_column_json(q, 30);
     s->volumes = store_column_json(q, 31);
+    s->file_url_number = (uint32_t)sqlite3_column_int64(q, 32);
     return true;
 }
 

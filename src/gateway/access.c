@@ -7,6 +7,8 @@
 
 #define PATH_MAX_BYTES 16384u
 #define USER_MAX_BYTES 256u
+#define FILE_URL_PATH  4096u /* PATH_MAX: NUL included */
+#define EXPIRES_DIGITS 15    /* some 30 million years */
 
 int access_sign(const char *subject, const char *token, bool has_expiry, int64_t expiry_s,
                 char out[static ACCESS_SIGNATURE_SIZE])
@@ -96,6 +98,44 @@ int access_read(const struct http_head *h, struct access *out)
     return out->has_signature ? read_subject(h, out) : 0;
 }
 
+/* Digits alone, as it is part of what was signed; "0": never. */
+static bool read_expires(const struct http_head *h, struct access *out)
+{
+    char text[EXPIRES_DIGITS + 1];
+    ssize_t n = http_query_get(h->query, "expires", text, sizeof(text));
+
+    if (n <= 0 || strspn(text, "0123456789") != (size_t)n || (text[0] == '0' && n > 1))
+        return false;
+    out->expiry_s = strtoll(text, NULL, 10);
+    out->has_expiry = out->expiry_s > 0;
+    return true;
+}
+
+int access_read_file_url(const struct http_head *h, struct access *out)
+{
+    CLEANUP_FREE char *path = malloc(FILE_URL_PATH);
+    ssize_t n;
+
+    memset(out, 0, sizeof(*out));
+    if (!path)
+        return -ENOMEM;
+    n = http_query_get(h->query, "signature", out->signature, sizeof(out->signature));
+    if (n == -ENOENT)
+        return -ENOENT;
+    out->has_signature = true;
+    if (n < 0)
+        out->signature[0] = '\0';
+    out->bad_expiry = !read_expires(h, out);
+    if (out->bad_expiry || http_query_get(h->query, "path", path, FILE_URL_PATH) <= 0)
+        return 0;
+    if (asprintf(&out->subject, "v1:files:%s:%s:%lld", h->method, path, (long long)out->expiry_s) <
+        0) {
+        out->subject = NULL;
+        return -ENOMEM;
+    }
+    return 0;
+}
+
 void access_free(struct access *a)
 {
     free(a->subject);
@@ -173,4 +213,18 @@ bool access_check_signed(const struct access *a, const char *token, uint16_t por
         return refuse(message, "the signed address is over its time: ask for a new one");
     return rc == 0 ||
            refuse(message, "the signature of the address is not that of this sandbox's port");
+}
+
+bool access_check_file_url(const struct access *a, const char *key, int64_t now_s,
+                           char message[static ACCESS_MESSAGE_SIZE])
+{
+    char right[FILE_URL_SIGNATURE_SIZE];
+
+    file_url_sign(key, a->subject ? a->subject : "", right);
+    if (!equal(a->signature, right) || !a->subject || a->bad_expiry)
+        return refuse(message, "the signature is not that of this file, method, time and sandbox, "
+                               "or its key was replaced: ask for a new URL");
+    if (a->has_expiry && a->expiry_s < now_s)
+        return refuse(message, "the signed URL is over its time: ask for a new one");
+    return true;
 }

@@ -174,7 +174,8 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x)
     route_request(http_exchange_head(x), &route);
     switch (route.kind) {
     case ROUTE_CONTROL_PLANE:
-    case ROUTE_KEYED: return false;
+    case ROUTE_KEYED:
+    case ROUTE_FILE_URL: return false;
     case ROUTE_BAD: http_respond_error(x, 400, "%s", route.why); return true;
     case ROUTE_SANDBOX:
     case ROUTE_SIGNED: query(g, x, &route); return true;

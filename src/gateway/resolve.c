@@ -146,6 +146,25 @@ static const struct sandbox *find_keyed(struct gateway_resolver *r, const struct
     return s;
 }
 
+/* The sandbox of the id, where its key has made the signature. One that is not there is answered as
+ * a wrong signature, after the same work: its token and key are made from the id alone. */
+static const struct sandbox *find_file_url(struct gateway_resolver *r,
+                                           const struct gateway_query *q, struct gateway_answer *a)
+{
+    const struct sandbox *s = core_sandbox_find(r->core, NULL, q->id);
+    char token[CORE_TOKEN_SIZE + 1], key[FILE_URL_KEY_SIZE];
+    char message[ACCESS_MESSAGE_SIZE] = "the sandbox of this URL is not there any more";
+
+    core_sandbox_token(r->core, q->id, token);
+    file_url_key(token, s ? s->file_url_number : 0, key);
+    if (!access_check_file_url(&q->access, key, clock_real_ms() / 1000, message) || !s) {
+        refuse(a, 401, false, message);
+        return NULL;
+    }
+    snprintf(a->tenant, sizeof(a->tenant), "%s", s->tenant);
+    return s;
+}
+
 static const struct sandbox *find(struct gateway_resolver *r, const struct gateway_query *q,
                                   struct gateway_answer *a)
 {
@@ -155,6 +174,8 @@ static const struct sandbox *find(struct gateway_resolver *r, const struct gatew
         return search(r, q, a);
     if (q->kind == ROUTE_KEYED)
         return find_keyed(r, q, a);
+    if (q->kind == ROUTE_FILE_URL)
+        return find_file_url(r, q, a);
     s = core_sandbox_find(r->core, NULL, q->id);
     if (!s) {
         refuse(a, 502, true, "The sandbox was not found");
@@ -170,7 +191,8 @@ static bool admit_agent(struct gateway_resolver *r, const struct gateway_query *
 {
     char token[CORE_TOKEN_SIZE + 1], message[ACCESS_MESSAGE_SIZE];
 
-    if (!s->secure || q->kind == ROUTE_KEYED) /* the key was looked at */
+    /* The key or the URL's signature was looked at. */
+    if (!s->secure || q->kind == ROUTE_KEYED || q->kind == ROUTE_FILE_URL)
         return true;
     core_sandbox_token(r->core, s->id, token);
     if (access_check_agent(&q->access, token, clock_real_ms() / 1000, message))

@@ -7,7 +7,7 @@
 #include "gateway/route.h"
 
 struct gateway_query {
-    enum route_kind kind; /* ROUTE_SANDBOX, ROUTE_SIGNED or ROUTE_KEYED */
+    enum route_kind kind; /* ROUTE_SANDBOX, ROUTE_SIGNED, ROUTE_KEYED or ROUTE_FILE_URL */
     char id[IDS_SANDBOX_SIZE];
     /* of a ROUTE_KEYED query: an id or its owner's name for it */
     char name[CORE_SANDBOX_NAME_SIZE];
@@ -23,7 +23,7 @@ struct gateway_answer {
     bool shaped; /* the error is the gateway's own form (with sandboxId), not the agent's */
     char message[ACCESS_MESSAGE_SIZE];
     char id[IDS_SANDBOX_SIZE];
-    char tenant[CORE_TENANT_SIZE]; /* of a ROUTE_KEYED query: whom the key belongs to */
+    char tenant[CORE_TENANT_SIZE]; /* of ROUTE_KEYED and ROUTE_FILE_URL: whose it is */
     uint16_t port;
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE];

@@ -25,6 +25,8 @@ enum route_kind {
     ROUTE_SIGNED,  /* port is the agent's, id is empty */
     /* by id or name and an API key, not by a request's head: what cayd itself says to the agent */
     ROUTE_KEYED,
+    /* by id and a signed URL of one file (core/file_url.h), likewise */
+    ROUTE_FILE_URL,
     ROUTE_BAD /* why says what is wrong: 400 */
 };
 

@@ -90,6 +90,23 @@ size_t toolbox_asks_count(const struct toolbox_asks *asks)
     return asks->count;
 }
 
+/* What opens the sandbox: a key, or the signature of a URL, whose sandbox is named by its id alone.
+ * False: memory is out. */
+static bool put_access(const struct toolbox_call *c, struct gateway_query *q)
+{
+    if (!c->is_signed) {
+        q->access.key = strdup(c->key);
+        return q->access.key != NULL;
+    }
+    q->kind = ROUTE_FILE_URL;
+    if (strlen(q->name) < sizeof(q->id))
+        memcpy(q->id, q->name, strlen(q->name) + 1);
+    q->access = c->file_url;
+    if (c->file_url.subject)
+        q->access.subject = strdup(c->file_url.subject);
+    return !c->file_url.subject || q->access.subject;
+}
+
 static int send_query(struct toolbox_call *c, uint64_t ticket)
 {
     struct gateway_query q = {.kind = ROUTE_KEYED, .port = AGENT_PORT};
@@ -97,8 +114,7 @@ static int send_query(struct toolbox_call *c, uint64_t ticket)
 
     snprintf(q.name, sizeof(q.name), "%s", c->id[0] ? c->id : c->name);
     q.idle_gen = idle_generation(&c->toolbox->idle, q.name);
-    q.access.key = strdup(c->key);
-    if (q.access.key)
+    if (put_access(c, &q))
         rc = c->toolbox->config.query(c->toolbox->config.ctx, ticket, &q);
     if (rc < 0)
         access_free(&q.access);

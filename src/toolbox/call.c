@@ -28,6 +28,7 @@ void toolbox_call_unref(struct toolbox_call *c)
     explicit_bzero(c->agent_key, sizeof(c->agent_key));
     explicit_bzero(c->key, strlen(c->key));
     free(c->key);
+    access_free(&c->file_url);
     free(c);
     if (large)
         heap_give_back(); /* JSON of it was some times as large, in small blocks */

@@ -35,6 +35,7 @@ typedef void (*toolbox_handler)(struct toolbox_call *c);
 enum {
     TOOLBOX_NO_BODY = 1u << 0, /* it is not read as JSON: there is none, or it is a stream */
     TOOLBOX_UPGRADE = 1u << 1, /* WebSocket */
+    TOOLBOX_SIGNED = 1u << 2,  /* a signed URL opens it too (core/file_url.h): of one file */
 };
 
 struct toolbox_route {
@@ -53,6 +54,8 @@ struct toolbox_call {
     struct toolbox_op *ops;  /* calls of an agent under way */
     const struct toolbox_route *route;
     char *key;
+    bool is_signed;                    /* by file_url, without a key */
+    struct access file_url;            /* its subject is the call's */
     char name[CORE_SANDBOX_NAME_SIZE]; /* of the sandbox, as it was asked for */
     char id[IDS_SANDBOX_SIZE];         /* "" until it is known */
     char tenant[CORE_TENANT_SIZE];

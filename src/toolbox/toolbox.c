@@ -262,6 +262,20 @@ static const char *path_inside(const char *rest)
     return strncmp(rest, "/toolbox/", 9) == 0 ? rest + 8 : rest;
 }
 
+/* Without a key, a route that takes signed URLs is one where there is a signature. False: the call
+ * was answered. */
+static bool read_signature(struct toolbox_call *c)
+{
+    int rc = -ENOENT;
+
+    if (c->key[0] == '\0' && c->route->flags & TOOLBOX_SIGNED)
+        rc = access_read_file_url(http_exchange_head(c->x), &c->file_url);
+    c->is_signed = rc == 0;
+    if (rc == -ENOMEM)
+        toolbox_fail(c, 503, NULL, "memory is out");
+    return rc != -ENOMEM;
+}
+
 /* False: the call was answered. */
 static bool find_addressee(struct toolbox_call *c, const char *rest)
 {
@@ -274,7 +288,7 @@ static bool find_addressee(struct toolbox_call *c, const char *rest)
         toolbox_fail(c, 404, NULL, "Sandbox with ID or name %.*s... not found", 60, rest);
     else if (!(c->route = find_route(c, h->method, path_inside(rest))))
         toolbox_fail(c, 404, NULL, "there is no %s %.200s here", h->method, path_inside(rest));
-    return c->route != NULL;
+    return c->route && read_signature(c);
 }
 
 bool toolbox_handle(struct toolbox *t, struct http_exchange *x)

@@ -2,10 +2,12 @@
 are in test/sdk."""
 
 import base64
+import hmac
 import json
 import re
 import secrets
 import select
+import time
 import urllib.parse
 
 import leftovers
@@ -622,6 +624,42 @@ def test_a_signed_address_opens_one_port_for_its_time(box, cay, other_tenant):
         assert control(bad).status == 400
     assert control(f"{box.id}/ports/49983/signed-preview-url").status == 403
     box.run("pkill -f 'http.serve[r] 8126'")
+
+
+def test_a_signed_url_opens_one_file_for_one_method_until_its_key_is_replaced(box, cay, other_tenant):
+    def control(method, path, key=None):
+        return cay.call(method, f"/api/sandbox/{path}", None, {"Authorization": f"Bearer {key or cay.key}"}, key=False)
+
+    def sign(key, method, path, expires):  # as Daytona's SDKs do
+        digest = hmac.digest(key.encode(), f"v1:files:{method}:{path}:{expires}".encode(), "sha256")
+        signature = "v1_" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        return urllib.parse.urlencode({"path": path, "expires": expires, "signature": signature})
+
+    def follow(query, method="GET", route="files/download", body=None, to=box.id):
+        return cay.call(method, f"/api/toolbox/{to}/{route}?{query}", body, {}, key=False)
+
+    path, later, at = "/home/daytona/signed é+:5", int(time.time()) + 3600, f"{box.id}/signing-key"
+    key = control("GET", at).json
+    assert control("GET", at).json == key and len(key) == 64
+    put = sign(key, "POST", path, later)
+    assert follow(put, "POST", "files/upload-v2", b"through the url").status == 200
+    get = sign(key, "GET", path, later)
+    assert follow(get).body == follow(sign(key, "GET", path, 0)).body == box.take(path).body == b"through the url"
+    assert follow(get + "&path=/etc/hostname").body == b"through the url"  # the first one is what was signed, and read
+    refused = [follow(sign(key, "GET", path, 1)), follow(put), follow(get, "POST", "files/upload-v2", b"x"),
+               follow(get.replace("signed", "other")), follow(get.replace(f"expires={later}", f"expires={later + 1}")),
+               follow(get.replace(f"expires={later}", "expires=0")), follow("path=/etc/hostname&" + get),
+               follow(get, route="files"), follow(get, "DELETE", "files"), follow(get, route="files/info"),
+               follow(put, "POST", "files/upload", b"x"), follow(get, to="i" + "0" * 19), follow(get, to=box.id + "x"),
+               follow(sign(control("GET", at).json[::-1], "GET", path, later)), follow(f"path={urllib.parse.quote(path)}")]
+    assert [r.status for r in refused] == [401] * len(refused), [(r.status, r.body) for r in refused]
+    assert b"over its time" in refused[0].body and refused[11].json["message"] == refused[13].json["message"]
+    assert control("GET", at, other_tenant.key).status == control("POST", f"{at}/rotate", other_tenant.key).status == 404
+    replaced = control("POST", f"{at}/rotate").json
+    assert replaced != key and control("GET", at).json == replaced
+    assert (follow(get).status, follow(sign(replaced, "GET", path, later)).status) == (401, 200)
+    assert box.call("DELETE", "/files", query={"path": path}).status == 204
+    assert follow(sign(replaced, "GET", path, later)).status == 404
 
 
 def test_stopped_is_files_alone_and_started_again(cay, new_key):

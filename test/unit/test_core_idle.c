@@ -1,6 +1,7 @@
 /* The end of a sandbox that lives as long as it is used: what callers are shown of it, and who may move it. */
 #include "base/clock.h"
 #include "core/core.h"
+#include "core/file_url.h"
 #include "core/lifecycle.h"
 #include "core/sandbox.h"
 #include "core_world.h"
@@ -230,6 +231,25 @@ static void what_comes_at_the_end_is_kept_over_a_restart(void **state)
     }
 }
 
+static void a_replaced_key_of_signed_urls_stays_replaced(void **state)
+{
+    struct world *w = *state;
+    char first[FILE_URL_KEY_SIZE], second[FILE_URL_KEY_SIZE], now[FILE_URL_KEY_SIZE];
+    char id[IDS_SANDBOX_SIZE];
+    struct err e;
+
+    memcpy(id, make_counting(w, SANDBOX_IDLE_TRAFFIC)->s.id, sizeof(id));
+    assert_int_equal(core_sandbox_file_url_key(w->core, NULL, id, false, first, &e), ERR_OK);
+    assert_int_equal(core_sandbox_file_url_key(w->core, NULL, id, true, second, &e), ERR_OK);
+    assert_string_not_equal(first, second);
+    world_stop_core(w);
+    world_start_core(w);
+    assert_int_equal(core_sandbox_file_url_key(w->core, NULL, id, false, now, &e), ERR_OK);
+    assert_string_equal(now, second);
+    assert_int_equal(core_sandbox_file_url_key(w->core, "another", id, true, now, &e),
+                     ERR_NOT_FOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +265,7 @@ int main(void)
         WORLD(it_is_asked_again_when_privd_is_back),
         WORLD(what_counts_is_kept_over_a_restart),
         WORLD(what_comes_at_the_end_is_kept_over_a_restart),
+        WORLD(a_replaced_key_of_signed_urls_stays_replaced),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,6 +104,69 @@ static void test_signed_addresses(void **state UNUSED)
     assert_int_equal(ingress_check_signed(token, 80, "", 0), -EPERM);
 }
 
+/* The signature is that of Daytona's own client: made by PyPI daytona 0.226.1 with this key. */
+static void test_signed_urls_of_files(void **state UNUSED)
+{
+    static const char key[] = "00112233445566778899aabbccddeeff";
+    static const char good[] = "path=%2Ftmp%2Fa+b%3A%C3%A9&expires=1800000000&signature=v1_"
+                               "QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co";
+    static const struct {
+        const char *method, *query;
+    } wrong[] = {
+        {"POST", good},
+        {"GET", "path=%2Ftmp%2Fa&expires=1800000000&signature=v1_"
+                "QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET", "path=%2Ftmp%2Fa+b%3A%C3%A9&expires=1800000001&signature=v1_"
+                "QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET", "path=%2Ftmp%2Fa+b%3A%C3%A9&expires=0&signature=v1_"
+                "QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET", "path=%2Ftmp%2Fa+b%3A%C3%A9&expires=01800000000&signature=v1_"
+                "QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET", "path=%2Ftmp%2Fa+b%3A%C3%A9&expires=-1&signature=v1_"
+                "QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET", "path=%2Ftmp%2Fa+b%3A%C3%A9&expires=9999999999999999&signature=v1_"
+                "QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET",
+         "path=%2Ftmp%2Fa+b%3A%C3%A9&signature=v1_QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET", "expires=1800000000&signature=v1_QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET",
+         "path=&expires=1800000000&signature=v1_QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107co"},
+        {"GET", "path=%2Ftmp%2Fa+b%3A%C3%A9&expires=1800000000&signature="},
+        {"GET", "path=%2Ftmp%2Fa+b%3A%C3%A9&expires=1800000000&signature=v1_"
+                "QprYrYQDzTqvFjQxF80S0EjpyUs5sIDIrZBbOr107coA"},
+    };
+    char message[ACCESS_MESSAGE_SIZE], made[FILE_URL_KEY_SIZE], other[FILE_URL_KEY_SIZE];
+    struct http_head h = {.method = "GET", .path = "", .query = good};
+    struct access a;
+
+    assert_int_equal(access_read_file_url(&h, &a), 0);
+    assert_true(access_check_file_url(&a, key, 1800000000, message));
+    assert_false(access_check_file_url(&a, key, 1800000001, message));
+    assert_non_null(strstr(message, "over its time"));
+    assert_false(access_check_file_url(&a, "00112233445566778899aabbccddeefe", 0, message));
+    access_free(&a);
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+        h.method = wrong[i].method;
+        h.query = wrong[i].query;
+        assert_int_equal(access_read_file_url(&h, &a), 0);
+        assert_false(access_check_file_url(&a, key, 0, message));
+        access_free(&a);
+    }
+    h.method = "GET";
+    h.query = "path=%2Ftmp%2Fa&expires=0&signature=v1_0JtSv8TJTZrOTwDQyMb1M9ey1KMDOzJXeK-5q6ir-"
+              "WE"; /* never over */
+    assert_int_equal(access_read_file_url(&h, &a), 0);
+    assert_true(access_check_file_url(&a, key, 1800000001, message));
+    access_free(&a);
+    h.query = "path=%2Ftmp%2Fa&expires=0";
+    assert_int_equal(access_read_file_url(&h, &a), -ENOENT);
+    file_url_key("0011", 0, made);
+    file_url_key("0011", 1, other);
+    assert_string_not_equal(made, other);
+    file_url_key("0012", 0, other);
+    assert_string_not_equal(made, other);
+}
+
 static struct route route_of(const struct http_head *h)
 {
     struct route r;
@@ -374,6 +437,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_signed_addresses),
+        cmocka_unit_test(test_signed_urls_of_files),
         cmocka_unit_test(test_host_labels),
         cmocka_unit_test(test_header_routing),
         cmocka_unit_test(test_who_asks_is_said_once),

@@ -2,8 +2,11 @@
 
 import os
 import pathlib
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import pytest
 from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaNotFoundError, SessionExecuteRequest, VolumeMount
@@ -46,6 +49,18 @@ def test_files(sandbox):
     assert sandbox.fs.download_file("work/a b.txt") == b"hello"
     assert [(f.name, f.size, f.is_dir) for f in sandbox.fs.list_files("work")] == [("a b.txt", 5, False)]
     assert sandbox.fs.search_files("work", "*.txt").files == ["work/a b.txt"]
+
+
+def test_signed_urls_of_files(sandbox):
+    tls = ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE"))
+    follow = lambda url, body=None: urllib.request.urlopen(urllib.request.Request(url, body), context=tls).read()  # noqa: E731
+    follow(sandbox.upload_url("signed é.txt"), b"hello")
+    url = sandbox.download_url("signed é.txt", 60)
+    assert follow(url) == follow(sandbox.download_url("signed é.txt", 0)) == b"hello"
+    sandbox.rotate_signing_key()
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        follow(url)
+    assert follow(sandbox.download_url("signed é.txt")) == b"hello"
 
 
 def test_a_stop_keeps_the_files(sandbox):
