@@ -1,5 +1,5 @@
 #pragma once
-/* Signed URLs of files, Daytona's: whoever has one reads or writes that one file, without an API
+/* Signed URLs of files, Daytona's: a holder of one reads or writes that one file, without an API
  * key. A sandbox has one key for them, which its owner gets and signs with; it is made from the
  * agent's token and a number, so that nothing secret is stored, and replaced by the next number,
  * with which all URLs of before are refused. */

@@ -1,3 +1,10 @@
+/* One request of the toolbox, from its head to its handler. toolbox_handle is called by the
+ * connection loop; the route is found by path and method, then the control loop is asked for the
+ * sandbox and a socket to its agent (ask.c), with the request's key or signature. A body is
+ * collected only after that, so that a client without a key makes the server hold none. Then the
+ * route's handler answers. A call is held by its exchange and by what waits for it, and outlives
+ * the exchange where the client goes first (c->x is NULL then). */
+
 #include "toolbox/internal.h"
 
 #include "base/clock.h"
