@@ -111,22 +111,14 @@ static bool read_expires(const struct http_head *h, struct access *out)
     return true;
 }
 
-int access_read_file_url(const struct http_head *h, struct access *out)
+/* What is signed; without a path nothing is, and no signature is right. */
+static int read_file_subject(const struct http_head *h, struct access *out)
 {
     CLEANUP_FREE char *path = malloc(FILE_URL_PATH);
-    ssize_t n;
 
-    memset(out, 0, sizeof(*out));
     if (!path)
         return -ENOMEM;
-    n = http_query_get(h->query, "signature", out->signature, sizeof(out->signature));
-    if (n == -ENOENT)
-        return -ENOENT;
-    out->has_signature = true;
-    if (n < 0)
-        out->signature[0] = '\0';
-    out->bad_expiry = !read_expires(h, out);
-    if (out->bad_expiry || http_query_get(h->query, "path", path, FILE_URL_PATH) <= 0)
+    if (http_query_get(h->query, "path", path, FILE_URL_PATH) <= 0)
         return 0;
     if (asprintf(&out->subject, "v1:files:%s:%s:%lld", h->method, path, (long long)out->expiry_s) <
         0) {
@@ -134,6 +126,21 @@ int access_read_file_url(const struct http_head *h, struct access *out)
         return -ENOMEM;
     }
     return 0;
+}
+
+int access_read_file_url(const struct http_head *h, struct access *out)
+{
+    ssize_t n;
+
+    memset(out, 0, sizeof(*out));
+    n = http_query_get(h->query, "signature", out->signature, sizeof(out->signature));
+    if (n == -ENOENT)
+        return -ENOENT;
+    out->has_signature = true;
+    if (n < 0)
+        out->signature[0] = '\0';
+    out->bad_expiry = !read_expires(h, out);
+    return out->bad_expiry ? 0 : read_file_subject(h, out);
 }
 
 void access_free(struct access *a)
