@@ -1,8 +1,8 @@
 /* Daytona's calls about one sandbox that exists: its labels and intervals, what a client needs to
  * reach it (addresses of ports, signed ones, the key of signed URLs of files), and its metrics.
- * Each handler finds the sandbox among the caller's tenant's (daytona_find answers where there is none),
- * calls core and answers in Daytona's shape; none waits. The network settings are in
- * daytona_network.c. */
+ * Each handler finds the sandbox among those of the caller's tenant (daytona_find answers where
+ * there is none), calls core and answers in Daytona's shape; none waits. The network settings are
+ * in daytona_network.c. */
 
 #include "api/daytona.h"
 #include "base/clock.h"
