@@ -12,6 +12,7 @@
 struct findings {
     const struct policy_lint *l;
     json_t *out;
+    unsigned compared;
 };
 
 /* Paths and names in it are their owner's, but they are shown on terminals. */
@@ -43,55 +44,60 @@ static void print_entry(enum condition_id id, const struct list *l, size_t i, ch
 
 /* -- what overlaps ----------------------------------------------------------------------------- */
 
-static bool entry_meets(enum condition_id id, const union entry *e, const struct list *l)
+/* Where there have been too many comparisons everything meets, so that nothing is found of it. */
+static bool entry_meets(struct findings *f, enum condition_id id, const union entry *e,
+                        const struct list *l)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (conditions[id].overlaps(e, &l->entries[i]))
+        if (f->compared++ >= POLICY_LINT_COMPARISONS || conditions[id].overlaps(e, &l->entries[i]))
             return true;
     return l->n == 0;
 }
 
-static bool lists_meet(enum condition_id id, const struct list *a, const struct list *b)
+static bool lists_meet(struct findings *f, enum condition_id id, const struct list *a,
+                       const struct list *b)
 {
     for (size_t i = 0; i < a->n; i++)
-        if (entry_meets(id, &a->entries[i], b))
+        if (entry_meets(f, id, &a->entries[i], b))
             return true;
     return a->n == 0;
 }
 
 /* Could one request meet all conditions of both, but for their destinations? */
-static bool rests_meet(const struct rule *a, const struct rule *b)
+static bool rests_meet(struct findings *f, const struct rule *a, const struct rule *b)
 {
     for (size_t i = 0; i < CONDITION_COUNT; i++)
-        if (conditions[i].stage > CONDITION_ADDRESS && !lists_meet(i, &a->lists[i], &b->lists[i]))
+        if (conditions[i].stage > CONDITION_ADDRESS &&
+            !lists_meet(f, i, &a->lists[i], &b->lists[i]))
             return false;
     return true;
 }
 
-static bool rule_has_name(const struct rule *r, const union entry *domain)
+static bool rule_has_name(struct findings *f, const struct rule *r, const union entry *domain)
 {
     const struct list *l = &r->lists[CONDITION_DOMAINS];
 
-    return !rule_has_destination(r) || (l->n > 0 && entry_meets(CONDITION_DOMAINS, domain, l));
+    return !rule_has_destination(r) || (l->n > 0 && entry_meets(f, CONDITION_DOMAINS, domain, l));
 }
 
 /* Could the policy let out a request of r to that name? Of what it denies is not asked. */
-static bool lets_name_out(const struct policy *p, const union entry *domain, const struct rule *r)
+static bool lets_name_out(struct findings *f, const struct policy *p, const union entry *domain,
+                          const struct rule *r)
 {
     if (p->fallback != FALLBACK_DENY || p->warns || p->asks)
         return true;
     for (size_t i = 0; i < p->n_rules; i++)
-        if (p->rules[i].action == POLICY_ALLOW && rule_has_name(&p->rules[i], domain) &&
-            rests_meet(&p->rules[i], r))
+        if (p->rules[i].action == POLICY_ALLOW && rule_has_name(f, &p->rules[i], domain) &&
+            rests_meet(f, &p->rules[i], r))
             return true;
     for (size_t i = 0; i < p->n_presets; i++)
-        if (rule_has_name(p->presets[i], domain) && rests_meet(p->presets[i], r))
+        if (rule_has_name(f, p->presets[i], domain) && rests_meet(f, p->presets[i], r))
             return true;
     return false;
 }
 
 /* The same of a range that no public address is in: only a range of a rule opens such. */
-static bool lets_private_out(const struct policy *p, const union entry *range)
+static bool lets_private_out(struct findings *f, const struct policy *p, const union entry *range)
 {
     if (p->fallback == FALLBACK_ALLOW || p->warns)
         return true;
@@ -99,7 +105,7 @@ static bool lets_private_out(const struct policy *p, const union entry *range)
         const struct list *l = &p->rules[i].lists[CONDITION_ADDRESSES];
 
         if (p->rules[i].action == POLICY_ALLOW && l->n > 0 &&
-            entry_meets(CONDITION_ADDRESSES, range, l))
+            entry_meets(f, CONDITION_ADDRESSES, range, l))
             return true;
     }
     return false;
@@ -146,7 +152,7 @@ static void compare(struct findings *f, size_t n, enum condition_id id, const st
     print_list(id, allowed, list, sizeof(list));
     if (conditions[id].stage == CONDITION_NAME) {
         for (size_t i = 0; i < l->n; i++)
-            if (!entry_meets(id, &l->entries[i], allowed)) {
+            if (!entry_meets(f, id, &l->entries[i], allowed)) {
                 print_entry(id, l, i, entry, sizeof(entry));
                 find(f,
                      "inject[%zu].domains[%zu]: the credential %s is bound to %s, so that requests "
@@ -156,7 +162,7 @@ static void compare(struct findings *f, size_t n, enum condition_id id, const st
             }
         return;
     }
-    if (!lists_meet(id, l, allowed))
+    if (!lists_meet(f, id, l, allowed))
         find(f,
              "inject[%zu].%s: the credential %s is bound to other %s (%s), so that these requests "
              "are refused; write what it is bound to, or set the credential anew",
@@ -186,7 +192,7 @@ static void check_injection(struct findings *f, size_t n)
 
     check_binding(f, n);
     for (size_t i = 0; i < l->n; i++)
-        if (!lets_name_out(f->l->own, &l->entries[i], r)) {
+        if (!lets_name_out(f, f->l->own, &l->entries[i], r)) {
             print_entry(CONDITION_DOMAINS, l, i, entry, sizeof(entry));
             find(f,
                  "inject[%zu].domains[%zu]: no rule allows these requests to %s, so that the "
@@ -216,13 +222,13 @@ static void check_range(struct findings *f, const char *place, const union entry
         find_never(f, place, text);
     else if (!address_range_is_private(&range->range))
         return;
-    else if (f->l->all && !lets_private_out(f->l->all, range))
+    else if (f->l->all && !lets_private_out(f, f->l->all, range))
         find(f,
              "%s: %s is private, and the operator's ceiling \"%s\" lets no private address out: "
              "the operator has to set `ceiling = allow` of [egress] (`cay up "
              "--egress-ceiling=allow`)",
              place, text, preset_fallback_name(f->l->all->fallback));
-    else if (f->l->tenant && !lets_private_out(f->l->tenant, range))
+    else if (f->l->tenant && !lets_private_out(f, f->l->tenant, range))
         find(f,
              "%s: %s is private, and the tenant's ceiling has no rule with it: the operator has "
              "to add one (`cay tenant ceiling`)",
@@ -233,10 +239,10 @@ static void check_name(struct findings *f, const char *place, const struct rule 
 {
     const struct list *l = &r->lists[CONDITION_DOMAINS];
     const struct policy_lint *p = f->l;
-    const bool by_all = p->all && !lets_name_out(p->all, &l->entries[i], r);
+    const bool by_all = p->all && !lets_name_out(f, p->all, &l->entries[i], r);
     char text[72];
 
-    if (!by_all && (!p->tenant || lets_name_out(p->tenant, &l->entries[i], r)))
+    if (!by_all && (!p->tenant || lets_name_out(f, p->tenant, &l->entries[i], r)))
         return;
     print_entry(CONDITION_DOMAINS, l, i, text, sizeof(text));
     if (by_all)

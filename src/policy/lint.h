@@ -6,13 +6,17 @@
  *
  * It only warns: a binding or a ceiling may be changed after the policy. What is found is certain;
  * not all is found (paths are compared up to their first star, a deny rule is looked at only where
- * it denies everything). A tenant reads it: of a limit of the operator's it says that it refuses,
+ * it denies everything, and there are POLICY_LINT_COMPARISONS at most, as it runs on the caller's
+ * loop). A tenant reads it: of a limit of the operator's it says that it refuses,
  * and not what else is in it. */
 
 #include "policy/policy.h"
 
 #define POLICY_LINT_MAX  16u /* sentences; the last one then says that there are more */
 #define POLICY_LINT_SIZE 512 /* of one, in bytes */
+/* Of two entries, in one call: about 10 ms. Policies of POLICY_PATTERNS_MAX entries each would take
+ * 16 million. */
+#define POLICY_LINT_COMPARISONS 262144u
 
 struct policy_lint {
     const struct policy *own;

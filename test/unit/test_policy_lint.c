@@ -191,11 +191,48 @@ static void there_are_not_too_many(void **state)
     free(text);
 }
 
+#define MANY 2000u
+
+/* What a rule allows, MANY names, and a credential that is sent to the last of them so often, and then
+ * to a name that no rule has. */
+static json_t *lint_after(unsigned times)
+{
+    json_t *rule = json_pack("{s:s, s:[]}", "action", "allow", "domains"),
+           *inject = json_pack("{s:s, s:[]}", "credential", "k", "domains"),
+           *own = json_pack("{s:[o], s:[o]}", "rules", rule, "inject", inject), *out;
+    char name[32], *text;
+
+    for (unsigned i = 0; i <= MANY; i++) {
+        (void)snprintf(name, sizeof(name), "n%u.example.com", i);
+        json_array_append_new(json_object_get(rule, "domains"), json_string(name));
+    }
+    for (unsigned i = 0; i < times; i++)
+        json_array_append_new(json_object_get(inject, "domains"), json_string(name));
+    json_array_append_new(json_object_get(inject, "domains"), json_string("other.example.com"));
+    text = json_dumps(own, 0);
+    out = lint(&(struct one){.own = text});
+    json_decref(own);
+    free(text);
+    return out;
+}
+
+static void comparisons_are_bounded(void **state)
+{
+    json_t *out = lint_after(100);
+
+    assert_int_equal(json_array_size(out), 1);
+    json_decref(out);
+    out = lint_after(200); /* beyond what is compared: no more is found */
+    assert_int_equal(json_array_size(out), 0);
+    json_decref(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_case_is_told),
         cmocka_unit_test(there_are_not_too_many),
+        cmocka_unit_test(comparisons_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
