@@ -221,7 +221,7 @@ int boot_listen(uint32_t address, uint16_t port)
     return TAKE_FD(fd);
 }
 
-void boot_tell(const struct err *why)
+void boot_report(const struct err *why)
 {
     char answer = why ? AGENT_FAILED : AGENT_READY;
 

@@ -25,4 +25,4 @@ void boot_prepare(void);
 int boot_listen(uint32_t address, uint16_t port);
 
 /* Tells the starter, and closes the descriptor: ready when why is NULL. */
-void boot_tell(const struct err *why);
+void boot_report(const struct err *why);

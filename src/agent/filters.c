@@ -1,5 +1,5 @@
 /* The kernel asks about each installation of a filter (user notification); agent's loop hands
- * it to filters_asked, which answers at once or, beyond the rate, when the timer allows.
+ * it to filters_requested, which answers at once or, beyond the rate, when the timer allows.
  * Allowed is what keeps the process and the sandbox within their counts, which are read from
  * /proc at the time, with grants counted that a thread does not show yet. The requester waits in
  * the kernel meanwhile; the answer to one that was killed is dropped there. */
@@ -19,12 +19,12 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#define STATUS_SIZE   4096
-#define LOOK_AGAIN_MS 100  /* between two looks at all processes */
-#define TELL_AGAIN_MS 1000 /* between two lines of the log */
-#define GRANTS_MAX    128
-#define MESSAGE_SIZE  256 /* more than this kernel's struct: a newer one may read more */
-#define ONE_TOKEN_MS  (1000 / FILTERS_PER_SECOND)
+#define STATUS_SIZE     4096
+#define SCAN_AGAIN_MS   100  /* between two looks at all processes */
+#define REPORT_AGAIN_MS 1000 /* between two lines of the log */
+#define GRANTS_MAX      128
+#define MESSAGE_SIZE    256 /* more than this kernel's struct: a newer one may read more */
+#define ONE_TOKEN_MS    (1000 / FILTERS_PER_SECOND)
 
 /* Allowed, and perhaps not there yet: counted until the thread has it, or has gone. */
 struct grant {
@@ -40,7 +40,7 @@ struct filters {
     uint32_t base;               /* filters of ours, which everything inside has */
     uint32_t filters, processes; /* at most so many are there */
     struct grant grants[GRANTS_MAX];
-    uint64_t looked_ms, told_ms, tokens_ms;
+    uint64_t scanned_ms, reported_ms, tokens_ms;
     uint32_t tokens, unannounced;
 };
 
@@ -144,7 +144,7 @@ static uint32_t count_grants(struct filters *f)
 }
 
 /* Grants first: one that is done between both is then counted twice, not never. */
-static void look_at_all(struct filters *f)
+static void scan_processes(struct filters *f)
 {
     CLEANUP(close_dir) DIR *dir = opendir("/proc");
     const struct dirent *entry;
@@ -167,12 +167,12 @@ static void look_at_all(struct filters *f)
     }
     f->filters = filters;
     f->processes = processes;
-    f->looked_ms = clock_mono_ms();
+    f->scanned_ms = clock_mono_ms();
 }
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static struct grant *place_of(struct filters *f, pid_t tid)
+static struct grant *grant_of(struct filters *f, pid_t tid)
 {
     struct grant *free_one = NULL;
 
@@ -193,13 +193,13 @@ static const char *allow(struct filters *f, const struct filters_task *t)
 
     /* Each grant counts as a process until the next look. */
     if ((f->processes >= FILTERS_PROCESSES_MAX || f->filters >= f->agent->filters_max) &&
-        clock_mono_ms() - f->looked_ms >= LOOK_AGAIN_MS)
-        look_at_all(f);
+        clock_mono_ms() - f->scanned_ms >= SCAN_AGAIN_MS)
+        scan_processes(f);
     if (f->filters >= f->agent->filters_max)
         return "the sandbox has as many as it may";
     if (!has_some && f->processes >= FILTERS_PROCESSES_MAX)
         return "64 processes of the sandbox have some";
-    g = place_of(f, t->tid);
+    g = grant_of(f, t->tid);
     if (!g)
         return "too many are being installed";
     *g = (struct grant){.tid = t->tid, .before = t->filters};
@@ -225,16 +225,16 @@ static const char *evaluate(struct filters *f, const struct seccomp_notif *n)
     return why ? why : allow(f, &thread);
 }
 
-static void tell_refused(struct filters *f, pid_t pid, const char *why)
+static void report_refused(struct filters *f, pid_t pid, const char *why)
 {
     uint64_t now = clock_mono_ms();
 
     f->unannounced++;
-    if (f->told_ms && now - f->told_ms < TELL_AGAIN_MS)
+    if (f->reported_ms && now - f->reported_ms < REPORT_AGAIN_MS)
         return;
     logs_add(f->agent, "warn", "seccomp_filter_denied", pid,
              "no system call filter: %s (%u refused)", why, f->unannounced);
-    f->told_ms = now;
+    f->reported_ms = now;
     f->unannounced = 0;
 }
 
@@ -250,7 +250,7 @@ static void answer(struct filters *f, const struct seccomp_notif *n, const char 
     out.of.id = n->id;
     if (why) {
         out.of.error = -EPERM;
-        tell_refused(f, (pid_t)n->pid, why);
+        report_refused(f, (pid_t)n->pid, why);
     } else {
         out.of.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
     }
@@ -286,7 +286,7 @@ static void on_time(uv_timer_t *timer)
         uv_timer_start(&f->timer, on_time, ONE_TOKEN_MS, 0);
 }
 
-void filters_asked(struct filters *f, const struct seccomp_notif *n)
+void filters_requested(struct filters *f, const struct seccomp_notif *n)
 {
     if (f->n_waiting == 0 && take_token(f)) {
         answer(f, n, evaluate(f, n));

@@ -39,7 +39,7 @@ struct filters;
 struct filters *filters_new(struct agent *a);
 
 /* A thread waits for the answer of one of the two calls: gives it, or keeps it for later. */
-void filters_asked(struct filters *f, const struct seccomp_notif *n);
+void filters_requested(struct filters *f, const struct seccomp_notif *n);
 
 /* -- the parts that need no kernel ------------------------------------------------------------- */
 

@@ -149,14 +149,14 @@ int main(int argc, char **argv)
         serve(&agent, &o, &e) != ERR_OK || (!o.no_boot && boot_claim(&agent, &e) != ERR_OK)) {
         log_error("%s", e.text);
         if (!o.no_boot)
-            boot_tell(&e);
+            boot_report(&e);
         return 1;
     }
     if (o.no_boot)
         take_signals(&agent, &poll, end_signals, ARRAY_SIZE(end_signals), on_end_signal);
     else {
         take_signals(&agent, &poll, locks_signals, ARRAY_SIZE(locks_signals), on_locks_signal);
-        boot_tell(NULL);
+        boot_report(NULL);
     }
     return uv_run(agent.loop, UV_RUN_DEFAULT);
 }

@@ -101,7 +101,7 @@ static void on_call(uv_poll_t *poll, int status, int events UNUSED)
     if (ioctl(AGENT_LISTENER_FD, SECCOMP_IOCTL_NOTIF_RECV, &notice) < 0)
         return;
     if (n->filters && notice.of.data.nr != SYS_socket) {
-        filters_asked(n->filters, &notice.of);
+        filters_requested(n->filters, &notice.of);
         return;
     }
     CLEANUP_CLOSE int fd = make_socket(n, &notice.of.data);

@@ -14,7 +14,7 @@
 
 /* A link to a volume, perhaps of an earlier boot with another place, or an empty directory: that
  * may go. */
-static bool make_room(int dir_fd, const char *name)
+static bool move_aside(int dir_fd, const char *name)
 {
     char target[TARGET_SIZE + 1] = "";
     ssize_t n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
@@ -25,7 +25,7 @@ static bool make_room(int dir_fd, const char *name)
     return unlinkat(dir_fd, name, AT_REMOVEDIR) == 0;
 }
 
-static int link_one(const char *path, unsigned place)
+static int link_one(const char *path, unsigned number)
 {
     const struct user root = {.name = "root"};
     const char *name = strrchr(path, '/') + 1;
@@ -36,10 +36,10 @@ static int link_one(const char *path, unsigned place)
     if (dir < 0)
         return dir;
     CLEANUP_FS_CRED struct fs_cred saved UNUSED = fs_as_user(&root); /* the link is root's */
-    (void)snprintf(target, sizeof(target), AGENT_VOLUMES_DIR "/%u", place);
+    (void)snprintf(target, sizeof(target), AGENT_VOLUMES_DIR "/%u", number);
     if (symlinkat(target, dir, name) == 0)
         return 0;
-    if (errno != EEXIST || !make_room(dir, name))
+    if (errno != EEXIST || !move_aside(dir, name))
         return errno == ENOENT ? -EEXIST : -errno;
     return symlinkat(target, dir, name) < 0 ? -errno : 0;
 }
@@ -51,8 +51,8 @@ enum err_code volumes_link(const json_t *links, struct err *e)
 
     json_array_foreach ((json_t *)links, i, one) {
         const char *path = json_string_value(json_object_get(one, "path"));
-        json_int_t place = json_integer_value(json_object_get(one, "place"));
-        int rc = path && path[0] == '/' && path[1] ? link_one(path, (unsigned)place) : -EINVAL;
+        json_int_t number = json_integer_value(json_object_get(one, "place"));
+        int rc = path && path[0] == '/' && path[1] ? link_one(path, (unsigned)number) : -EINVAL;
 
         if (rc == -EEXIST || rc == -ENOTEMPTY || rc == -ENOTDIR)
             return err_set(

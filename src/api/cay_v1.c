@@ -409,17 +409,17 @@ static void sandbox_get(struct api_call *call)
         return;
     }
     l = &s->limits;
-    if (strcmp(s->template_id, s->template_asked) != 0 && s->template_asked[0] &&
-        !ids_is_snapshot(s->template_asked))
+    if (strcmp(s->template_id, s->template_requested) != 0 && s->template_requested[0] &&
+        !ids_is_snapshot(s->template_requested))
         snprintf(note, sizeof(note), "%.100s was not built when this was created: it runs %.100s",
-                 s->template_asked, s->template_id);
+                 s->template_requested, s->template_id);
     api_reply_json(
         call, 200,
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o}",
                   "id", s->id, "state", e2b_state_name(s->state), "reason",
                   core_pause_reason_name(s->pause_reason), "tier", core_pause_tier_name(s),
-                  "templateAsked", s->template_asked, "templateID", s->template_id, "note", note,
-                  "level", privsep_level_name(s->level), "cpuMilli", (json_int_t)l->cpu_milli,
+                  "templateAsked", s->template_requested, "templateID", s->template_id, "note",
+                  note, "level", privsep_level_name(s->level), "cpuMilli", (json_int_t)l->cpu_milli,
                   "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes",
                   (json_int_t)l->disk_bytes, "pids", (json_int_t)l->pids, "openFiles",
                   (json_int_t)l->open_files, "seccompFilters", l->filters != 0, "idle",

@@ -3,7 +3,7 @@
 
 #include "api/e2b.h"
 #include "base/clock.h"
-#include "core/egress_ask.h"
+#include "core/egress_query.h"
 #include "core/policy_check.h"
 #include "http/json.h"
 

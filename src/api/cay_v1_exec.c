@@ -21,16 +21,16 @@
 
 #define END_BYTES (2u * 1024u * 1024u) /* of the last line of a stream: the denials */
 
-struct exec_ask {
+struct exec_request {
     struct core_exec_request request;
     bool base64, stream;
     char *input;    /* decoded */
     json_t *policy; /* read from a preset's name */
 };
 
-static void free_ask(void *state)
+static void free_request(void *state)
 {
-    struct exec_ask *a = state;
+    struct exec_request *a = state;
 
     json_decref(a->request.process);
     json_decref(a->policy);
@@ -92,7 +92,7 @@ static enum err_code read_command(const json_t *body, json_t *process, struct er
     return ERR_OK;
 }
 
-static enum err_code read_process(const json_t *body, struct exec_ask *a, struct err *e)
+static enum err_code read_process(const json_t *body, struct exec_request *a, struct err *e)
 {
     json_t *process = a->request.process = json_object(), *env = NULL;
     const char *cwd = NULL;
@@ -110,7 +110,7 @@ static enum err_code read_process(const json_t *body, struct exec_ask *a, struct
     return ERR_OK;
 }
 
-static enum err_code read_policy(json_t *body, struct exec_ask *a, struct err *e)
+static enum err_code read_policy(json_t *body, struct exec_request *a, struct err *e)
 {
     json_t *policy = json_object_get(body, "policy");
 
@@ -128,7 +128,7 @@ static enum err_code read_policy(json_t *body, struct exec_ask *a, struct err *e
     return a->policy ? ERR_OK : err_set(e, ERR_UNAVAILABLE, "memory is out");
 }
 
-static enum err_code read_input(json_t *body, struct exec_ask *a, struct err *e)
+static enum err_code read_input(json_t *body, struct exec_request *a, struct err *e)
 {
     const char *text = NULL;
     size_t n;
@@ -151,7 +151,7 @@ static enum err_code read_input(json_t *body, struct exec_ask *a, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code read_ask(json_t *body, struct exec_ask *a, struct err *e)
+static enum err_code read_request(json_t *body, struct exec_request *a, struct err *e)
 {
     int64_t timeout = CORE_EXEC_TIMEOUT_MS, output = CORE_EXEC_OUTPUT;
     const char *encoding = "utf-8";
@@ -235,7 +235,7 @@ static int put_result(struct buf *b, const struct core_exec_result *r, bool base
 static void done(void *arg, const struct core_exec_result *r, const struct err *why)
 {
     struct api_call *call = arg;
-    const struct exec_ask *a = call->state;
+    const struct exec_request *a = call->state;
     CLEANUP_BUF struct buf b;
 
     buf_init(&b, ANSWER_BYTES);
@@ -298,7 +298,7 @@ static bool begin_lines(struct live *l)
 }
 
 /* What a slow reader has no room for is not told, and that this is so comes at the end. */
-static void tell_output(struct live *l, int which, const char *bytes, size_t n)
+static void write_output(struct live *l, int which, const char *bytes, size_t n)
 {
     CLEANUP_BUF struct buf b;
 
@@ -312,7 +312,7 @@ static void tell_output(struct live *l, int which, const char *bytes, size_t n)
 }
 
 /* The beginning of a character waits for its end, unless all has come. */
-static void tell_text(struct live *l, int which, const char *bytes, size_t n)
+static void write_text(struct live *l, int which, const char *bytes, size_t n)
 {
     CLEANUP_BUF struct buf all;
     size_t whole;
@@ -326,7 +326,7 @@ static void tell_text(struct live *l, int which, const char *bytes, size_t n)
     whole = n ? json_whole_text(all.data, all.len) : all.len;
     l->rest[which].len = all.len - whole;
     memcpy(l->rest[which].bytes, all.data + whole, all.len - whole);
-    tell_output(l, which, all.data, whole);
+    write_output(l, which, all.data, whole);
 }
 
 static bool on_output(void *arg, int which, const char *bytes, size_t n)
@@ -336,13 +336,13 @@ static bool on_output(void *arg, int which, const char *bytes, size_t n)
     if (!begin_lines(l))
         return false;
     if (n > 0 && l->base64)
-        tell_output(l, which, bytes, n);
+        write_output(l, which, bytes, n);
     else if (n > 0)
-        tell_text(l, which, bytes, n);
+        write_text(l, which, bytes, n);
     return pipe_writer_is_read(l->out);
 }
 
-static void tell_end(struct live *l, const struct core_exec_result *r, const struct err *why)
+static void write_end(struct live *l, const struct core_exec_result *r, const struct err *why)
 {
     struct core_exec_result last = r ? *r : (struct core_exec_result){0};
     CLEANUP_BUF struct buf b;
@@ -370,14 +370,14 @@ static void live_done(void *arg, const struct core_exec_result *r, const struct 
         (void)begin_lines(l);
     if (l->out) {
         for (int i = EXEC_STDOUT; i <= EXEC_STDERR; i++)
-            tell_text(l, i, "", 0);
-        tell_end(l, r, why);
+            write_text(l, i, "", 0);
+        write_end(l, r, why);
         pipe_writer_end(l->out);
     }
     free(l);
 }
 
-static void exec_lines(struct api_call *call, struct exec_ask *a)
+static void exec_lines(struct api_call *call, struct exec_request *a)
 {
     struct live *l = calloc(1, sizeof(*l));
 
@@ -395,13 +395,13 @@ static void exec_lines(struct api_call *call, struct exec_ask *a)
 
 void cay_v1_exec(struct api_call *call)
 {
-    struct exec_ask *a;
+    struct exec_request *a;
     struct err e;
 
-    a = api_call_state(call, sizeof(*a), free_ask);
+    a = api_call_state(call, sizeof(*a), free_request);
     if (!a)
         return;
-    if (read_ask(call->body, a, &e) != ERR_OK)
+    if (read_request(call->body, a, &e) != ERR_OK)
         api_fail_err(call, &e);
     else if (a->stream)
         exec_lines(call, a);

@@ -21,7 +21,7 @@
 #define LABEL_MAX 63
 
 /* What a body says; strings are its own. */
-struct asked {
+struct requested {
     bool has_block, block;
     const char *networks, *domains; /* NULL: absent. Empty or blank: to be cleared */
 };
@@ -154,7 +154,7 @@ static bool says_something(const char *list)
     return list && count_entries(list) > 0;
 }
 
-static enum err_code check_asked(const struct asked *a, struct err *e)
+static enum err_code check_requested(const struct requested *a, struct err *e)
 {
     bool networks = says_something(a->networks), domains = says_something(a->domains);
     enum err_code rc;
@@ -180,22 +180,22 @@ static enum err_code check_asked(const struct asked *a, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code read_asked(const json_t *body, struct asked *a, struct err *e)
+static enum err_code read_requested(const json_t *body, struct requested *a, struct err *e)
 {
     enum err_code rc;
 
-    *a = (struct asked){.has_block = json_is_boolean(json_object_get(body, BLOCK_ALL))};
+    *a = (struct requested){.has_block = json_is_boolean(json_object_get(body, BLOCK_ALL))};
     if ((rc = json_get_bool(body, BLOCK_ALL, NULL, JSON_OPTIONAL, &a->block, e)) ||
         (rc = json_get_str(body, NETWORKS, NULL, JSON_OPTIONAL, DAYTONA_LIST_MAX_BYTES,
                            &a->networks, e)) ||
         (rc = json_get_str(body, DOMAINS, NULL, JSON_OPTIONAL, DAYTONA_LIST_MAX_BYTES, &a->domains,
                            e)))
         return rc;
-    return check_asked(a, e);
+    return check_requested(a, e);
 }
 
 /* At most one of the three is there. */
-static json_t *settings_of(const struct asked *a)
+static json_t *settings_of(const struct requested *a)
 {
     if (a->block)
         return json_pack("{s:b}", BLOCK_ALL, true);
@@ -216,8 +216,8 @@ static enum err_code give(json_t *settings, json_t **out, struct err *e)
 
 enum err_code daytona_network_read(const json_t *body, json_t **settings, struct err *e)
 {
-    struct asked a;
-    enum err_code rc = read_asked(body, &a, e);
+    struct requested a;
+    enum err_code rc = read_requested(body, &a, e);
 
     return rc == ERR_OK ? give(settings_of(&a), settings, e) : rc;
 }
@@ -248,7 +248,7 @@ static enum err_code check_update(const json_t *body, struct err *e)
     return ERR_OK;
 }
 
-static json_t *without_cleared(const json_t *before, const struct asked *a)
+static json_t *without_cleared(const json_t *before, const struct requested *a)
 {
     json_t *settings = json_deep_copy(before);
 
@@ -262,11 +262,11 @@ static json_t *without_cleared(const json_t *before, const struct asked *a)
 enum err_code daytona_network_update(const json_t *before, const json_t *body, json_t **settings,
                                      struct err *e)
 {
-    struct asked a;
+    struct requested a;
     enum err_code rc = check_update(body, e);
 
     if (rc == ERR_OK)
-        rc = read_asked(body, &a, e);
+        rc = read_requested(body, &a, e);
     if (rc != ERR_OK)
         return rc;
     if (a.has_block || says_something(a.networks) || says_something(a.domains))

@@ -128,14 +128,14 @@ static enum err_code read_one(const json_t *one, json_t *out, struct err *e)
 
 enum err_code daytona_volumes_read(const json_t *body, json_t **out, struct err *e)
 {
-    json_t *asked = NULL, *one;
-    enum err_code rc = json_get_arr(body, "volumes", NULL, JSON_OPTIONAL, &asked, e);
+    json_t *requested = NULL, *one;
+    enum err_code rc = json_get_arr(body, "volumes", NULL, JSON_OPTIONAL, &requested, e);
     size_t i;
 
-    if (rc != ERR_OK || json_array_size(asked) == 0)
+    if (rc != ERR_OK || json_array_size(requested) == 0)
         return rc;
     *out = json_array();
-    json_array_foreach (asked, i, one)
+    json_array_foreach (requested, i, one)
         if (rc == ERR_OK)
             rc = json_is_object(one)
                      ? read_one(one, *out, e)

@@ -20,8 +20,8 @@ static json_t *domain_json(struct api_call *call)
 static void set_template(json_t *out, const struct sandbox *s)
 {
     json_object_set_new(out, "templateID", json_string(s->template_id));
-    if (s->template_asked[0] && strcmp(s->template_asked, s->template_id) != 0)
-        json_object_set_new(out, "alias", json_string(s->template_asked));
+    if (s->template_requested[0] && strcmp(s->template_requested, s->template_id) != 0)
+        json_object_set_new(out, "alias", json_string(s->template_requested));
 }
 
 static void set_agent_token(struct api_call *call, json_t *out, const struct sandbox *s)

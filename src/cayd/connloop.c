@@ -210,7 +210,7 @@ static int set_up(struct connloop *l)
     struct http_server_config server;
     struct gateway_config gateway = {
         .max_waiting = l->config.max_connections,
-        .ask_timeout_ms = GATEWAY_TIMEOUT_MS,
+        .lookup_timeout_ms = GATEWAY_TIMEOUT_MS,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .agent_timeout_ms = l->config.agent_timeout_ms,
         .query = lookup,
@@ -218,7 +218,7 @@ static int set_up(struct connloop *l)
     };
     struct toolbox_config toolbox = {
         .max_waiting = l->config.max_connections,
-        .ask_timeout_ms = GATEWAY_TIMEOUT_MS,
+        .lookup_timeout_ms = GATEWAY_TIMEOUT_MS,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .agent_timeout_ms = l->config.agent_timeout_ms,
         .query = toolbox_lookup,

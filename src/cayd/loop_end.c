@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static void tell(uv_handle_t *h, void *arg)
+static void report(uv_handle_t *h, void *arg)
 {
     log_error("%s: a handle is left: %s, %s", (const char *)arg, uv_handle_type_name(h->type),
               uv_is_closing(h)  ? "closing"
@@ -16,6 +16,6 @@ void loop_end(uv_loop_t *loop, const char *name)
 {
     if (uv_loop_close(loop) == 0)
         return;
-    uv_walk(loop, tell, (void *)(uintptr_t)name);
+    uv_walk(loop, report, (void *)(uintptr_t)name);
     abort();
 }

@@ -28,7 +28,7 @@ enum cli_exit {
 };
 
 struct cli_option {
-    char letter; /* 0: none */
+    char short_name; /* 0: none */
     const char *name;
     const char *meta; /* NULL: takes no value */
     const char *help;

@@ -79,7 +79,7 @@ static bool is_ours(const struct left *l, const char *pid)
            memmem(args, (size_t)n, l->s->state_dir, strlen(l->s->state_dir)) != NULL;
 }
 
-static bool look_at_process(void *arg, const char *pid)
+static bool check_process(void *arg, const char *pid)
 {
     static const char *const names[] = {"cay-keep", "cay-privd", "cayd", "cay-egress", "cay-job"};
     char path[300], comm[32];
@@ -100,7 +100,7 @@ static bool is_below(const char *path, const char *dir)
     return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-static void look_at_mounts(struct left *l)
+static void check_mounts(struct left *l)
 {
     FILE *f = fopen("/proc/self/mountinfo", "re");
     char line[4096], point[2048];
@@ -116,7 +116,7 @@ static void look_at_mounts(struct left *l)
 
 /* By the file itself: privd sees it from a mount namespace of its own, so that the path that the
  * kernel shows (/sys/block/loopN/loop/backing_file) is another one. */
-static bool look_at_loop(void *arg, const char *name)
+static bool check_loop_device(void *arg, const char *name)
 {
     struct left *l = arg;
     struct loop_info64 info;
@@ -135,7 +135,7 @@ static bool look_at_loop(void *arg, const char *name)
 
 /* privd makes its groups right below the mount of each hierarchy (sys/cgroup_find.c). One of the
  * same name further below is of a server in a container. */
-static void look_at_cgroups(struct left *l)
+static void check_cgroups(struct left *l)
 {
     const char *const names[] = {l->cgroup, l->jobs_cgroup};
     FILE *f = setmntent("/proc/self/mounts", "re");
@@ -155,7 +155,7 @@ static void look_at_cgroups(struct left *l)
         endmntent(f);
 }
 
-static bool look_at_run_file(void *arg, const char *name)
+static bool check_run_file(void *arg, const char *name)
 {
     struct left *l = arg;
 
@@ -163,7 +163,7 @@ static bool look_at_run_file(void *arg, const char *name)
     return true;
 }
 
-static json_t *look(const struct settings *s)
+static json_t *find_left(const struct settings *s)
 {
     struct left l = {.s = s, .list = json_array()};
     char privd_dir[1100], image[1200];
@@ -175,11 +175,11 @@ static json_t *look(const struct settings *s)
     if (stat(image, &l.image) < 0)
         l.image.st_ino = 0;
     /* What cannot be listed is not there: no run directory, no loop devices in this kernel. */
-    (void)io_each_name_at(AT_FDCWD, "/proc", look_at_process, &l);
-    look_at_mounts(&l);
-    (void)io_each_name_at(AT_FDCWD, "/sys/block", look_at_loop, &l);
-    look_at_cgroups(&l);
-    (void)io_each_name_at(AT_FDCWD, s->state_run, look_at_run_file, &l);
+    (void)io_each_name_at(AT_FDCWD, "/proc", check_process, &l);
+    check_mounts(&l);
+    (void)io_each_name_at(AT_FDCWD, "/sys/block", check_loop_device, &l);
+    check_cgroups(&l);
+    (void)io_each_name_at(AT_FDCWD, s->state_run, check_run_file, &l);
     return l.list;
 }
 
@@ -239,16 +239,16 @@ static enum err_code recover_and_stop(struct cli *c, struct err *e)
     return pid > 0 ? stop_keep(pid, e) : ERR_OK;
 }
 
-static json_t *look_until_settled(const struct settings *s)
+static json_t *find_left_until_settled(const struct settings *s)
 {
     uint64_t until = clock_mono_ms() + SETTLE_MS;
-    json_t *left = look(s);
+    json_t *left = find_left(s);
 
     /* The kernel takes mounts, loops and cgroups of dead processes apart a moment later. */
     while (json_array_size(left) > 0 && clock_mono_ms() < until) {
         json_decref(left);
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-        left = look(s);
+        left = find_left(s);
     }
     return left;
 }
@@ -262,7 +262,7 @@ static enum err_code stop(struct cli *c, bool *was_running, struct err *e)
     *was_running = pid > 0;
     if (pid > 0)
         return stop_keep(pid, e);
-    left = look(&c->settings);
+    left = find_left(&c->settings);
     if (!only_files_in(left)) {
         cli_note(c,
                  "cay-keep is gone but left things behind; starting it once to end them in order.");
@@ -322,7 +322,7 @@ int cmd_down(struct cli *c)
     if (stop(c, &was_running, &e) != ERR_OK)
         return cli_fail(c, &e);
     clean_run_dir(&c->settings);
-    left = look_until_settled(&c->settings);
+    left = find_left_until_settled(&c->settings);
     if (cli_flag(c, "purge") && json_array_size(left) == 0) {
         if (purge(&c->settings, &e) != ERR_OK) {
             json_decref(left);

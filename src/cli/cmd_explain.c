@@ -48,12 +48,13 @@ static void print_explained(const json_t *o)
 /* -- of a sandbox ------------------------------------------------------------------------------ */
 
 /* What is said on the command line. */
-struct asked {
+struct requested {
     const char *sandbox, *to, *method, *path, *address, *said;
     json_t *policy; /* of --policy, or NULL */
 };
 
-static enum err_code ask_server(struct cli *c, const struct asked *a, json_t **out, struct err *e)
+static enum err_code query_server(struct cli *c, const struct requested *a, json_t **out,
+                                  struct err *e)
 {
     json_t *body = json_pack("{s:s, s:s*, s:s*, s:s*, s:s*, s:O*}", "to", a->to, "method",
                              a->method, "path", a->path, "address", a->address, "said", a->said,
@@ -75,8 +76,8 @@ static enum err_code ask_server(struct cli *c, const struct asked *a, json_t **o
 
 /* -- of a file --------------------------------------------------------------------------------- */
 
-static enum err_code ask_file(const struct asked *a, struct policy_query *q, json_t **out,
-                              struct err *e)
+static enum err_code query_file(const struct requested *a, struct policy_query *q, json_t **out,
+                                struct err *e)
 {
     struct policy_stack stack = {.own = NULL};
     struct policy_explanation explanation;
@@ -94,7 +95,7 @@ static enum err_code ask_file(const struct asked *a, struct policy_query *q, jso
 /* -- the command ------------------------------------------------------------------------------- */
 
 /* 0, or the usage was said. */
-static int take_query(struct cli *c, struct asked *a, struct policy_query *q)
+static int take_query(struct cli *c, struct requested *a, struct policy_query *q)
 {
     if (policy_query_parse(a->to, q) < 0)
         return cli_usage(c, "\"%s\" is not a host name or address, with :PORT or without", a->to);
@@ -115,7 +116,7 @@ int cmd_policy_explain(struct cli *c)
     bool of_sandbox = c->operand_count % 2 == 0;
     int at = of_sandbox ? 1 : 0, left = c->operand_count - at, rc;
     const char *file = cli_value(c, "policy");
-    struct asked a = {.address = cli_value(c, "address"), .said = cli_value(c, "said")};
+    struct requested a = {.address = cli_value(c, "address"), .said = cli_value(c, "said")};
     struct err e = {.code = ERR_OK};
     struct policy_query q;
     json_t *out = NULL;
@@ -133,7 +134,7 @@ int cmd_policy_explain(struct cli *c)
     if (rc != CLI_OK)
         return rc;
     if (!file || policy_from(file, &a.policy, &e) == ERR_OK)
-        (void)(of_sandbox ? ask_server(c, &a, &out, &e) : ask_file(&a, &q, &out, &e));
+        (void)(of_sandbox ? query_server(c, &a, &out, &e) : query_file(&a, &q, &out, &e));
     json_decref(a.policy);
     if (e.code != ERR_OK)
         return cli_fail(c, &e);

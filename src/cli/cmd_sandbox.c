@@ -237,13 +237,14 @@ static void print_list(const json_t *all)
     size_t i;
 
     json_array_foreach (all, i, item) {
-        const char *template_name = cli_text(item, "templateID"), *asked = cli_text(item, "alias");
+        const char *template_name = cli_text(item, "templateID"),
+                   *requested = cli_text(item, "alias");
 
         table_cell(t, "%s", cli_text(item, "sandboxID"));
-        if (ids_is_snapshot(asked))
-            table_cell(t, "%s (snapshot %s)", template_name, asked);
-        else if (asked[0] && strcmp(asked, template_name) != 0)
-            table_cell(t, "%s (for %s)", template_name, asked);
+        if (ids_is_snapshot(requested))
+            table_cell(t, "%s (snapshot %s)", template_name, requested);
+        else if (requested[0] && strcmp(requested, template_name) != 0)
+            table_cell(t, "%s (for %s)", template_name, requested);
         else
             table_cell(t, "%s", template_name);
         if (strcmp(cli_text(item, "tier"), "files") == 0)

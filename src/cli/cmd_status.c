@@ -152,7 +152,7 @@ static json_t *make_variables(const struct cli *c, const struct api *a, const ch
 }
 
 /* What clients are to be told; a new reference. NULL with e. */
-static json_t *ask_variables(const struct cli *c, struct api *a, struct err *e)
+static json_t *fetch_variables(const struct cli *c, struct api *a, struct err *e)
 {
     json_t *status = NULL, *out;
     const char *domain;
@@ -186,7 +186,7 @@ static int show_variables(const struct cli *c, struct api *a, json_t *variables,
 
 /* E2B_API_KEY may be left from a server that was here before: where this machine's does not know
  * it, the operator's own key takes its place. NULL with e, which then is the first refusal. */
-static json_t *ask_as_operator(const struct cli *c, struct api *a, struct err *e)
+static json_t *fetch_as_operator(const struct cli *c, struct api *a, struct err *e)
 {
     json_t *variables = NULL;
     struct err ignored;
@@ -196,7 +196,7 @@ static json_t *ask_as_operator(const struct cli *c, struct api *a, struct err *e
         api_open_local(&own, c, &ignored) != ERR_OK)
         return NULL;
     if (strcmp(own.url, a->url) == 0)
-        variables = ask_variables(c, &own, &ignored);
+        variables = fetch_variables(c, &own, &ignored);
     if (variables) {
         fprintf(stderr, "cay: this server does not know the key in E2B_API_KEY; what is printed "
                         "has its operator's\n");
@@ -210,9 +210,9 @@ static json_t *ask_as_operator(const struct cli *c, struct api *a, struct err *e
 
 static json_t *env_variables(const struct cli *c, struct api *a, struct err *e)
 {
-    json_t *variables = ask_variables(c, a, e);
+    json_t *variables = fetch_variables(c, a, e);
 
-    return variables ? variables : ask_as_operator(c, a, e);
+    return variables ? variables : fetch_as_operator(c, a, e);
 }
 
 static int show_what(const struct cli *c,
@@ -262,7 +262,7 @@ static enum err_code add_debug(struct api *a, const char *id, json_t *to, struct
 
 static json_t *debug_variables(const struct cli *c, struct api *a, struct err *e)
 {
-    json_t *variables = ask_variables(c, a, e);
+    json_t *variables = fetch_variables(c, a, e);
 
     if (variables && add_debug(a, c->operands[0], variables, e) != ERR_OK) {
         json_decref(variables);

@@ -107,7 +107,7 @@ static size_t ignore(char *data, size_t size, size_t n, void *arg)
 
 /* One request by the address that SDKs make, with the CAs in ca_file (NULL: the
  * system's). */
-static CURLcode ask(const struct here *here, const char *ca_file, char why[CURL_ERROR_SIZE])
+static CURLcode fetch(const struct here *here, const char *ca_file, char why[CURL_ERROR_SIZE])
 {
     CURL *curl = curl_easy_init();
     char url[320];
@@ -139,7 +139,7 @@ static void check_tls(const struct here *here, const struct server_ca_files *fil
     time_t end = 0;
     struct tm tm;
 
-    if (ask(here, own ? files->ca : NULL, why) != CURLE_OK) {
+    if (fetch(here, own ? files->ca : NULL, why) != CURLE_OK) {
         doctor_say(r, DOCTOR_LIMITED, "https://api.%.60s does not answer: %.80s", here->domain,
                    why);
         return;
@@ -168,7 +168,8 @@ static void check_trust(const struct here *here, const struct server_ca_files *f
     if (!own)
         doctor_say(r, DOCTOR_OK,
                    "the certificate is the operator's; clients need to know who signed it");
-    else if (whole && node && ask(here, whole, why) == CURLE_OK && ask(here, node, why) == CURLE_OK)
+    else if (whole && node && fetch(here, whole, why) == CURLE_OK &&
+             fetch(here, node, why) == CURLE_OK)
         doctor_say(r, DOCTOR_OK,
                    "programs of this shell trust it (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)");
     else

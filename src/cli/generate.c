@@ -35,9 +35,9 @@ static void print_option(FILE *out, const struct cli_option *o)
 {
     char left[64];
 
-    snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
-             o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name, o->meta ? "=" : "",
-             o->meta ? o->meta : "");
+    snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->short_name ? '-' : ' ',
+             o->short_name ? o->short_name : ' ', o->short_name ? ", " : "  ", o->name,
+             o->meta ? "=" : "", o->meta ? o->meta : "");
     fprintf(out, "  %-28s %s\n", left, o->help);
 }
 
@@ -106,8 +106,8 @@ static void print_roff(FILE *out, const char *text)
 static void man_option(FILE *out, const struct cli_option *o)
 {
     fputs(".It ", out);
-    if (o->letter)
-        fprintf(out, "Fl %c , ", o->letter);
+    if (o->short_name)
+        fprintf(out, "Fl %c , ", o->short_name);
     fprintf(out, "Fl \\-%s", o->name);
     if (o->meta)
         fprintf(out, " Ns = Ns Ar %s", o->meta);
@@ -379,8 +379,8 @@ static void fish_command(FILE *out, const struct cli_command *k)
     for (const struct cli_option *o = k->options; o && o->name; o++) {
         fish_condition(out, k);
         fprintf(out, " -l %s", o->name);
-        if (o->letter)
-            fprintf(out, " -s %c", o->letter);
+        if (o->short_name)
+            fprintf(out, " -s %c", o->short_name);
         fprintf(out, "%s -d ", o->meta ? " -r" : "");
         fish_text(out, o->help);
         fputc('\n', out);

@@ -126,24 +126,24 @@ void cli_note(const struct cli *c, const char *fmt, ...)
 /* -- parsing ----------------------------------------------------------------------------------- */
 
 static const struct cli_option *find_in(const struct cli_option *options, const char *name,
-                                        size_t len, char letter)
+                                        size_t len, char short_name)
 {
     for (; options && options->name; options++) {
-        if (letter ? options->letter == letter
-                   : strlen(options->name) == len && strncmp(options->name, name, len) == 0)
+        if (short_name ? options->short_name == short_name
+                       : strlen(options->name) == len && strncmp(options->name, name, len) == 0)
             return options;
     }
     return NULL;
 }
 
 static const struct cli_option *find_option(const struct cli *c, const char *name, size_t len,
-                                            char letter)
+                                            char short_name)
 {
     const struct cli_option *o = NULL;
 
     if (c->command)
-        o = find_in(c->command->options, name, len, letter);
-    return o ? o : find_in(cli_global_options, name, len, letter);
+        o = find_in(c->command->options, name, len, short_name);
+    return o ? o : find_in(cli_global_options, name, len, short_name);
 }
 
 static int add_given(struct cli *c, const struct cli_option *o, const char *value)
@@ -174,7 +174,7 @@ static int parse_long(struct cli *c, int argc, char **argv, int *i)
 }
 
 /* One argument of letters: -it, -u root, -uroot. */
-static int parse_letters(struct cli *c, int argc, char **argv, int *i)
+static int parse_short_options(struct cli *c, int argc, char **argv, int *i)
 {
     for (const char *p = argv[*i] + 1; *p; p++) {
         const struct cli_option *o = find_option(c, NULL, 0, *p);
@@ -209,7 +209,7 @@ static int parse_rest(struct cli *c, int argc, char **argv)
         else if (!raw && strncmp(argv[i], "--", 2) == 0)
             r = parse_long(c, argc, argv, &i);
         else if (!raw && argv[i][0] == '-' && argv[i][1])
-            r = parse_letters(c, argc, argv, &i);
+            r = parse_short_options(c, argc, argv, &i);
         else
             c->operands[c->operand_count++] = argv[i];
         if (r != 0)
@@ -249,7 +249,7 @@ static int parse_leading(struct cli *c, int argc, char **argv, int *status)
 
     for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
         *status = argv[i][1] == '-' ? parse_long(c, argc, argv, &i)
-                                    : parse_letters(c, argc, argv, &i);
+                                    : parse_short_options(c, argc, argv, &i);
         if (*status != 0)
             break;
     }

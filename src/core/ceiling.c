@@ -97,7 +97,7 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
             continue;
         }
         ch->pending++;
-        egress_touch_and_tell(o, in_force, ch);
+        egress_touch_and_notify(o, in_force, ch);
     }
     tenant_unref(t);
     release(ch);

@@ -14,9 +14,9 @@
 #include "core/create.h"
 #include "core/deferred.h"
 #include "core/egress.h"
-#include "core/egress_ask.h"
 #include "core/egress_event_reader.h"
 #include "core/egress_policy.h"
+#include "core/egress_query.h"
 #include "core/events.h"
 #include "core/exec.h"
 #include "core/keep.h"
@@ -47,7 +47,7 @@
 #define PRIVD_TIMEOUT_MS   45000u /* privd's own limits for a start sum up to 35 s */
 #define TENANT_CA_RETRY_MS 10000u /* creates do not wait for it each time */
 
-static void ask_list(struct core *c);
+static void send_list(struct core *c);
 
 /* -- reconciling ------------------------------------------------------------------------------- */
 
@@ -105,7 +105,7 @@ static void on_ready_templates(struct core *c, int status)
 }
 
 /* rc: of what was asked. */
-static void ask_or_relist(struct core *c, int rc)
+static void list_or_relist(struct core *c, int rc)
 {
     if (rc != -ENOMEM)
         return;
@@ -119,7 +119,7 @@ static void on_kepts(struct core *c, int status)
         return; /* on_up comes again */
     if (status < 0) {
         log_error("privd does not list what it keeps: %s", strerror(-status));
-        ask_or_relist(c, -ENOMEM);
+        list_or_relist(c, -ENOMEM);
         return;
     }
     keep_settle_listed(c);
@@ -129,11 +129,11 @@ static void on_kepts(struct core *c, int status)
     }
     end_missing(c);
     snapshots_reconcile(c);
-    volumes_ask(c);
+    volumes_request(c);
     keep_drop_strays(c);
     templates_forget(c);
     asking(c, true);
-    ask_or_relist(c, templates_ask(c, on_ready_templates));
+    list_or_relist(c, templates_request(c, on_ready_templates));
 }
 
 static void on_listed(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -154,7 +154,7 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
     free(TAKE_PTR(c->listed));
     c->listed_n = c->listed_cap = 0;
     asking(c, !c->sweeping);
-    ask_or_relist(c, keep_ask_kepts(c, on_kepts));
+    list_or_relist(c, keep_send_kepts(c, on_kepts));
 }
 
 static void on_item(struct core *c, const struct privsep_msg *m)
@@ -174,7 +174,7 @@ static void on_item(struct core *c, const struct privsep_msg *m)
     c->listed[c->listed_n++] = *m;
 }
 
-static void ask_list(struct core *c)
+static void send_list(struct core *c)
 {
     struct privsep_msg m = {.op = PRIVSEP_LIST};
 
@@ -195,7 +195,7 @@ static void on_relist(struct timer *t)
         c->asking = false;
         privsep_client_restart(c->privd);
     } else if (c->privd_up) {
-        ask_list(c);
+        send_list(c);
     }
 }
 
@@ -208,7 +208,7 @@ static void on_up(void *arg, const struct privsep_msg *hello)
     c->privd_up = true;
     c->kepts.can = hello->u.hello.keeps != 0;
     c->sweeping = false;
-    ask_list(c);
+    send_list(c);
 }
 
 static void on_down(void *arg)

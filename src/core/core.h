@@ -69,10 +69,10 @@ enum sandbox_idle { SANDBOX_IDLE_TRAFFIC = 1, SANDBOX_IDLE_PROCESSES = 2 };
 
 struct sandbox {
     char id[IDS_SANDBOX_SIZE];
-    const char *tenant;                  /* its name, of the tenant's own object */
-    char name[CORE_SANDBOX_NAME_SIZE];   /* its owner's, one of a kind for the tenant; "": none */
-    char template_id[CORE_NAME_SIZE];    /* what it runs: "host", "base", ... */
-    char template_asked[CORE_NAME_SIZE]; /* what was asked for: differs until base is built */
+    const char *tenant;                /* its name, of the tenant's own object */
+    char name[CORE_SANDBOX_NAME_SIZE]; /* its owner's, one of a kind for the tenant; "": none */
+    char template_id[CORE_NAME_SIZE];  /* what it runs: "host", "base", ... */
+    char template_requested[CORE_NAME_SIZE]; /* what was asked for: differs until base is built */
     enum sandbox_state state;
     enum sandbox_timeout_action on_timeout;
     enum sandbox_pause_reason pause_reason;

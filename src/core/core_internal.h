@@ -63,16 +63,16 @@ struct core {
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct exec_op *exec_ops;         /* the same, in no order */
     uint64_t exec_last;               /* the last one's number */
-    struct share_pool *audits;        /* egress_ask.c: questions about the log, by tenant */
+    struct share_pool *audits;        /* egress_query.c: questions about the log, by tenant */
     unsigned audit_handles;           /* of theirs that are not closed yet */
 
     struct privsep_msg *listed; /* ITEM events of the LIST under way */
     size_t listed_n, listed_cap;
 
     struct kepts kepts;
-    struct snapshot_obj *snapshots;                         /* snapshot.c; newest first */
-    struct volume_obj *volumes;                             /* volume.c; likewise */
-    struct kept_told volumes_told[PRIVSEP_VOLUMES_MAX + 1]; /* by the last VOLUMES, by number */
+    struct snapshot_obj *snapshots;                             /* snapshot.c; newest first */
+    struct volume_obj *volumes;                                 /* volume.c; likewise */
+    struct kept_listed volumes_listed[PRIVSEP_VOLUMES_MAX + 1]; /* by the last VOLUMES, by number */
 
     void (*on_paused)(void *arg, const char *id);
     void *on_paused_arg;
@@ -80,7 +80,7 @@ struct core {
     struct timer relist; /* LIST once more, or no answer to what is asked after a connection */
     bool asking;         /* LIST, then TEMPLATES: relist is the deadline of their answers */
     bool sweeping;       /* that LIST only looks for strays */
-    uint64_t templates_asked_ms;
+    uint64_t templates_requested_ms;
 
     uv_idle_t idle;
     struct deferred *deferred, **deferred_end;

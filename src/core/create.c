@@ -67,7 +67,7 @@ static int add_identity(json_t *env, const struct sandbox *s)
 {
     return json_object_set_new(env, "E2B_SANDBOX", json_string("true")) |
            json_object_set_new(env, "E2B_SANDBOX_ID", json_string(s->id)) |
-           json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(s->template_asked));
+           json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(s->template_requested));
 }
 
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes)
@@ -138,9 +138,9 @@ static void done_with(struct sandbox_obj *o)
              (double)(took_us + o->begun_us - o->made_us) / 1e3);
     logs_add(o, "info", "sandbox started from template %s in %llu ms", o->s.template_id,
              (unsigned long long)took_us / 1000u);
-    if (strcmp(o->s.template_id, o->s.template_asked) != 0 && !o->copy_of)
+    if (strcmp(o->s.template_id, o->s.template_requested) != 0 && !o->copy_of)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
-                 o->s.template_asked, o->s.template_id, o->s.template_asked);
+                 o->s.template_requested, o->s.template_id, o->s.template_requested);
     o->copy_of = 0; /* the number may be another's from now on */
     o->core->counters.created++;
     tenant_count(o->tenant, USAGE_CREATED);
@@ -176,7 +176,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
 
     if (!o || !sandbox_life(o)->awaits_create)
         return; /* ended meanwhile, and the caller knows */
-    if (sandbox_life(o)->files && (c->stopping || !o->change_asked || o->keep_asked))
+    if (sandbox_life(o)->files && (c->stopping || !o->change_requested || o->keep_requested))
         return; /* the next start settles it, or its files are being kept again */
     if (c->stopping) {
         create_fail(o, why); /* the next start undoes it */
@@ -187,7 +187,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
     else if (http_status / 100 != 2)
         create_explain_agent(&e, http_status, body, len);
     else if (sandbox_life(o)->files) {
-        o->change_asked = false;
+        o->change_requested = false;
         pause_resumed(o);
         return;
     } else if (become_running(o, &e) == ERR_OK) {
@@ -313,8 +313,8 @@ void create_on_deadline(struct sandbox_obj *o)
     lifecycle_end(o, why.text);
 }
 
-int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
-                         const char *snapshot)
+int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
+                    const char *snapshot)
 {
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
@@ -355,7 +355,7 @@ static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct s
 
     if (code != ERR_OK)
         return code;
-    rc = create_ask_privd(o, template_number, o->copy_of, o->copy_of ? o->s.template_asked : NULL);
+    rc = create_send(o, template_number, o->copy_of, o->copy_of ? o->s.template_requested : NULL);
     if (rc < 0) {
         store_sandbox_delete(c->store, o->s.id, NULL);
         return call_privd_err(e, rc, "the sandbox could not be made");
@@ -370,22 +370,23 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
 {
     struct sandbox_request own = *request, *r = &own;
     const struct snapshot *snapshot = NULL;
-    const struct template_info *asked = NULL, *used = NULL;
+    const struct template_info *requested = NULL, *used = NULL;
     struct sandbox_obj *o = NULL;
     json_t *volumes = NULL;
     enum err_code code = volumes_resolve(c, r->tenant, r->volumes, &volumes, e);
 
     r->volumes = volumes;
     if (code == ERR_OK)
-        code = create_check(c, r, &snapshot, &asked, &used, e);
+        code = create_check(c, r, &snapshot, &requested, &used, e);
     if (code == ERR_OK)
-        code = sandbox_make(c, r, asked, used, &o, e);
+        code = sandbox_make(c, r, requested, used, &o, e);
     json_decref(volumes);
     if (code != ERR_OK)
         return code;
     if (snapshot) {
         o->copy_of = snapshot->number;
-        (void)snprintf(o->s.template_asked, sizeof(o->s.template_asked), "%s", snapshot->id);
+        (void)snprintf(o->s.template_requested, sizeof(o->s.template_requested), "%s",
+                       snapshot->id);
     }
     o->begun_us = clock_mono_us();
     code = begin(c, o, r, used->number, e);

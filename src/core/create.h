@@ -14,8 +14,8 @@ void create_go_on(struct sandbox_obj *o, const struct err *why);
 
 /* Sends CREATE for o, on what is kept by that number (0: on nothing): its own files, or, where
  * snapshot is not NULL, a copy of that snapshot's. The sequence number or -errno. */
-int64_t create_ask_privd(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
-                         const char *snapshot);
+int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
+                    const char *snapshot);
 
 /* What an agent is told at /init: a new object; output_bytes: of its commands, in a second. NULL:
  * memory is out. */

@@ -48,17 +48,17 @@ static enum err_code check_share(struct core *c, const char *tenant, struct err 
 /* The few places of sandboxes whose programs may have filters, by the rule of base/share.h. */
 static enum err_code check_filters_share(struct core *c, const char *tenant, struct err *e)
 {
-    const uint32_t filter_places = privsep_filters_sandboxes();
+    const uint32_t filter_shares = privsep_filters_sandboxes();
     size_t used = c->tenants.charged[TENANT_FILTERS];
     size_t held = tenant_held(c, tenant, TENANT_FILTERS);
 
-    if (share_leaves_space(filter_places, used, held))
+    if (share_leaves_space(filter_shares, used, held))
         return ERR_OK;
     err_set(
         e, ERR_EXHAUSTED,
         "%zu of %u sandboxes with \"seccompFilters\" are there, %zu of them this tenant's: that is "
         "its share, as their filters are from a pool of the whole host",
-        used, filter_places, held);
+        used, filter_shares, held);
     err_hint(e, "end one of them, or create this one without");
     return ERR_EXHAUSTED;
 }
@@ -92,9 +92,9 @@ static enum err_code check_request(struct core *c, const struct sandbox_request 
 
 /* The last that is asked: what is refused for another reason is no create. */
 static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
-                                const struct template_info *asked, struct err *e)
+                                const struct template_info *requested, struct err *e)
 {
-    const struct privsep_limits limits = sandbox_limits(c, r, asked);
+    const struct privsep_limits limits = sandbox_limits(c, r, requested);
     struct tenant *t = tenant_get(c, r->tenant);
     enum err_code code = t ? quota_take_create(t, &limits, e)
                            : err_set(e, ERR_UNAVAILABLE, "memory is out");
@@ -105,15 +105,16 @@ static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
 
 /* What it begins with: a template, or a snapshot with the template that it lies on. */
 static enum err_code resolve(struct core *c, struct sandbox_request *r,
-                             const struct snapshot **snapshot, const struct template_info **asked,
+                             const struct snapshot **snapshot,
+                             const struct template_info **requested,
                              const struct template_info **used, struct err *e)
 {
     const struct snapshot *s = core_snapshot_find(c, r->tenant, r->template_name);
 
     if (!s)
-        return templates_resolve(c, r->template_name, asked, used, e);
+        return templates_resolve(c, r->template_name, requested, used, e);
     *snapshot = s;
-    *asked = *used = templates_entry(c, s->template_id);
+    *requested = *used = templates_entry(c, s->template_id);
     if (!*used)
         return err_set(e, ERR_UNAVAILABLE, "template %s, which snapshot %s lies on, is not there",
                        s->template_id, s->id);
@@ -122,7 +123,7 @@ static enum err_code resolve(struct core *c, struct sandbox_request *r,
 }
 
 enum err_code create_check(struct core *c, struct sandbox_request *r,
-                           const struct snapshot **snapshot, const struct template_info **asked,
+                           const struct snapshot **snapshot, const struct template_info **requested,
                            const struct template_info **used, struct err *e)
 {
     enum err_code code = check_request(c, r, e);
@@ -130,10 +131,10 @@ enum err_code create_check(struct core *c, struct sandbox_request *r,
     if (code == ERR_OK)
         code = sandbox_check_policy(c, r->tenant, r->policy, r->credentials, e);
     if (code == ERR_OK)
-        code = resolve(c, r, snapshot, asked, used, e);
-    if (code == ERR_OK && (r->limits.filters || (*asked)->limits.filters))
+        code = resolve(c, r, snapshot, requested, used, e);
+    if (code == ERR_OK && (r->limits.filters || (*requested)->limits.filters))
         code = check_filters_share(c, r->tenant, e);
     if (code == ERR_OK)
         code = volumes_check(c, r->tenant, NULL, r->volumes, e);
-    return code == ERR_OK ? take_quota(c, r, *asked, e) : code;
+    return code == ERR_OK ? take_quota(c, r, *requested, e) : code;
 }

@@ -11,5 +11,5 @@ struct template_info;
  * it lies on. They live as long as core's turn of the loop. Counts a create of the tenant's rate
  * when, and only when, ERR_OK. */
 enum err_code create_check(struct core *c, struct sandbox_request *r,
-                           const struct snapshot **snapshot, const struct template_info **asked,
+                           const struct snapshot **snapshot, const struct template_info **requested,
                            const struct template_info **used, struct err *e);

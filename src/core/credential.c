@@ -14,7 +14,7 @@
 #include "core/credential_internal.h"
 #include "core/deferred.h"
 #include "core/egress.h"
-#include "core/egress_ask.h"
+#include "core/egress_query.h"
 #include "core/renewal.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"

@@ -46,7 +46,7 @@ struct egress_link {
     bool watching; /* handle is open */
     bool up;       /* it has answered on it */
     bool closing;
-    struct egress_event_reader news;
+    struct egress_event_reader reader;
     struct timer again;
     struct sandbox_obj *first, *last; /* whose policies are to be sent */
     unsigned in_flight;
@@ -142,7 +142,7 @@ static void dequeue(struct egress_link *l, struct sandbox_obj *o)
 
 /* -- those who wait ---------------------------------------------------------------------------- */
 
-static void tell_deferred(void *arg)
+static void notify_deferred(void *arg)
 {
     struct egress_waiter *first = arg;
     struct sandbox_obj *o = sandbox_get(first->core, NULL, first->id);
@@ -168,7 +168,7 @@ static void tell(struct sandbox_obj *o, const struct err *why)
     memcpy(first->id, o->s.id, sizeof(first->id));
     if (why)
         first->why = *why;
-    core_defer(o->core, &first->later, tell_deferred, first);
+    core_defer(o->core, &first->later, notify_deferred, first);
 }
 
 /* -- sending one ------------------------------------------------------------------------------- */
@@ -303,7 +303,7 @@ void egress_touch(struct sandbox_obj *o)
     pump(l);
 }
 
-void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *arg)
+void egress_touch_and_notify(struct sandbox_obj *o, core_sandbox_cb done, void *arg)
 {
     struct egress_link *l = has_only_files(o) ? NULL : link_of(o);
     struct egress_waiter *w = RESERVE_NEW(&o->core->reserve, struct egress_waiter);
@@ -413,7 +413,7 @@ static void on_watch_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     else if (n > 0 && !l->up)
         begin_life(l);
     if (n > 0)
-        l->core->egress->uses.told(l->core, &l->news, buf->base, (size_t)n);
+        l->core->egress->uses.on_events(l->core, &l->reader, buf->base, (size_t)n);
 }
 
 static void on_watch_written(uv_write_t *w, int status)
@@ -434,8 +434,8 @@ static void begin_watch(struct egress_link *l)
     if (uv_pipe_init(l->core->loop, &l->watch, 0) < 0 || uv_pipe_open(&l->watch, fd) < 0)
         abort(); /* a fresh socket of our own */
     l->watching = true;
-    l->news.len = 0;
-    l->news.skip = false;
+    l->reader.len = 0;
+    l->reader.skip = false;
     l->watch.data = l->write.data = l;
     if (uv_write(&l->write, (uv_stream_t *)&l->watch, &request, 1, on_watch_written) < 0 ||
         uv_read_start((uv_stream_t *)&l->watch, give_buffer, on_watch_read) < 0)

@@ -23,7 +23,8 @@ struct egress_uses {
     /* What is sent of o: JSON, malloc'd. NULL: why. */
     char *(*body)(struct sandbox_obj *o, struct err *e);
     void (*begun)(struct core *c); /* a process of it has begun a life */
-    void (*told)(struct core *c, struct egress_event_reader *news, const char *data, size_t n);
+    void (*on_events)(struct core *c, struct egress_event_reader *reader, const char *data,
+                      size_t n);
 };
 
 /* Without config.egress_dir there is no cay-egress, and nothing is ever sent. 0 or -ENOMEM. */
@@ -42,7 +43,7 @@ void egress_touch(struct sandbox_obj *o);
 
 /* The same; done when cay-egress has taken it over, so that what the new policy denies is cut, or
  * why not (it is then still tried). Never from inside this call. */
-void egress_touch_and_tell(struct sandbox_obj *o, core_sandbox_cb done, void *arg);
+void egress_touch_and_notify(struct sandbox_obj *o, core_sandbox_cb done, void *arg);
 
 /* o leaves its slot, or gets another: its place in the queue was of that one's process. The caller
  * touches it anew. */

@@ -4,7 +4,7 @@
 #include "base/util.h"
 #include "core/core.h"
 #include "core/core_internal.h"
-#include "core/egress_ask.h"
+#include "core/egress_query.h"
 #include "core/renewal.h"
 #include "core/sandbox.h"
 
@@ -47,7 +47,7 @@ static void add_ask(struct core *c, const struct sandbox *s, json_t *o)
     if (events_are_followed(sandbox_tenant(s), EVENT_ASK, s->id))
         add_event(s, EVENT_ASK, o);
     else
-        egress_ask_nobody(c, s, ask);
+        egress_ask_unfollowed(c, s, ask);
 }
 
 static void take_renewal(struct core *c, const struct sandbox *s, const json_t *o)
@@ -76,27 +76,27 @@ static void take_line(struct core *c, const char *line, size_t n)
     json_decref(o);
 }
 
-void egress_event_reader_take(struct core *c, struct egress_event_reader *news, const char *data,
+void egress_event_reader_take(struct core *c, struct egress_event_reader *reader, const char *data,
                               size_t n)
 {
     while (n > 0) {
         const char *end = memchr(data, '\n', n);
         size_t part = end ? (size_t)(end - data) : n;
 
-        if (part > sizeof(news->line) - news->len)
-            news->skip = true;
-        if (!news->skip) {
-            memcpy(news->line + news->len, data, part);
-            news->len += part;
+        if (part > sizeof(reader->line) - reader->len)
+            reader->skip = true;
+        if (!reader->skip) {
+            memcpy(reader->line + reader->len, data, part);
+            reader->len += part;
         }
         if (!end)
             return;
-        if (news->skip)
+        if (reader->skip)
             log_error("cay-egress told something that is too long: it is not told on");
         else
-            take_line(c, news->line, news->len);
-        news->skip = false;
-        news->len = 0;
+            take_line(c, reader->line, reader->len);
+        reader->skip = false;
+        reader->len = 0;
         data += part + 1;
         n -= part + 1;
     }

@@ -14,5 +14,5 @@ struct egress_event_reader {
 };
 
 /* The next bytes that came, the answer's head among them. */
-void egress_event_reader_take(struct core *c, struct egress_event_reader *news, const char *data,
+void egress_event_reader_take(struct core *c, struct egress_event_reader *reader, const char *data,
                               size_t n);

@@ -57,7 +57,7 @@ struct event_ring *events_ring(struct tenant *t)
     return r;
 }
 
-static struct event **place(struct event_ring *r, int64_t id)
+static struct event **entry_of(struct event_ring *r, int64_t id)
 {
     return &r->events[(uint64_t)id % EVENTS_RING_MAX];
 }
@@ -69,7 +69,7 @@ const struct event *events_at(const struct event_ring *r, int64_t id)
 
 static void forget_oldest(struct events *ev, struct event_ring *r)
 {
-    struct event **at = place(r, r->first_id++);
+    struct event **at = entry_of(r, r->first_id++);
 
     ev->bytes -= (*at)->len;
     r->bytes -= (*at)->len;
@@ -167,7 +167,7 @@ void events_add(struct tenant *t, enum event_type type, const char *sandbox, jso
         return;
     }
     make_space(c->events, r, e->len);
-    *place(r, r->next_id++) = e;
+    *entry_of(r, r->next_id++) = e;
     r->bytes += e->len;
     c->events->bytes += e->len;
     if (c->events->send)

@@ -66,7 +66,7 @@ bool events_are_followed(const struct tenant *t, enum event_type type, const cha
 
 /* What it did not see before it went out of the ring. Of an earlier life of cayd their number is
  * not known. */
-static int tell_gap(struct follower *f, struct buf *out)
+static int report_gap(struct follower *f, struct buf *out)
 {
     const struct event_ring *r = f->ring;
     bool earlier = f->next_id < f->core->events->base_id;
@@ -86,7 +86,7 @@ static bool fill(struct follower *f, struct buf *out)
 {
     const struct event *e;
 
-    if (tell_gap(f, out) < 0)
+    if (report_gap(f, out) < 0)
         return false;
     while ((e = events_at(f->ring, f->next_id))) {
         if (is_wanted(f, e)) {

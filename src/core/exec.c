@@ -128,7 +128,7 @@ struct sandbox_obj *exec_op_sandbox(struct exec_op *op)
     return NULL;
 }
 
-void exec_op_ask(struct exec_op *op, const struct call_agent_request *r, call_agent_cb cb)
+void exec_op_call(struct exec_op *op, const struct call_agent_request *r, call_agent_cb cb)
 {
     op->waiting++;
     call_agent_at(op->core, op->id, op->fds[--op->n_fds], op->key, r, cb, op);
@@ -175,10 +175,10 @@ static void on_denials(struct core *c, const char *id, const struct err *why, in
     exec_op_step_done(op);
 }
 
-static void ask_denials(struct exec_op *op)
+static void get_denials(struct exec_op *op)
 {
     struct call_agent_request r = {
-        .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = EXEC_ASK_TIMEOUT_MS};
+        .method = "GET", .max_response_bytes = DENIALS_MAX, .timeout_ms = EXEC_CALL_TIMEOUT_MS};
     struct core *c = op->core;
     char target[96], command_sandbox[32] = "";
 
@@ -211,11 +211,11 @@ static void on_input(struct core *c, const char *id, const struct err *why, int 
     struct call_agent_request r = {.method = "POST",
                                    .target = "/process.Process/CloseStdin",
                                    .max_response_bytes = EXEC_ANSWER_MAX,
-                                   .timeout_ms = EXEC_ASK_TIMEOUT_MS};
+                                   .timeout_ms = EXEC_CALL_TIMEOUT_MS};
 
     if (!c->stopping && !why && op->n_fds > 0 &&
         asprintf(&r.body, "{\"process\":{\"pid\":%lld}}", (long long)op->stream.pid) > 0)
-        exec_op_ask(op, &r, on_input_closed);
+        exec_op_call(op, &r, on_input_closed);
     exec_op_step_done(op);
 }
 
@@ -232,7 +232,7 @@ static void send_input(struct exec_op *op)
     if (op->n_fds > 0 &&
         asprintf(&r.body, "{\"process\":{\"pid\":%lld},\"input\":{\"stdin\":\"%s\"}}",
                  (long long)op->stream.pid, input) > 0)
-        exec_op_ask(op, &r, on_input);
+        exec_op_call(op, &r, on_input);
     explicit_bzero(input, strlen(input));
     free(input);
 }
@@ -311,21 +311,21 @@ void exec_op_start(struct exec_op *op)
                                    .type = STREAM_TYPE,
                                    .user = op->user,
                                    .agent_timeout_ms = op->timeout_ms,
-                                   .agent_beat_ms = op->stream.output ? CORE_EXEC_ASK_MS : 0,
+                                   .agent_beat_ms = op->stream.output ? CORE_EXEC_CALL_MS : 0,
                                    .max_response_bytes = EXEC_ANSWER_MAX,
                                    .timeout_ms = op->timeout_ms + GRACE_MS,
                                    .on_data = on_output};
 
-    op->next = ask_denials;
+    op->next = get_denials;
     op->waiting = 0;
     if (op->why.code != ERR_OK) {
-        ask_denials(op);
+        get_denials(op);
         return;
     }
     op->start_body = NULL; /* the call's */
     op->begun_ms = clock_mono_ms();
     op->begun_real_ms = clock_real_ms();
-    exec_op_ask(op, &r, on_end);
+    exec_op_call(op, &r, on_end);
 }
 
 /* -- first: sockets, where there is no command sandbox ----------------------------------------- */

@@ -18,7 +18,7 @@
 #define CORE_EXEC_OUTPUT_MAX (4u * 1024u * 1024u)
 /* at a time, shared out by tenant and sandbox (base/share.h) */
 #define CORE_EXECS_MAX       512u
-#define CORE_EXEC_ASK_MS     5000u
+#define CORE_EXEC_CALL_MS    5000u
 #define CORE_EXEC_POLICY_MAX 65536u /* bytes of a command's; all of a sandbox travel together */
 
 /* All borrowed, until core_exec returns. */
@@ -31,7 +31,7 @@ struct core_exec_request {
     size_t max_output_bytes;
     const json_t *policy; /* NULL: the sandbox's network, and its policy */
     /* Told the output as it comes, which is then not kept, and without bytes of each other sign
-     * that the program runs, every CORE_EXEC_ASK_MS at least; NULL: it is kept. Its arg is that of
+     * that the program runs, every CORE_EXEC_CALL_MS at least; NULL: it is kept. Its arg is that of
      * done. False ends the wait: a program in a command sandbox ends with it, any other goes on to
      * its end or that of its time. */
     exec_output_cb on_output;

@@ -55,7 +55,7 @@ static void prepare_command_sandbox(struct exec_op *op)
     struct call_agent_request r = {.method = "POST",
                                    .target = "/init",
                                    .max_response_bytes = EXEC_ANSWER_MAX,
-                                   .timeout_ms = EXEC_ASK_TIMEOUT_MS};
+                                   .timeout_ms = EXEC_CALL_TIMEOUT_MS};
 
     op->next = exec_op_start;
     op->waiting = 1;
@@ -67,8 +67,8 @@ static void prepare_command_sandbox(struct exec_op *op)
         exec_op_fail_text(op, ERR_EXHAUSTED, "memory is out");
     if (op->why.code == ERR_OK) {
         op->waiting++;
-        egress_touch_and_tell(o, on_policy, op);
-        exec_op_ask(op, &r, on_init);
+        egress_touch_and_notify(o, on_policy, op);
+        exec_op_call(op, &r, on_init);
     } else {
         free(r.body);
     }
@@ -135,7 +135,7 @@ void exec_command_sandbox_begin(struct exec_op *op, struct sandbox_obj *o)
     const struct call_agent_request envs = {.method = "GET",
                                             .target = "/envs",
                                             .max_response_bytes = ENVS_MAX,
-                                            .timeout_ms = EXEC_ASK_TIMEOUT_MS};
+                                            .timeout_ms = EXEC_CALL_TIMEOUT_MS};
     struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX, .slot = o->s.slot, .gen = o->s.gen};
     int64_t rc;
 

@@ -21,8 +21,8 @@
 
 struct share;
 
-#define EXEC_ANSWER_MAX     (64u * 1024u)
-#define EXEC_ASK_TIMEOUT_MS 10000u
+#define EXEC_ANSWER_MAX      (64u * 1024u)
+#define EXEC_CALL_TIMEOUT_MS 10000u
 
 struct exec_op {
     struct core *core;
@@ -73,7 +73,7 @@ void exec_op_step_done(struct exec_op *op);
 struct sandbox_obj *exec_op_sandbox(struct exec_op *op);
 
 /* Asks the agent that it runs by, over one of op->fds; cb's arg is op. */
-void exec_op_ask(struct exec_op *op, const struct call_agent_request *r, call_agent_cb cb);
+void exec_op_call(struct exec_op *op, const struct call_agent_request *r, call_agent_cb cb);
 
 /* Takes them over. */
 void exec_op_keep_sockets(struct exec_op *op, const int *fds, size_t n);

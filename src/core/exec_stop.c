@@ -15,12 +15,12 @@ static void on_stopped(struct core *c, const char *id, const struct err *why, in
 
 /* A program in a command sandbox is asked over one of the sockets that were made there, any other
  * over a new one. */
-static void ask_stop(struct exec_op *op)
+static void call_stop(struct exec_op *op)
 {
     struct call_agent_request r = {.method = "POST",
                                    .target = "/process.Process/SendSignal",
                                    .max_response_bytes = EXEC_ANSWER_MAX,
-                                   .timeout_ms = EXEC_ASK_TIMEOUT_MS};
+                                   .timeout_ms = EXEC_CALL_TIMEOUT_MS};
     struct sandbox_obj *o = exec_op_sandbox(op);
 
     if (op->core->stopping || op->stream.ended || op->stream.over || !o ||
@@ -29,7 +29,7 @@ static void ask_stop(struct exec_op *op)
                  (long long)op->stream.pid) < 0)
         return;
     if (op->command_sandbox) {
-        exec_op_ask(op, &r, on_stopped);
+        exec_op_call(op, &r, on_stopped);
         return;
     }
     op->waiting++;
@@ -45,7 +45,7 @@ void core_exec_stop(struct core *c, uint64_t number)
     if (!op)
         return;
     if (op->stream.started)
-        ask_stop(op);
+        call_stop(op);
     else
-        op->on_started = ask_stop;
+        op->on_started = call_stop;
 }

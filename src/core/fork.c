@@ -26,7 +26,7 @@ struct fork_op {
     char tenant[CORE_TENANT_SIZE], source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
     json_t *metadata, *env, *policy, *credentials, *volumes;
     struct network *network;
-    size_t n, asked, answered;
+    size_t n, requested, answered;
     core_fork_cb done;
     void *arg;
     struct err why;

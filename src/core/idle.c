@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-#define ASK_AGAIN_MS 1000u /* LIST tells first what there is */
+#define PROBE_AGAIN_MS 1000u /* LIST tells first what there is */
 
 int64_t idle_end_real_ms(const struct sandbox_obj *o)
 {
@@ -64,11 +64,11 @@ static bool renew(struct sandbox_obj *o)
 static bool was_busy(struct sandbox_obj *o, uint64_t cpu_us)
 {
     uint64_t now_ms = clock_mono_ms();
-    uint64_t since_ms = o->idle_look_ms ? now_ms - o->idle_look_ms : (uint64_t)o->s.idle_ms;
+    uint64_t since_ms = o->idle_check_ms ? now_ms - o->idle_check_ms : (uint64_t)o->s.idle_ms;
     uint64_t before_us = cpu_us >= o->idle_cpu_us ? o->idle_cpu_us : 0;
     bool busy = cpu_us - before_us >= since_ms * 1000u / 100u * IDLE_BUSY_PCT;
 
-    o->idle_look_ms = now_ms;
+    o->idle_check_ms = now_ms;
     o->idle_cpu_us = cpu_us;
     return busy;
 }
@@ -78,11 +78,11 @@ static void on_stat(struct core *c, const char *id, int status, const struct pri
 {
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
 
-    if (!o || !o->idle_asked || sandbox_life(o)->timer != LIFE_TIMER_LIFETIME)
+    if (!o || !o->idle_requested || sandbox_life(o)->timer != LIFE_TIMER_LIFETIME)
         return; /* its end was set anew meanwhile, or it does not run */
-    o->idle_asked = false;
+    o->idle_requested = false;
     if (status < 0) {
-        timers_set(&c->timers, &o->end, clock_mono_ms() + ASK_AGAIN_MS);
+        timers_set(&c->timers, &o->end, clock_mono_ms() + PROBE_AGAIN_MS);
         return;
     }
     if (was_busy(o, m->u.stat.cpu_used_us))
@@ -92,23 +92,23 @@ static void on_stat(struct core *c, const char *id, int status, const struct pri
 }
 
 /* The end's timer is the deadline of the answer: without one it is over. */
-static bool ask_privd(struct sandbox_obj *o)
+static bool probe_privd(struct sandbox_obj *o)
 {
     struct privsep_msg m = {.op = PRIVSEP_STAT, .slot = o->s.slot, .gen = o->s.gen};
     struct core *c = o->core;
 
-    if (o->idle_asked || o->s.idle_ms == 0 || !counts(o, SANDBOX_IDLE_PROCESSES) ||
+    if (o->idle_requested || o->s.idle_ms == 0 || !counts(o, SANDBOX_IDLE_PROCESSES) ||
         (o->s.last_end_real_ms && o->s.last_end_real_ms <= clock_real_ms()))
         return false;
-    o->idle_asked = call_privd(c, o->s.id, &m, on_stat, NULL) >= 0;
+    o->idle_requested = call_privd(c, o->s.id, &m, on_stat, NULL) >= 0;
     timers_set(&c->timers, &o->end,
-               clock_mono_ms() + (o->idle_asked ? c->config.privd_timeout_ms : ASK_AGAIN_MS));
+               clock_mono_ms() + (o->idle_requested ? c->config.privd_timeout_ms : PROBE_AGAIN_MS));
     return true;
 }
 
 bool idle_goes_on(struct sandbox_obj *o)
 {
-    return renew(o) || ask_privd(o);
+    return renew(o) || probe_privd(o);
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */

@@ -32,13 +32,13 @@
 
 #define ENV_TIMEOUT_MS 5000u
 #define ENV_BYTES_MAX  (2u * 1024u * 1024u)
-#define LOOK_AGAIN_MS  500u /* until KEPTS is asked again, for what privd is still at */
+#define KEPTS_AGAIN_MS 500u /* until KEPTS is asked again, for what privd is still at */
 #define DROP_AGAIN_MS  20u
 
 void keep_forget(struct sandbox_obj *o)
 {
     o->s.kept = 0;
-    o->env_asked = o->keep_asked = o->rolled_back = false;
+    o->env_requested = o->keep_requested = o->rolled_back = false;
     json_decref(o->s.env);
     o->s.env = NULL;
 }
@@ -59,14 +59,14 @@ static int64_t send_keep(struct sandbox_obj *o)
     rc = call_privd(o->core, o->s.id, &m, on_kept, NULL);
     if (rc < 0)
         return rc;
-    o->change_asked = o->keep_asked = true;
+    o->change_requested = o->keep_requested = true;
     timers_set(&o->core->timers, &o->end, clock_mono_ms() + o->core->config.privd_timeout_ms);
     return 0;
 }
 
 static void not_kept(struct sandbox_obj *o, const struct err *why)
 {
-    o->change_asked = o->env_asked = false;
+    o->change_requested = o->env_requested = false;
     pause_not_done(o, why);
 }
 
@@ -106,9 +106,9 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
     struct err e;
 
-    if (!o || !o->env_asked || !sandbox_life(o)->files || c->stopping)
+    if (!o || !o->env_requested || !sandbox_life(o)->files || c->stopping)
         return; /* it ends, or LIST has told meanwhile */
-    o->env_asked = false;
+    o->env_requested = false;
     if (take_env(o, why, http_status, body, len, &e) != ERR_OK)
         not_kept(o, &e);
 }
@@ -136,7 +136,7 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
     o->s.kept = changed.kept;
     o->s.pause_reason = reason;
     sandbox_move(o, SANDBOX_KEEPING);
-    o->change_asked = o->env_asked = true;
+    o->change_requested = o->env_requested = true;
     sockets_discard(o);
     timers_cancel(&c->timers, &o->sample);
     timers_set(&c->timers, &o->end, clock_mono_ms() + ENV_TIMEOUT_MS + c->config.privd_timeout_ms);
@@ -150,7 +150,8 @@ static void has_only_files(struct sandbox_obj *o)
     egress_leave(o);
     exec_command_sandboxes_free(o);
     sockets_discard(o);
-    o->known_to_privd = o->change_asked = o->env_asked = o->keep_asked = o->rolled_back = false;
+    o->known_to_privd = o->change_requested = o->env_requested = o->keep_requested =
+        o->rolled_back = false;
 }
 
 static void keep_error(struct err *e, int status)
@@ -178,9 +179,9 @@ static void on_kept(struct core *c, const char *id, int status, const struct pri
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
     struct err why;
 
-    if (!o || !o->change_asked || !sandbox_life(o)->files)
+    if (!o || !o->change_requested || !sandbox_life(o)->files)
         return; /* it ends, and its kept files are dropped then */
-    o->change_asked = o->keep_asked = false;
+    o->change_requested = o->keep_requested = false;
     if (call_is_channel_error(status)) {
         pause_channel_broke(o, status, "pausing the sandbox");
         return;
@@ -195,21 +196,21 @@ static void on_kept(struct core *c, const char *id, int status, const struct pri
         not_kept(o, &why);
     } else {
         log_error("sandbox %s: its files are not kept again: %s", id, why.text);
-        timers_set(&c->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+        timers_set(&c->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
     }
 }
 
 /* -- restarting -------------------------------------------------------------------------------- */
 
 /* Its own files, or those of the snapshot that it is rolled back to: it may be gone by now. */
-static int64_t ask_restart(struct sandbox_obj *o, uint32_t template_number)
+static int64_t send_restart(struct sandbox_obj *o, uint32_t template_number)
 {
     const struct snapshot *s = NULL;
 
     if (o->rollback_to[0])
         s = core_snapshot_find(o->core, o->s.tenant, o->rollback_to);
     o->rolled_back = s != NULL;
-    return create_ask_privd(o, template_number, s ? s->number : o->s.kept, s ? s->id : NULL);
+    return create_send(o, template_number, s ? s->number : o->s.kept, s ? s->id : NULL);
 }
 
 enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
@@ -237,14 +238,14 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
     if (code != ERR_OK)
         return code;
     memcpy(o->s.agent_key, changed.agent_key, sizeof(o->s.agent_key));
-    rc = ask_restart(o, t->number);
+    rc = send_restart(o, t->number);
     if (rc < 0) {
         o->rolled_back = false;
         pause_write_row(o);
         return call_privd_err(e, rc, "resuming the sandbox");
     }
     sandbox_move(o, SANDBOX_RESTARTING);
-    o->change_asked = true;
+    o->change_requested = true;
     o->begun_us = clock_mono_us();
     timers_set(&c->timers, &o->end,
                clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
@@ -253,7 +254,7 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
 
 void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *why)
 {
-    o->change_asked = o->rolled_back = false;
+    o->change_requested = o->rolled_back = false;
     if (o->kill_wanted) {
         lifecycle_end(o, "it was asked for while it was being resumed");
         return;
@@ -269,9 +270,9 @@ static void on_undone(struct core *c, const char *id, int status, const struct p
 {
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
 
-    if (!o || !o->change_asked || !sandbox_life(o)->files)
+    if (!o || !o->change_requested || !sandbox_life(o)->files)
         return;
-    o->change_asked = o->keep_asked = false;
+    o->change_requested = o->keep_requested = false;
     if (call_is_channel_error(status)) {
         pause_channel_broke(o, status, "ending what was made of the snapshot");
     } else if (status == 0 || status == -ESTALE || status == -ESRCH || status == -ENOENT) {
@@ -279,7 +280,7 @@ static void on_undone(struct core *c, const char *id, int status, const struct p
     } else {
         log_error("sandbox %s: what was made of a snapshot does not end: %s", id,
                   strerror(-status));
-        timers_set(&c->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+        timers_set(&c->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
     }
 }
 
@@ -291,7 +292,7 @@ static int64_t send_undo(struct sandbox_obj *o)
 
     if (rc < 0)
         return rc;
-    o->change_asked = o->keep_asked = true;
+    o->change_requested = o->keep_requested = true;
     timers_set(&o->core->timers, &o->end, clock_mono_ms() + o->core->config.privd_timeout_ms);
     return 0;
 }
@@ -303,14 +304,14 @@ static void keep_again(struct sandbox_obj *o)
 
     if (rc == 0 || call_is_channel_error(rc))
         return;
-    timers_set(&o->core->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
 }
 
 void keep_restart_failed(struct sandbox_obj *o, const struct err *why)
 {
     log_warn("sandbox %s: not resumed, its files are kept again: %s", o->s.id, why->text);
     pause_fail(o, why);
-    o->change_asked = o->init_waits = false;
+    o->change_requested = o->init_waits = false;
     sockets_discard(o);
     keep_again(o);
 }
@@ -321,7 +322,7 @@ void keep_on_listed_running(struct sandbox_obj *o)
 {
     struct err why;
 
-    if (o->change_asked)
+    if (o->change_requested)
         return; /* the answer is still to come */
     err_set(&why, ERR_UNAVAILABLE, "the pause was interrupted by a restart: the sandbox runs");
     pause_not_done(o, &why);
@@ -329,7 +330,7 @@ void keep_on_listed_running(struct sandbox_obj *o)
 
 void keep_on_listed_again(struct sandbox_obj *o)
 {
-    if (o->change_asked)
+    if (o->change_requested)
         return;
     if (sandbox_life(o)->change == LIFE_CHANGE_NONE) {
         sandbox_move(o, SANDBOX_RESTARTING);
@@ -341,7 +342,7 @@ void keep_on_listed_again(struct sandbox_obj *o)
  * snapshot's, and it was never told to have been rolled back. */
 static void settle_listed(struct sandbox_obj *o)
 {
-    if (o->change_asked || sandbox_life(o)->listed != LIFE_LISTED_AGAIN)
+    if (o->change_requested || sandbox_life(o)->listed != LIFE_LISTED_AGAIN)
         return;
     o->rolled_back = keep_seen(o->core, o->s.kept, o->s.id) == KEPT_SEEN_WHOLE;
     keep_again(o);
@@ -376,14 +377,14 @@ static void is_kept(struct sandbox_obj *o)
 
 void keep_on_missing(struct sandbox_obj *o, enum kept_seen seen)
 {
-    if (o->change_asked)
+    if (o->change_requested)
         return;
     o->known_to_privd = false;
     switch (seen) {
     case KEPT_SEEN_WHOLE: is_kept(o); break;
     case KEPT_SEEN_BUSY:
         if (sandbox_life(o)->change != LIFE_CHANGE_NONE)
-            timers_set(&o->core->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+            timers_set(&o->core->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
         break;
     case KEPT_SEEN_NONE:
         o->end_reason = "error";
@@ -392,7 +393,7 @@ void keep_on_missing(struct sandbox_obj *o, enum kept_seen seen)
     }
 }
 
-static void on_looked(struct core *c, int status)
+static void on_kepts_answered(struct core *c, int status)
 {
     if (status == 0)
         keep_settle_all(c);
@@ -402,15 +403,15 @@ bool keep_on_timer(struct sandbox_obj *o)
 {
     struct err why;
 
-    if (o->change_asked && !o->keep_asked && o->known_to_privd &&
+    if (o->change_requested && !o->keep_requested && o->known_to_privd &&
         sandbox_life(o)->change == LIFE_CHANGE_RESUME) {
         err_set(&why, ERR_TIMEOUT, "the sandbox was not ready in time: it is paused still");
         keep_restart_failed(o, &why);
         return true;
     }
-    if (o->change_asked)
+    if (o->change_requested)
         return false;
-    keep_ask_kepts(o->core, on_looked);
+    keep_send_kepts(o->core, on_kepts_answered);
     return true;
 }
 
@@ -435,7 +436,7 @@ static void on_dropped(struct core *c, const char *id, int status, const struct 
         if (call_is_channel_error(status))
             return; /* the next LIST */
         log_warn("sandbox %s: %s; trying again", id, why.text);
-        timers_set(&c->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+        timers_set(&c->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
     }
 }
 
@@ -461,7 +462,7 @@ void keep_drop(struct sandbox_obj *o)
     if (call_is_channel_error(rc))
         timers_cancel(&c->timers, &o->end); /* the next LIST */
     else
-        timers_set(&c->timers, &o->end, clock_mono_ms() + LOOK_AGAIN_MS);
+        timers_set(&c->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
 }
 
 bool keep_drops_quietly(const struct sandbox_obj *o)

@@ -26,17 +26,17 @@ struct sandbox_obj;
 /* What the last KEPTS said of a number. */
 enum kept_seen { KEPT_SEEN_NONE, KEPT_SEEN_WHOLE, KEPT_SEEN_BUSY };
 
-struct kept_told {
+struct kept_listed {
     enum kept_seen seen;
     uint8_t owner[PRIVSEP_OWNER_SIZE]; /* all zero: privd does not know */
 };
 
 /* What privd keeps, by number (keep.c). */
 struct kepts {
-    bool can;                                    /* privd can keep files at all */
-    struct kept_told told[PRIVSEP_KEPT_MAX + 1]; /* by the last KEPTS */
-    bool stray[PRIVSEP_KEPT_MAX + 1];            /* no row names it: being dropped */
-    struct timer strays_again;                   /* armed: some could not be */
+    bool can;                                        /* privd can keep files at all */
+    struct kept_listed listed[PRIVSEP_KEPT_MAX + 1]; /* by the last KEPTS */
+    bool stray[PRIVSEP_KEPT_MAX + 1];                /* no row names it: being dropped */
+    struct timer strays_again;                       /* armed: some could not be */
 };
 
 /* What privd knows the owner of kept files by: the beginning of the sandbox's or snapshot's id,
@@ -104,7 +104,7 @@ bool keep_drops_quietly(const struct sandbox_obj *o);
 
 /* Asks privd what is kept; fn when it is known (status 0) or not. 0, or -errno when nothing was
  * asked. */
-int keep_ask_kepts(struct core *c, void (*fn)(struct core *c, int status));
+int keep_send_kepts(struct core *c, void (*fn)(struct core *c, int status));
 void keep_on_kept_event(struct core *c, const struct privsep_msg *m);
 
 /* What no row names is dropped. */

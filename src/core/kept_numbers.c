@@ -77,7 +77,7 @@ void keep_owner(const char *id, uint8_t out[static PRIVSEP_OWNER_SIZE])
 enum kept_seen keep_seen(const struct core *c, uint32_t number, const char *id)
 {
     static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
-    const struct kept_told *t = &c->kepts.told[number];
+    const struct kept_listed *t = &c->kepts.listed[number];
     uint8_t owner[PRIVSEP_OWNER_SIZE];
 
     keep_owner(id, owner);
@@ -102,12 +102,12 @@ static void on_kepts(struct core *c, const char *id, int status, const struct pr
     fn(c, status);
 }
 
-int keep_ask_kepts(struct core *c, void (*fn)(struct core *c, int status))
+int keep_send_kepts(struct core *c, void (*fn)(struct core *c, int status))
 {
     struct privsep_msg m = {.op = PRIVSEP_KEPTS};
     int64_t rc;
 
-    memset(c->kepts.told, 0, sizeof(c->kepts.told));
+    memset(c->kepts.listed, 0, sizeof(c->kepts.listed));
     rc = call_privd(c, "", &m, on_kepts, fn);
     return rc < 0 ? (int)rc : 0;
 }
@@ -118,8 +118,8 @@ void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
 
     if (n < 1 || n > PRIVSEP_KEPT_MAX)
         return;
-    c->kepts.told[n].seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
-    memcpy(c->kepts.told[n].owner, m->u.kept.owner, sizeof(c->kepts.told[n].owner));
+    c->kepts.listed[n].seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
+    memcpy(c->kepts.listed[n].owner, m->u.kept.owner, sizeof(c->kepts.listed[n].owner));
 }
 
 static void drop_stray(struct core *c, uint32_t n);
@@ -130,7 +130,7 @@ static void on_strays_again(struct timer *t)
     struct core *c = CONTAINER_OF(t, struct core, kepts.strays_again);
 
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++)
-        if (c->kepts.stray[n] && c->kepts.told[n].seen == KEPT_SEEN_WHOLE)
+        if (c->kepts.stray[n] && c->kepts.listed[n].seen == KEPT_SEEN_WHOLE)
             drop_stray(c, n);
 }
 
@@ -164,7 +164,7 @@ static void drop_stray(struct core *c, uint32_t n)
     int64_t rc;
 
     m.u.kept.number = n;
-    memcpy(m.u.kept.owner, c->kepts.told[n].owner, sizeof(m.u.kept.owner));
+    memcpy(m.u.kept.owner, c->kepts.listed[n].owner, sizeof(m.u.kept.owner));
     rc = call_privd(c, "", &m, on_stray_dropped, (void *)(uintptr_t)n);
     if (rc < 0)
         drop_strays_later(c, (int)rc);
@@ -176,8 +176,8 @@ void keep_drop_left(struct sandbox_obj *o, uint32_t number)
 
     if (!number)
         return;
-    k->told[number].seen = KEPT_SEEN_WHOLE;
-    keep_owner(o->s.id, k->told[number].owner);
+    k->listed[number].seen = KEPT_SEEN_WHOLE;
+    keep_owner(o->s.id, k->listed[number].owner);
     k->stray[number] = true;
     drop_stray(o->core, number);
 }
@@ -188,7 +188,7 @@ void keep_drop_strays(struct core *c)
 
     mark_all(c, named);
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
-        const struct kept_told *t = &c->kepts.told[n];
+        const struct kept_listed *t = &c->kepts.listed[n];
 
         c->kepts.stray[n] = t->seen != KEPT_SEEN_NONE && !named[n];
         if (t->seen != KEPT_SEEN_WHOLE || named[n])

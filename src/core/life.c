@@ -19,7 +19,7 @@ static const struct life creating = {.name = "creating",
                                      .kill = LIFE_CALL_END,
                                      .awaits_create = true,
                                      .policy = true,
-                                     .place = true};
+                                     .counted = true};
 
 static const struct life running = {.name = "running",
                                     .next = STEP(SANDBOX_PAUSING) | STEP(SANDBOX_ENDING) |
@@ -34,7 +34,7 @@ static const struct life running = {.name = "running",
                                     .visible = true,
                                     .reachable = true,
                                     .policy = true,
-                                    .place = true};
+                                    .counted = true};
 
 static const struct life pausing = {.name = "pausing",
                                     .next = STEP(SANDBOX_PAUSED) | STEP(SANDBOX_RUNNING) |
@@ -48,7 +48,7 @@ static const struct life pausing = {.name = "pausing",
                                     .visible = true,
                                     .wakes = true,
                                     .policy = true,
-                                    .place = true};
+                                    .counted = true};
 
 static const struct life paused = {.name = "paused",
                                    .next = STEP(SANDBOX_RESUMING) | STEP(SANDBOX_ENDING),
@@ -60,7 +60,7 @@ static const struct life paused = {.name = "paused",
                                    .visible = true,
                                    .wakes = true,
                                    .policy = true,
-                                   .place = true};
+                                   .counted = true};
 
 static const struct life resuming = {.name = "resuming",
                                      .next = STEP(SANDBOX_RUNNING) | STEP(SANDBOX_PAUSED) |
@@ -74,7 +74,7 @@ static const struct life resuming = {.name = "resuming",
                                      .visible = true,
                                      .wakes = true,
                                      .policy = true,
-                                     .place = true};
+                                     .counted = true};
 
 static const struct life ending = {.name = "ending",
                                    .next = STEP(SANDBOX_ENDED),
@@ -82,7 +82,7 @@ static const struct life ending = {.name = "ending",
                                    LIST(KILL, DONE),
                                    .exit = LIFE_EXIT_WAIT,
                                    .kill = LIFE_CALL_UNDER_WAY,
-                                   .place = true};
+                                   .counted = true};
 
 static const struct life ended = {.name = "ended", .at_start = LIFE_START_DELETE};
 
@@ -99,7 +99,7 @@ static const struct life keeping = {.name = "keeping",
                                     .visible = true,
                                     .wakes = true,
                                     .policy = true,
-                                    .place = true};
+                                    .counted = true};
 
 static const struct life kept = {.name = "kept",
                                  .next = STEP(SANDBOX_ENDING) | STEP(SANDBOX_RESTARTING),
@@ -111,7 +111,7 @@ static const struct life kept = {.name = "kept",
                                  .files = true,
                                  .visible = true,
                                  .wakes = true,
-                                 .place = true};
+                                 .counted = true};
 
 static const struct life restarting = {.name = "restarting",
                                        .next = STEP(SANDBOX_RUNNING) | STEP(SANDBOX_ENDING) |
@@ -127,7 +127,7 @@ static const struct life restarting = {.name = "restarting",
                                        .visible = true,
                                        .wakes = true,
                                        .policy = true,
-                                       .place = true};
+                                       .counted = true};
 
 _Static_assert(SANDBOX_STATE_COUNT == 10,
                "a new state: write its row, and its line of the table in docs/architecture.md");

@@ -96,7 +96,7 @@ struct life {
     bool wakes;     /* what is asked of its ports may resume it, or waits for it to be resumed */
     bool reachable; /* its ports, its agent, programs, samples, its tenant's certificate */
     bool policy;    /* cay-egress is sent its policy, once privd has made it */
-    bool place;     /* counts against max_sandboxes and its tenant's share */
+    bool counted;   /* counts against max_sandboxes and its tenant's share */
 };
 
 #define LIFE_STEP(state) (1u << (state))

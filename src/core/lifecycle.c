@@ -43,7 +43,7 @@ void lifecycle_arm(struct sandbox_obj *o)
 {
     int64_t left_ms = MAX(o->s.end_real_ms - clock_real_ms(), 0);
 
-    o->idle_asked = false;
+    o->idle_requested = false;
     if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME)
         return;
     left_ms = MIN(left_ms, (int64_t)o->core->config.max_ttl_ms);
@@ -130,10 +130,10 @@ static void kill_again(struct sandbox_obj *o)
         err_set(&why, ERR_TIMEOUT, "sandbox %s does not end; it is tried again", o->s.id);
         lifecycle_kill_failed(o, &why);
     }
-    lifecycle_tell_privd(o);
+    lifecycle_send_kill(o);
 }
 
-void lifecycle_tell_privd(struct sandbox_obj *o)
+void lifecycle_send_kill(struct sandbox_obj *o)
 {
     struct privsep_msg m = {.op = PRIVSEP_KILL, .slot = o->s.slot, .gen = o->s.gen};
     struct core *c = o->core;
@@ -181,7 +181,7 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
     create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
     sockets_discard(o);
     timers_cancel(&c->timers, &o->sample);
-    lifecycle_tell_privd(o);
+    lifecycle_send_kill(o);
 }
 
 void lifecycle_ended(struct sandbox_obj *o, const char *reason)
@@ -200,8 +200,9 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
     if (store_sandbox_delete(o->core->store, o->s.id, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
     counters_ended(&o->core->counters, o->end_reason);
-    if (o->kill_asked_us)
-        histogram_add(&o->core->counters.steps[COUNTER_KILL], clock_mono_us() - o->kill_asked_us);
+    if (o->kill_requested_us)
+        histogram_add(&o->core->counters.steps[COUNTER_KILL],
+                      clock_mono_us() - o->kill_requested_us);
     if (o->announced)
         events_add(o->tenant, EVENT_SANDBOX_ENDED, o->s.id,
                    json_pack("{s:s}", "reason", o->end_reason ? o->end_reason : "unknown"));
@@ -371,7 +372,7 @@ void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen, boo
     o->s.gen = gen;
     o->known_to_privd = o->listed = true;
     switch (listed) {
-    case LIFE_LISTED_KILL: lifecycle_tell_privd(o); break;
+    case LIFE_LISTED_KILL: lifecycle_send_kill(o); break;
     case LIFE_LISTED_END: lifecycle_end(o, "it may not be there"); break;
     case LIFE_LISTED_KEEP:
         if (moved)
@@ -412,7 +413,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
     o->kill_done = done;
     o->kill_arg = arg;
     o->end_reason = "killed";
-    o->kill_asked_us = clock_mono_us();
+    o->kill_requested_us = clock_mono_us();
     lifecycle_end(o, "it was asked for");
 }
 

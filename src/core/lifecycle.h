@@ -35,7 +35,7 @@ enum err_code lifecycle_adopt(struct core *c, const struct sandbox *s, struct er
 
 /* Sends KILL for an ENDING one, or DROP for kept files of it; tries again later when the channel is
  * full. */
-void lifecycle_tell_privd(struct sandbox_obj *o);
+void lifecycle_send_kill(struct sandbox_obj *o);
 
 /* Nothing of it is left: row removed, those who wait are told, o is freed. */
 void lifecycle_ended(struct sandbox_obj *o, const char *reason);

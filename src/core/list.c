@@ -36,7 +36,7 @@ static bool matches(const struct matcher *m, const struct sandbox *s)
     if (m->f->tenant && strcmp(s->tenant, m->f->tenant) != 0)
         return false;
     if (m->template_id && strcmp(s->template_id, m->template_id) != 0 &&
-        strcmp(s->template_asked, m->template_id) != 0)
+        strcmp(s->template_requested, m->template_id) != 0)
         return false;
     if (m->f->started_after_ms && s->started_real_ms < m->f->started_after_ms)
         return false;

@@ -18,7 +18,7 @@
 #define SAMPLE_EVERY_MS 5000u
 #define SAMPLES_MAX     720u /* an hour */
 #define SAMPLES_FIRST   8u
-#define ASKED_FOR_MS    600000u /* the client will ask again */
+#define REQUESTED_MS    600000u /* the client will ask again */
 
 /* Grows up to SAMPLES_MAX, then the oldest goes first. */
 struct metric_ring {
@@ -252,7 +252,7 @@ void core_sandbox_metrics(struct core *c, const char *tenant, const char *id, in
         .core = c, .start_ms = start_ms, .end_ms = end_ms, .done = done, .arg = arg};
     strncpy(w->id, id, sizeof(w->id) - 1);
     if (sandbox_visible(c, tenant, id, &o, &w->why) == ERR_OK) {
-        metrics_touch(o, ASKED_FOR_MS);
+        metrics_touch(o, REQUESTED_MS);
         if (!is_fresh(o))
             rc = ask(o);
         if (o->sample_pending) {

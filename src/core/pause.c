@@ -101,7 +101,7 @@ static enum err_code ask(struct sandbox_obj *o, enum privsep_op op, enum sandbox
     }
     sandbox_move(o, state);
     o->s.pause_reason = reason;
-    o->change_asked = true;
+    o->change_requested = true;
     timers_set(&c->timers, &o->end, clock_mono_ms() + c->config.privd_timeout_ms);
     return ERR_OK;
 }
@@ -111,9 +111,9 @@ struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_cha
 {
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
 
-    if (!o || !o->change_asked || sandbox_life(o)->change != change)
+    if (!o || !o->change_requested || sandbox_life(o)->change != change)
         return NULL;
-    o->change_asked = false;
+    o->change_requested = false;
     return o;
 }
 
@@ -134,7 +134,7 @@ static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reas
                            enum sandbox_tier tier, struct err *e);
 static void is_paused(struct sandbox_obj *o);
 
-static void tell_resumed(struct sandbox_obj *o)
+static void notify_resumed(struct sandbox_obj *o)
 {
     if (o->reboot_ran)
         return;
@@ -176,12 +176,12 @@ void pause_resumed(struct sandbox_obj *o)
     if (again && (code = reboot_begin(o, &why)) == ERR_OK)
         return;
     forget_wishes(o);
-    tell_resumed(o);
+    notify_resumed(o);
     o->reboot_ran = false;
     if (*snapshot)
         events_add(o->tenant, EVENT_SANDBOX_ROLLED_BACK, o->s.id,
                    json_pack("{s:s}", "snapshot", snapshot));
-    pause_waiters_tell(o, &o->resumers, code == ERR_OK ? NULL : &why);
+    pause_waiters_notify(o, &o->resumers, code == ERR_OK ? NULL : &why);
     begin_pause_again(o);
 }
 
@@ -192,11 +192,11 @@ void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struc
         sandbox_move(o, to);
     forget_wishes(o);
     pause_write_row(o);
-    pause_waiters_tell(o, &o->resumers, why);
+    pause_waiters_notify(o, &o->resumers, why);
     if (o->reboot_ran)
         is_paused(o);
     else
-        pause_waiters_tell(o, &o->pausers, NULL);
+        pause_waiters_notify(o, &o->pausers, NULL);
     o->reboot_ran = false;
 }
 
@@ -208,9 +208,9 @@ void pause_not_rebooted(struct sandbox_obj *o, const struct err *why)
              why->text);
     forget_wishes(o);
     if (runs)
-        tell_resumed(o);
+        notify_resumed(o);
     o->reboot_ran = false;
-    pause_waiters_tell(o, &o->resumers, why);
+    pause_waiters_notify(o, &o->resumers, why);
     if (runs)
         begin_pause_again(o);
 }
@@ -254,7 +254,7 @@ static void is_paused(struct sandbox_obj *o)
     logs_add(o, "info", "sandbox paused (%s, %s)", reason, tier);
     events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id,
                json_pack("{s:s, s:s}", "reason", reason, "tier", tier));
-    pause_waiters_tell(o, &o->pausers, NULL);
+    pause_waiters_notify(o, &o->pausers, NULL);
 }
 
 /* One that is kept only to boot anew goes on at once: who wants it paused has a turn when it runs
@@ -281,7 +281,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     if (!o->resumers)
         return;
     forget_wishes(o);
-    pause_waiters_tell(o, &o->resumers, &e);
+    pause_waiters_notify(o, &o->resumers, &e);
 }
 
 /* Its time goes on; where that is over already it is tried again soon. Who wants it to run has what
@@ -306,11 +306,11 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
         timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
     o->reboot_keeps = false;
     if (only_reboots)
-        tell_resumed(o);
+        notify_resumed(o);
     else
-        pause_waiters_tell(o, &o->pausers, why);
+        pause_waiters_notify(o, &o->pausers, why);
     o->reboot_ran = false;
-    pause_waiters_tell(o, &o->resumers, rebooting ? why : NULL);
+    pause_waiters_notify(o, &o->resumers, rebooting ? why : NULL);
     begin_pause_again(o);
 }
 
@@ -379,7 +379,7 @@ enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e)
 }
 
 /* What a call may ask for. */
-static enum err_code begin_asked(struct sandbox_obj *o, enum sandbox_tier tier, struct err *e)
+static enum err_code begin_requested(struct sandbox_obj *o, enum sandbox_tier tier, struct err *e)
 {
     enum err_code code = quota_check_pause(o->tenant, e);
 
@@ -391,8 +391,8 @@ static void begin_pause_again(struct sandbox_obj *o)
 {
     struct err e;
 
-    if (o->pausers && begin_asked(o, o->pause_tier, &e) != ERR_OK)
-        pause_waiters_tell(o, &o->pausers, &e);
+    if (o->pausers && begin_requested(o, o->pause_tier, &e) != ERR_OK)
+        pause_waiters_notify(o, &o->pausers, &e);
 }
 
 void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
@@ -413,7 +413,7 @@ void pause_settle(struct sandbox_obj *o, bool frozen)
     enum life_change change = sandbox_life(o)->change;
     struct err why;
 
-    if (o->change_asked)
+    if (o->change_requested)
         return; /* the answer is still to come */
     if (change == LIFE_CHANGE_PAUSE && frozen) {
         pause_done(o, SANDBOX_PAUSED);
@@ -456,7 +456,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY && !o->reboot_keeps)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
     else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO)
-        code = begin_asked(o, tier, &e);
+        code = begin_requested(o, tier, &e);
     if (code == ERR_OK)
         o->pause_tier = tier;
     if (code == ERR_OK)

@@ -26,7 +26,7 @@ void pause_waiters_add(struct core *c, struct pause_waiter **list, core_sandbox_
     *list = w;
 }
 
-void pause_waiters_tell(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why)
+void pause_waiters_notify(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why)
 {
     struct pause_waiter *next;
 
@@ -37,12 +37,12 @@ void pause_waiters_tell(struct sandbox_obj *o, struct pause_waiter **list, const
     }
 }
 
-static void tell_deferred(void *arg)
+static void notify_deferred(void *arg)
 {
     struct pause_waiter *list = arg;
     const struct err why = list->why;
 
-    pause_waiters_tell(NULL, &list, &why);
+    pause_waiters_notify(NULL, &list, &why);
 }
 
 void pause_waiters_fail_later(struct sandbox_obj *o, struct pause_waiter **list,
@@ -53,5 +53,5 @@ void pause_waiters_fail_later(struct sandbox_obj *o, struct pause_waiter **list,
     if (!first)
         return;
     first->why = *why;
-    core_defer(o->core, &first->later, tell_deferred, first);
+    core_defer(o->core, &first->later, notify_deferred, first);
 }

@@ -10,7 +10,7 @@ struct sandbox_obj;
 void pause_waiters_add(struct core *c, struct pause_waiter **list, core_sandbox_cb done, void *arg);
 
 /* Each is told, now, and the list is empty. why NULL: it is so. */
-void pause_waiters_tell(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why);
+void pause_waiters_notify(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why);
 
 /* The same in the next turn: who fails it may be inside a loop over sandboxes. */
 void pause_waiters_fail_later(struct sandbox_obj *o, struct pause_waiter **list,

@@ -16,7 +16,7 @@
 #include "core/credential.h"
 #include "core/credential_internal.h"
 #include "core/egress.h"
-#include "core/egress_ask.h"
+#include "core/egress_query.h"
 #include "core/sandbox.h"
 #include "core/store.h"
 #include "core/tenant.h"
@@ -312,7 +312,7 @@ static json_t *find_item(struct core *c, const char *tenant, const char *name)
 }
 
 /* Has the requester something to be told? */
-static bool is_news(const struct renewal *r, uint64_t serial)
+static bool is_unseen(const struct renewal *r, uint64_t serial)
 {
     return (r->token && r->serial > serial) || r->why[0];
 }
@@ -335,7 +335,7 @@ void renewals_wanted(struct core *c, const struct sandbox *s, const char *name, 
         r = add(c, sandbox_tenant(s), name);
     if (r && !r->at_once) {
         r->after_401 = rejected;
-        if ((is_settled(r, serial) || start(r, s, item) < 0) && o && is_news(r, serial))
+        if ((is_settled(r, serial) || start(r, s, item) < 0) && o && is_unseen(r, serial))
             egress_touch(o);
     }
     json_decref(item);

@@ -27,12 +27,12 @@ void sandbox_account(struct sandbox_obj *o)
     const struct life *life = sandbox_life(o);
     const struct privsep_limits *l = &o->s.limits;
     const uint64_t costs[TENANT_SANDBOX_RESOURCES] = {
-        [TENANT_SANDBOXES] = life->place,
-        [TENANT_PAUSED] = life->place && is_paused(life),
-        [TENANT_CPU_MILLI] = life->place ? l->cpu_milli : 0,
-        [TENANT_MEMORY_BYTES] = life->place ? l->memory_bytes : 0,
-        [TENANT_DISK_BYTES] = life->place ? l->disk_bytes : 0,
-        [TENANT_FILTERS] = life->place && l->filters != 0,
+        [TENANT_SANDBOXES] = life->counted,
+        [TENANT_PAUSED] = life->counted && is_paused(life),
+        [TENANT_CPU_MILLI] = life->counted ? l->cpu_milli : 0,
+        [TENANT_MEMORY_BYTES] = life->counted ? l->memory_bytes : 0,
+        [TENANT_DISK_BYTES] = life->counted ? l->disk_bytes : 0,
+        [TENANT_FILTERS] = life->counted && l->filters != 0,
         [TENANT_KEPT] = o->s.kept != 0};
 
     for (int i = 0; i < TENANT_SANDBOX_RESOURCES; i++)

@@ -32,8 +32,8 @@ struct sandbox_obj {
     struct timer end;            /* what it means in each state: life.h */
     bool known_to_privd;         /* slot and gen are valid */
     uint64_t used_ms;            /* the last use that counts (clock_mono_ms); idle.c */
-    bool idle_asked;             /* privd owes what its programs used */
-    uint64_t idle_look_ms;       /* at the last look (clock_mono_ms; 0: none), and what they */
+    bool idle_requested;         /* privd owes what its programs used */
+    uint64_t idle_check_ms;      /* at the last look (clock_mono_ms; 0: none), and what they */
     uint64_t idle_cpu_us;        /* had used until then */
     unsigned commands;           /* of core_exec that are under way: it is used as long */
     bool has_create_key;         /* its row has one (create_key.h) */
@@ -41,7 +41,7 @@ struct sandbox_obj {
     bool listed;                 /* privd's LIST has it */
     uint64_t begun_us;           /* of the create, clock_mono_us */
     uint64_t made_us;            /* privd had made it */
-    uint64_t kill_asked_us;      /* by a call; 0: none */
+    uint64_t kill_requested_us;  /* by a call; 0: none */
     char *init_body;             /* JSON for the agent's /init, until it is sent */
     bool init_waits;             /* for its tenant's CA (tenant_ca.h) */
     bool tenant_ca_installing;   /* tenant_ca.c: that, after its start */
@@ -50,7 +50,8 @@ struct sandbox_obj {
     void *create_arg, *kill_arg;
 
     /* pause.c */
-    bool change_asked; /* privd owes the answer to FREEZE, THAW, KEEP or a CREATE on kept files */
+    /* privd owes the answer to FREEZE, THAW, KEEP or a CREATE on kept files */
+    bool change_requested;
     int64_t resume_ttl_ms; /* what those who resume it ask for; 0: the default */
     struct pause_waiter *pausers, *resumers;
     bool reboot;                  /* those want it to boot anew */
@@ -67,9 +68,9 @@ struct sandbox_obj {
     bool rolled_back; /* being restarted on a copy of a snapshot's files: its own are kept still */
     unsigned copies;  /* of its files that are being made (snapshot_make.c) */
     uint32_t copy_of; /* its create: the kept number whose copy it begins with; 0: none */
-    bool env_asked;   /* its agent owes its environment */
-    bool keep_asked;  /* privd owes the answer to KEEP */
-    bool dropping;    /* its files go; until drop_until_ms that is tried again without a word */
+    bool env_requested;  /* its agent owes its environment */
+    bool keep_requested; /* privd owes the answer to KEEP */
+    bool dropping;       /* its files go; until drop_until_ms that is tried again without a word */
     uint64_t drop_until_ms;
 
     /* sockets.c: unconnected sockets that came with a batch and were not needed yet */

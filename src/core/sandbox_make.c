@@ -96,16 +96,16 @@ struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
     return o;
 }
 
-struct privsep_limits sandbox_limits_or(const struct privsep_limits *asked,
+struct privsep_limits sandbox_limits_or(const struct privsep_limits *requested,
                                         const struct privsep_limits *d)
 {
     return (struct privsep_limits){
-        .memory_bytes = asked->memory_bytes ? asked->memory_bytes : d->memory_bytes,
-        .disk_bytes = asked->disk_bytes ? asked->disk_bytes : d->disk_bytes,
-        .cpu_milli = asked->cpu_milli ? asked->cpu_milli : d->cpu_milli,
-        .pids = asked->pids ? asked->pids : d->pids,
-        .open_files = asked->open_files ? asked->open_files : d->open_files,
-        .filters = asked->filters ? asked->filters : d->filters};
+        .memory_bytes = requested->memory_bytes ? requested->memory_bytes : d->memory_bytes,
+        .disk_bytes = requested->disk_bytes ? requested->disk_bytes : d->disk_bytes,
+        .cpu_milli = requested->cpu_milli ? requested->cpu_milli : d->cpu_milli,
+        .pids = requested->pids ? requested->pids : d->pids,
+        .open_files = requested->open_files ? requested->open_files : d->open_files,
+        .filters = requested->filters ? requested->filters : d->filters};
 }
 
 /* Its own copies: the caller's may change or go. (A network setting does not change.) */
@@ -131,21 +131,21 @@ static int64_t first_life_ms(const struct core *c, const struct sandbox_request 
 }
 
 struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_request *r,
-                                     const struct template_info *asked)
+                                     const struct template_info *requested)
 {
-    struct privsep_limits of_template = core_template_limits(c, asked);
+    struct privsep_limits of_template = core_template_limits(c, requested);
 
     return sandbox_limits_or(&r->limits, &of_template);
 }
 
 static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
-                 const struct template_info *asked, const struct template_info *used)
+                 const struct template_info *requested, const struct template_info *used)
 {
     do
         ids_sandbox(s->id);
     while (registry_find(&c->registry, s->id));
     snprintf(s->name, sizeof(s->name), "%s", r->name ? r->name : "");
-    snprintf(s->template_asked, sizeof(s->template_asked), "%s", asked->id);
+    snprintf(s->template_requested, sizeof(s->template_requested), "%s", requested->id);
     snprintf(s->template_id, sizeof(s->template_id), "%s", used->id);
     s->state = SANDBOX_CREATING;
     s->on_timeout = r->on_timeout;
@@ -154,7 +154,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->auto_resume = r->auto_resume;
     s->keep_memory = r->keep_memory;
     s->allow_internet = r->allow_internet;
-    s->limits = sandbox_limits(c, r, asked);
+    s->limits = sandbox_limits(c, r, requested);
     s->started_real_ms = clock_real_ms();
     s->idle_ms = r->idle_ms;
     s->idle_counts = r->idle_counts ? r->idle_counts : SANDBOX_IDLE_TRAFFIC;
@@ -164,14 +164,14 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
 }
 
 enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
-                           const struct template_info *asked, const struct template_info *used,
+                           const struct template_info *requested, const struct template_info *used,
                            struct sandbox_obj **out, struct err *e)
 {
     struct sandbox_obj *o = calloc(1, sizeof(*o));
 
     if (!o)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
-    fill(c, &o->s, r, asked, used);
+    fill(c, &o->s, r, requested, used);
     if (!copy_json(&o->s, r) || !enter(c, o, r->tenant)) {
         release(o);
         return err_set(e, ERR_EXHAUSTED, "memory is out");

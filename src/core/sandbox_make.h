@@ -6,17 +6,17 @@
 struct sandbox_obj;
 
 /* What is asked for, and of d what is not (0). */
-struct privsep_limits sandbox_limits_or(const struct privsep_limits *asked,
+struct privsep_limits sandbox_limits_or(const struct privsep_limits *requested,
                                         const struct privsep_limits *d);
 
 /* What it gets: no field is 0. */
 struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_request *r,
-                                     const struct template_info *asked);
+                                     const struct template_info *requested);
 
 /* Makes one from a request (checked, defaults filled in) and puts it into the registry,
  * CREATING. */
 enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
-                           const struct template_info *asked, const struct template_info *used,
+                           const struct template_info *requested, const struct template_info *used,
                            struct sandbox_obj **out, struct err *e);
 
 /* One that the store had; takes over the references in s. NULL: memory is out. */

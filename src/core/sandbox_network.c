@@ -67,5 +67,5 @@ void core_sandbox_set_network(struct core *c, const char *tenant, const char *id
         return;
     }
     events_add(o->tenant, EVENT_SANDBOX_POLICY, id, NULL);
-    egress_touch_and_tell(o, done, arg);
+    egress_touch_and_notify(o, done, arg);
 }

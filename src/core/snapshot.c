@@ -128,7 +128,7 @@ enum err_code snapshots_adopt(void *core, const struct snapshot *s, struct err *
 }
 
 /* Each is told once. */
-void snapshot_tell(struct snapshot_obj *o, const struct err *why)
+void snapshot_notify(struct snapshot_obj *o, const struct err *why)
 {
     core_snapshot_cb made = o->made;
     core_done_cb deleted = o->deleted;
@@ -144,7 +144,7 @@ void snapshot_tell(struct snapshot_obj *o, const struct err *why)
 void snapshots_free(struct core *c, const struct err *why)
 {
     for (struct snapshot_obj *o = c->snapshots; o; o = o->next)
-        snapshot_tell(o, why);
+        snapshot_notify(o, why);
     while (c->snapshots)
         leave(c->snapshots);
 }
@@ -196,16 +196,16 @@ static void on_dropped(struct core *c, const char *id, int status, const struct 
 
     if (!o)
         return;
-    o->asked = false;
+    o->requested = false;
     if (keep_is_gone(status)) {
-        snapshot_tell(o, NULL);
+        snapshot_notify(o, NULL);
         snapshot_add_event(o, EVENT_SNAPSHOT_DELETED);
         snapshot_forget(o);
     } else if (status == -EBUSY) {
         timers_set(&c->timers, &o->again, clock_mono_ms() + DROP_AGAIN_MS);
     } else {
         call_privd_err(&why, status, "removing the snapshot");
-        snapshot_tell(o, &why);
+        snapshot_notify(o, &why);
         if (!call_is_channel_error(status)) /* else the next KEPTS tells */
             timers_set(&c->timers, &o->again, clock_mono_ms() + DROP_LATER_MS);
     }
@@ -220,35 +220,35 @@ void snapshot_drop(struct snapshot_obj *o)
     m.u.kept.number = o->s.number;
     keep_owner(o->s.id, m.u.kept.owner);
     rc = call_privd(o->core, o->s.id, &m, on_dropped, NULL);
-    o->asked = rc >= 0;
+    o->requested = rc >= 0;
     if (rc >= 0)
         return;
     call_privd_err(&why, rc, "removing the snapshot");
-    snapshot_tell(o, &why);
+    snapshot_notify(o, &why);
     if (!call_is_channel_error(rc))
         timers_set(&o->core->timers, &o->again, clock_mono_ms() + DROP_LATER_MS);
 }
 
-struct told_later {
+struct deferred_answer {
     core_done_cb done;
     void *arg;
     struct err why;
     struct deferred later;
 };
 
-static void tell_deferred(void *arg)
+static void answer_deferred(void *arg)
 {
-    CLEANUP_FREE struct told_later *t = arg;
+    CLEANUP_FREE struct deferred_answer *t = arg;
 
     t->done(t->arg, &t->why);
 }
 
 static void refuse_delete(struct core *c, core_done_cb done, void *arg, const struct err *why)
 {
-    struct told_later *t = RESERVE_NEW(&c->reserve, struct told_later);
+    struct deferred_answer *t = RESERVE_NEW(&c->reserve, struct deferred_answer);
 
-    *t = (struct told_later){done, arg, *why};
-    core_defer(c, &t->later, tell_deferred, t);
+    *t = (struct deferred_answer){done, arg, *why};
+    core_defer(c, &t->later, answer_deferred, t);
 }
 
 void core_snapshot_delete(struct core *c, const char *tenant, const char *name, core_done_cb done,
@@ -301,7 +301,7 @@ void snapshots_reconcile(struct core *c)
 
     for (struct snapshot_obj *o = c->snapshots; o; o = next) {
         next = o->next;
-        if (!o->asked && !o->waits && !timer_armed(&o->again))
+        if (!o->requested && !o->waits && !timer_armed(&o->again))
             reconcile(o);
     }
 }

@@ -14,9 +14,9 @@ struct snapshot_obj {
     struct tenant *tenant;
     struct tenant_charge charge, counted;
     struct timer again;
-    bool waits; /* for an earlier one of the same sandbox */
-    bool asked; /* privd owes the answer to COPY or DROP */
-    bool quiet; /* it was never told to be there: nor is its end */
+    bool waits;     /* for an earlier one of the same sandbox */
+    bool requested; /* privd owes the answer to COPY or DROP */
+    bool quiet;     /* it was never told to be there: nor is its end */
     core_snapshot_cb made;
     core_done_cb deleted;
     void *arg;
@@ -35,7 +35,7 @@ void snapshot_forget(struct snapshot_obj *o);
 enum err_code snapshot_set_state(struct snapshot_obj *o, enum snapshot_state state, struct err *e);
 
 /* Those who wait for it to be made or deleted, once. why NULL: it is. */
-void snapshot_tell(struct snapshot_obj *o, const struct err *why);
+void snapshot_notify(struct snapshot_obj *o, const struct err *why);
 void snapshot_add_event(struct snapshot_obj *o, enum event_type type);
 
 /* What is kept of it goes, and then itself. */

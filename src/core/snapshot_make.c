@@ -82,7 +82,7 @@ static void begin_next(struct core *c, const char *sandbox)
                 found = o;
         if (!found || send_copy(found, &e) == ERR_OK)
             return;
-        snapshot_tell(found, &e);
+        snapshot_notify(found, &e);
         snapshot_forget(found);
     } while (found);
 }
@@ -95,13 +95,13 @@ static void copied(struct snapshot_obj *o, int status)
         take_name(o); /* not before: one that is not written is dropped, and the other keeps it */
         log_info("snapshot %s of sandbox %s: made", o->s.id, o->s.sandbox);
         snapshot_add_event(o, EVENT_SNAPSHOT_CREATED);
-        snapshot_tell(o, NULL);
+        snapshot_notify(o, NULL);
         return;
     }
     if (status < 0)
         copy_error(&e, status);
     log_warn("snapshot of sandbox %s: %s", o->s.sandbox, e.text);
-    snapshot_tell(o, &e);
+    snapshot_notify(o, &e);
     if (call_is_channel_error(status))
         return; /* the next KEPTS tells what there is */
     o->quiet = true;
@@ -121,7 +121,7 @@ static void on_copied(struct core *c, const char *id, int status, const struct p
     if (!o)
         return;
     memcpy(sandbox, o->s.sandbox, sizeof(sandbox));
-    o->asked = false;
+    o->requested = false;
     if (source && source->copies > 0)
         source->copies--;
     copied(o, status);
@@ -189,7 +189,7 @@ static enum err_code send_copy(struct snapshot_obj *o, struct err *e)
     rc = call_privd(o->core, o->s.id, &m, on_copied, NULL);
     if (rc < 0)
         return call_privd_err(e, rc, "making the snapshot");
-    o->asked = true;
+    o->requested = true;
     source->copies++;
     return ERR_OK;
 }

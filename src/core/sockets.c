@@ -95,7 +95,7 @@ static void on_reply(struct core *c, const char *id, int status, const struct pr
     answer(w, fds, NULL);
 }
 
-static int64_t ask_privd(struct sandbox_obj *o, struct socket_wait *w, bool in_use)
+static int64_t request_sockets(struct sandbox_obj *o, struct socket_wait *w, bool in_use)
 {
     struct privsep_msg m = {.op = PRIVSEP_CONNECT, .slot = o->s.slot, .gen = o->s.gen};
 
@@ -124,7 +124,7 @@ void sockets_get(struct sandbox_obj *o, size_t n,
         core_defer(c, &w->later, answer_deferred, w);
         return;
     }
-    rc = o->known_to_privd ? ask_privd(o, w, in_use) : -ESTALE;
+    rc = o->known_to_privd ? request_sockets(o, w, in_use) : -ESTALE;
     if (rc < 0) {
         call_privd_err(&w->why, rc, "opening a connection into the sandbox");
         core_defer(c, &w->later, answer_deferred, w);

@@ -305,7 +305,7 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
             store_checkpoint_wait(st->checkpoint);
         sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     } else if (pages >= CHECKPOINT_PAGES && st->checkpoint)
-        store_checkpoint_ask(st->checkpoint);
+        store_checkpoint_request(st->checkpoint);
     return SQLITE_OK;
 }
 

@@ -67,7 +67,7 @@ enum err_code store_snapshot_each(struct store *st,
 /* -- volumes ----------------------------------------------------------------------------------- */
 
 /* Both wait until that is on the disk: a volume outlives the host, and what is not written is left
- * alone (volumes_ask). */
+ * alone (volumes_request). */
 enum err_code store_volume_insert(struct store *st, const struct volume *v, struct err *e);
 enum err_code store_volume_set_state(struct store *st, const char *id, enum volume_state state,
                                      struct err *e);

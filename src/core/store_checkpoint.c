@@ -16,7 +16,7 @@ struct store_checkpoint {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake, idle;
-    bool asked, stop, busy;
+    bool requested, stop, busy;
     char *path;
 };
 
@@ -34,9 +34,9 @@ static bool wait_for_work(struct store_checkpoint *cp)
     bool go_on;
 
     pthread_mutex_lock(&cp->lock);
-    while (!cp->asked && !cp->stop)
+    while (!cp->requested && !cp->stop)
         pthread_cond_wait(&cp->wake, &cp->lock);
-    cp->asked = false;
+    cp->requested = false;
     go_on = cp->busy = !cp->stop;
     pthread_mutex_unlock(&cp->lock);
     return go_on;
@@ -108,10 +108,10 @@ int store_checkpoint_start(const char *path, struct store_checkpoint **out)
     return 0;
 }
 
-void store_checkpoint_ask(struct store_checkpoint *cp)
+void store_checkpoint_request(struct store_checkpoint *cp)
 {
     pthread_mutex_lock(&cp->lock);
-    cp->asked = true;
+    cp->requested = true;
     pthread_cond_signal(&cp->wake);
     pthread_mutex_unlock(&cp->lock);
 }

@@ -8,7 +8,7 @@ struct store_checkpoint;
 int store_checkpoint_start(const char *path, struct store_checkpoint **out);
 
 /* Asks for one; does nothing when one is asked for already. */
-void store_checkpoint_ask(struct store_checkpoint *cp);
+void store_checkpoint_request(struct store_checkpoint *cp);
 
 /* Any thread. What it is at is done: milliseconds, for it writes at most what the log holds. */
 void store_checkpoint_wait(struct store_checkpoint *cp);

@@ -65,7 +65,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     store_bind_text(q, 1, s->id);
     store_bind_text(q, 2, s->tenant);
     store_bind_text(q, 3, s->template_id);
-    store_bind_text(q, 4, s->template_asked);
+    store_bind_text(q, 4, s->template_requested);
     sqlite3_bind_int(q, 5, (int)s->state);
     sqlite3_bind_int(q, 6, (int)s->on_timeout);
     sqlite3_bind_int(q, 7, flags_of(s));
@@ -161,7 +161,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     store_column_copy(q, 0, s->id, sizeof(s->id));
     s->tenant = (const char *)sqlite3_column_text(q, 1);
     store_column_copy(q, 2, s->template_id, sizeof(s->template_id));
-    store_column_copy(q, 3, s->template_asked, sizeof(s->template_asked));
+    store_column_copy(q, 3, s->template_requested, sizeof(s->template_requested));
     s->state = (enum sandbox_state)state;
     s->on_timeout = sqlite3_column_int(q, 5) ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL;
     s->secure = flags & FLAG_SECURE;

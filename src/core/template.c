@@ -137,7 +137,7 @@ static void on_templates(struct core *c, const char *id, int status, const struc
         a->fn(c, status);
 }
 
-int templates_ask(struct core *c, void (*fn)(struct core *c, int status))
+int templates_request(struct core *c, void (*fn)(struct core *c, int status))
 {
     struct privsep_msg m = {.op = PRIVSEP_TEMPLATES};
     struct ask *a = calloc(1, sizeof(*a));
@@ -158,10 +158,10 @@ static void refresh(struct core *c)
 {
     uint64_t now = clock_mono_ms();
 
-    if (c->templates_asked_ms && now - c->templates_asked_ms < REFRESH_MS)
+    if (c->templates_requested_ms && now - c->templates_requested_ms < REFRESH_MS)
         return;
-    c->templates_asked_ms = now;
-    templates_ask(c, NULL);
+    c->templates_requested_ms = now;
+    templates_request(c, NULL);
 }
 
 size_t core_templates(struct core *c, const struct template_info **out)
@@ -249,7 +249,7 @@ static enum err_code not_found(struct err *e, const char *name)
 }
 
 enum err_code templates_resolve(struct core *c, const char *name,
-                                const struct template_info **asked,
+                                const struct template_info **requested,
                                 const struct template_info **used, struct err *e)
 {
     const struct template_info *host = &c->templates->info[IS_HOST];
@@ -264,7 +264,7 @@ enum err_code templates_resolve(struct core *c, const char *name,
         err_hint(e, "see `cay template ls`");
         return ERR_UNAVAILABLE;
     }
-    *asked = t;
+    *requested = t;
     *used = t->ready ? t : host;
     return ERR_OK;
 }
@@ -331,7 +331,7 @@ static void on_job(struct core *c, const char *id, int status, const struct priv
         t->info[j->which].size_bytes = 0;
     }
     note(t, j->which);
-    templates_ask(c, NULL);
+    templates_request(c, NULL);
     if (j->done)
         j->done(j->arg, NULL, status < 0 ? &why : NULL);
 }

@@ -13,9 +13,9 @@ void templates_on_progress(struct core *c, const struct privsep_msg *m);
 
 /* Asks privd for them; fn (may be NULL) when they are known (status 0) or not. 0, or -errno when
  * nothing was asked. */
-int templates_ask(struct core *c, void (*fn)(struct core *c, int status));
+int templates_request(struct core *c, void (*fn)(struct core *c, int status));
 
 /* Name -> what was asked for and what is used: base gives host until it is built. */
 enum err_code templates_resolve(struct core *c, const char *name,
-                                const struct template_info **asked,
+                                const struct template_info **requested,
                                 const struct template_info **used, struct err *e);

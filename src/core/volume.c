@@ -140,7 +140,7 @@ static void on_removed(struct core *c, const char *id, int status, const struct 
 
     if (!o)
         return;
-    o->asked = false;
+    o->requested = false;
     if (keep_is_gone(status)) {
         log_info("volume %s: removed", id);
         tell(o, NULL);
@@ -158,7 +158,7 @@ static void send_remove(struct volume_obj *o)
     m.u.volume.number = o->v.number;
     keep_owner(o->v.id, m.u.volume.owner);
     rc = call_privd(o->core, o->v.id, &m, on_removed, NULL);
-    o->asked = rc >= 0;
+    o->requested = rc >= 0;
     if (rc < 0)
         remove_later(o, rc);
 }
@@ -171,7 +171,7 @@ struct later {
     struct deferred later;
 };
 
-static void tell_later(void *arg)
+static void answer_later(void *arg)
 {
     CLEANUP_FREE struct later *t = arg;
 
@@ -187,7 +187,7 @@ static void refuse(struct core *c, core_volume_cb made, core_done_cb removed, vo
     struct later *t = RESERVE_NEW(&c->reserve, struct later);
 
     *t = (struct later){made, removed, arg, *why};
-    core_defer(c, &t->later, tell_later, t);
+    core_defer(c, &t->later, answer_later, t);
 }
 
 static enum err_code check_unused(struct core *c, const struct volume_obj *o, struct err *e)
@@ -251,7 +251,7 @@ static void on_made(struct core *c, const char *id, int status, const struct pri
 
     if (!o)
         return;
-    o->asked = false;
+    o->requested = false;
     if (status == 0 && set_state(o, VOLUME_READY, &e) == ERR_OK) {
         log_info("volume %s: made", id);
         tell(o, NULL);
@@ -286,7 +286,7 @@ static enum err_code choose_number(struct core *c, const char *tenant, uint32_t 
     for (const struct volume_obj *o = c->volumes; o; o = o->next)
         taken[o->v.number] = true;
     for (uint32_t n = 1; n <= PRIVSEP_VOLUMES_MAX; n++)
-        if (!taken[n] && c->volumes_told[n].seen == KEPT_SEEN_NONE) {
+        if (!taken[n] && c->volumes_listed[n].seen == KEPT_SEEN_NONE) {
             *out = n;
             return ERR_OK;
         }
@@ -343,7 +343,7 @@ static enum err_code begin(struct core *c, const struct volume *v, core_volume_c
         forget(o);
         return call_privd_err(e, rc, "making the volume");
     }
-    o->asked = true;
+    o->requested = true;
     o->made = done;
     o->arg = arg;
     return ERR_OK;
@@ -375,7 +375,7 @@ void core_volume_create(struct core *c, const char *tenant, const char *name, ui
 static bool is_there(const struct volume_obj *o)
 {
     static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
-    const struct kept_told *t = &o->core->volumes_told[o->v.number];
+    const struct kept_listed *t = &o->core->volumes_listed[o->v.number];
     uint8_t owner[PRIVSEP_OWNER_SIZE];
 
     keep_owner(o->v.id, owner);
@@ -407,12 +407,12 @@ static void leave_strays(struct core *c)
 {
     for (const struct volume_obj *o = c->volumes; o; o = o->next)
         if (is_there(o))
-            c->volumes_told[o->v.number].seen = KEPT_SEEN_NONE;
+            c->volumes_listed[o->v.number].seen = KEPT_SEEN_NONE;
     for (uint32_t n = 1; n <= PRIVSEP_VOLUMES_MAX; n++)
-        if (c->volumes_told[n].seen != KEPT_SEEN_NONE)
+        if (c->volumes_listed[n].seen != KEPT_SEEN_NONE)
             log_error("volume %.*s, number %u, is on the disk, and the store does not know of it: "
                       "it is left alone",
-                      PRIVSEP_OWNER_SIZE, (const char *)c->volumes_told[n].owner, n);
+                      PRIVSEP_OWNER_SIZE, (const char *)c->volumes_listed[n].owner, n);
 }
 
 static void on_volumes(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -426,17 +426,17 @@ static void on_volumes(struct core *c, const char *id, int status, const struct 
     }
     for (struct volume_obj *o = c->volumes; o; o = next) {
         next = o->next;
-        if (!o->asked && !timer_armed(&o->again))
+        if (!o->requested && !timer_armed(&o->again))
             reconcile(o);
     }
     leave_strays(c);
 }
 
-void volumes_ask(struct core *c)
+void volumes_request(struct core *c)
 {
     struct privsep_msg m = {.op = PRIVSEP_VOLUMES};
 
-    memset(c->volumes_told, 0, sizeof(c->volumes_told));
+    memset(c->volumes_listed, 0, sizeof(c->volumes_listed));
     (void)call_privd(c, "", &m, on_volumes, NULL);
 }
 
@@ -446,6 +446,6 @@ void volumes_on_event(struct core *c, const struct privsep_msg *m)
 
     if (n < 1 || n > PRIVSEP_VOLUMES_MAX)
         return;
-    c->volumes_told[n].seen = m->u.volume.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
-    memcpy(c->volumes_told[n].owner, m->u.volume.owner, sizeof(c->volumes_told[n].owner));
+    c->volumes_listed[n].seen = m->u.volume.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
+    memcpy(c->volumes_listed[n].owner, m->u.volume.owner, sizeof(c->volumes_listed[n].owner));
 }

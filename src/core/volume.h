@@ -58,8 +58,8 @@ void core_volume_remove(struct core *c, const char *tenant, const char *name, co
 /* asked: an array of {"name", "path", "readOnly"} (NULL: none), as clients say it; "NAME:ro" is
  * read-only too; *out: the same with "volume", the id,
  * as a sandbox keeps it; a new reference, NULL: none. ERR_INVALID, ERR_NOT_FOUND. */
-enum err_code volumes_resolve(struct core *c, const char *tenant, const json_t *asked, json_t **out,
-                              struct err *e);
+enum err_code volumes_resolve(struct core *c, const char *tenant, const json_t *requested,
+                              json_t **out, struct err *e);
 
 /* Whether a sandbox (NULL: a new one) can have those now: ERR_NOT_FOUND, ERR_CONFLICT with the
  * sandbox that has one. */
@@ -81,7 +81,7 @@ enum err_code volumes_adopt(void *core, const struct volume *v, struct err *e);
 /* Asks privd which volumes it has. What was not confirmed is removed then, what privd does not have
  * is forgotten, and what no row names is left alone: a row is on the disk before privd is asked to
  * make a volume, so that only a store that was lost, or is an older one, does not know of it. */
-void volumes_ask(struct core *c);
+void volumes_request(struct core *c);
 void volumes_on_event(struct core *c, const struct privsep_msg *m);
 
 /* At the core's end: those who wait are told. */

@@ -54,7 +54,7 @@ const struct sandbox_obj *volume_user(const struct volume_obj *v, const struct s
     for (const struct sandbox_obj *o = v->tenant->sandboxes; o; o = o->tenant_next) {
         const json_t *m = mount_of(o->s.volumes, v->v.id);
 
-        if (!m || &o->s == but || !sandbox_life(o)->place)
+        if (!m || &o->s == but || !sandbox_life(o)->counted)
             continue;
         if (!wanted || (!is_kept(o) && (!reads_only(m) || !reads_only(wanted))))
             return o;
@@ -68,7 +68,7 @@ json_t *core_volume_users(struct core *c, const struct volume *v)
     json_t *all = json_array();
 
     for (const struct sandbox_obj *s = o ? o->tenant->sandboxes : NULL; s; s = s->tenant_next)
-        if (sandbox_life(s)->place && mount_of(s->s.volumes, v->id))
+        if (sandbox_life(s)->counted && mount_of(s->s.volumes, v->id))
             json_array_append_new(all, json_string(s->s.id));
     return all;
 }
@@ -185,13 +185,13 @@ static bool take_name(const char *text, char out[static CORE_VOLUME_NAME_SIZE + 
     return only;
 }
 
-static enum err_code resolve_one(struct core *c, const char *tenant, const json_t *asked,
+static enum err_code resolve_one(struct core *c, const char *tenant, const json_t *requested,
                                  json_t *out, struct err *e)
 {
-    const char *text = json_string_value(json_object_get(asked, "name"));
-    const char *path = json_string_value(json_object_get(asked, "path"));
+    const char *text = json_string_value(json_object_get(requested, "name"));
+    const char *path = json_string_value(json_object_get(requested, "path"));
     char name[CORE_VOLUME_NAME_SIZE + 1] = "";
-    const json_t *other, *only = json_object_get(asked, "readOnly");
+    const json_t *other, *only = json_object_get(requested, "readOnly");
     bool read_only = (text && take_name(text, name)) || json_is_true(only);
     const struct volume_obj *v;
     size_t i;
@@ -223,21 +223,21 @@ static enum err_code resolve_one(struct core *c, const char *tenant, const json_
                : ERR_OK;
 }
 
-enum err_code volumes_resolve(struct core *c, const char *tenant, const json_t *asked, json_t **out,
-                              struct err *e)
+enum err_code volumes_resolve(struct core *c, const char *tenant, const json_t *requested,
+                              json_t **out, struct err *e)
 {
     enum err_code code = ERR_OK;
     json_t *all, *one;
     size_t i;
 
     *out = NULL;
-    if (json_array_size(asked) == 0)
+    if (json_array_size(requested) == 0)
         return ERR_OK;
-    if (json_array_size(asked) > PRIVSEP_CREATE_VOLUMES)
+    if (json_array_size(requested) > PRIVSEP_CREATE_VOLUMES)
         return err_set(e, ERR_INVALID, "volumeMounts: %zu volumes; a sandbox can have %d",
-                       json_array_size(asked), PRIVSEP_CREATE_VOLUMES);
+                       json_array_size(requested), PRIVSEP_CREATE_VOLUMES);
     all = json_array();
-    json_array_foreach ((json_t *)asked, i, one)
+    json_array_foreach ((json_t *)requested, i, one)
         if (code == ERR_OK)
             code = resolve_one(c, tenant, one, all, e);
     if (code == ERR_OK)

@@ -12,7 +12,7 @@ struct volume_obj {
     struct tenant *tenant;
     struct tenant_charge charge, disk;
     struct timer again;
-    bool asked; /* privd owes the answer to VOLUME_MAKE or VOLUME_REMOVE */
+    bool requested; /* privd owes the answer to VOLUME_MAKE or VOLUME_REMOVE */
     core_volume_cb made;
     core_done_cb removed;
     void *arg;

@@ -23,7 +23,7 @@
 
 #define ANSWER_MAX    4096u
 #define TIMEOUT_MS    25000u /* cay-egress answers sooner (DELIVERY_WAIT_MS), or is not there */
-#define NO_PLACE_MS   250u
+#define NO_SHARE_MS   250u
 #define NO_EGRESS_MS  5000u
 #define NO_STORE_MS   5000u
 #define FIRST_DELAY_S 5u
@@ -39,7 +39,7 @@ uint64_t webhook_delay_ms(unsigned attempts)
 
 /* -- when ------------------------------------------------------------------------------------- */
 
-static void look_again(struct webhook *w, uint64_t in_ms)
+static void send_later(struct webhook *w, uint64_t in_ms)
 {
     timers_set(&w->core->timers, &w->due, clock_mono_ms() + in_ms);
 }
@@ -80,7 +80,7 @@ static uint64_t wait_of(const struct next *n)
 void webhook_schedule(struct webhook *w)
 {
     if (!w->current && !w->core->stopping)
-        look_again(w, 0);
+        send_later(w, 0);
 }
 
 void webhook_free(struct webhook *w)
@@ -176,7 +176,7 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
             egress_refusal(&e, status, body, len, "cay-egress");
         (void)snprintf(w->last_why, sizeof(w->last_why), "%.*s", CORE_WEBHOOK_WHY_SIZE - 1, e.text);
         w->current = 0;
-        look_again(w, NO_EGRESS_MS);
+        send_later(w, NO_EGRESS_MS);
     }
     json_decref(o);
 }
@@ -224,19 +224,19 @@ static void send_next(struct webhook *w, const struct next *n)
 
     if (!path) {
         (void)snprintf(w->last_why, sizeof(w->last_why), "cay-egress does not answer");
-        look_again(w, NO_EGRESS_MS);
+        send_later(w, NO_EGRESS_MS);
         return;
     }
     w->share = share_take(w->core->webhooks->shares, w->tenant->name, NULL);
     if (!w->share) {
-        look_again(w, NO_PLACE_MS);
+        send_later(w, NO_SHARE_MS);
         return;
     }
     q.body = make_body(w, n, &e);
     if (!q.body) {
         log_error("webhook %s: %s", w->id, e.text);
         share_return(TAKE_PTR(w->share));
-        look_again(w, NO_STORE_MS);
+        send_later(w, NO_STORE_MS);
         return;
     }
     w->current = n->id;
@@ -254,13 +254,13 @@ void webhook_on_due(struct timer *t)
     if (w->current || store_delivery_next(w->core->store, w->id, take_next, &n, &e) != ERR_OK) {
         if (!w->current && e.code != ERR_NOT_FOUND) {
             log_error("webhook %s: %s", w->id, e.text);
-            look_again(w, NO_STORE_MS);
+            send_later(w, NO_STORE_MS);
         }
         return;
     }
     wait = wait_of(&n);
     if (wait > 0 || !n.message || !n.body)
-        look_again(w, wait > 0 ? wait : NO_STORE_MS);
+        send_later(w, wait > 0 ? wait : NO_STORE_MS);
     else
         send_next(w, &n);
 }

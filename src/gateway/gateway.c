@@ -156,7 +156,7 @@ static void query(struct gateway *g, struct http_exchange *x, const struct route
         return;
     }
     memcpy(q.access.signed_until, route->signed_until, sizeof(q.access.signed_until));
-    ticket = pending_add(g->pending, x, clock_mono_ms() + g->config.ask_timeout_ms, NULL, NULL);
+    ticket = pending_add(g->pending, x, clock_mono_ms() + g->config.lookup_timeout_ms, NULL, NULL);
     if (ticket && g->config.query(g->config.ctx, ticket, &q) == 0) {
         need_sweep(g);
         return;

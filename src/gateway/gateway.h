@@ -12,8 +12,8 @@
 struct gateway;
 
 struct gateway_config {
-    size_t max_waiting;      /* requests that wait for the control loop */
-    uint64_t ask_timeout_ms; /* for its answer */
+    size_t max_waiting;         /* requests that wait for the control loop */
+    uint64_t lookup_timeout_ms; /* for its answer */
     uint64_t connect_timeout_ms;
     uint64_t agent_timeout_ms; /* for the begin of an agent's answer; 0 none */
     /* Takes over what q holds. 0, or -EAGAIN when the control loop has too much to do. */

@@ -329,8 +329,8 @@ static void got_sockets(void *arg, int *fds, size_t n, const struct err *why)
     free(p);
 }
 
-static void ask_socket(struct gateway_resolver *r, struct gateway_answer *a, gateway_resolved done,
-                       void *arg)
+static void request_socket(struct gateway_resolver *r, struct gateway_answer *a,
+                           gateway_resolved done, void *arg)
 {
     struct pending *p = core_admits(r->core) ? calloc(1, sizeof(*p)) : NULL;
 
@@ -360,7 +360,7 @@ static void go_on(struct gateway_resolver *r, const struct gateway_query *q,
     if (agent && q->idle_gen && q->idle_gen == s->gen)
         done(arg, a);
     else
-        ask_socket(r, a, done, arg);
+        request_socket(r, a, done, arg);
 }
 
 void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,

@@ -6,7 +6,7 @@
 
 bool body_done(const struct http_exchange *x)
 {
-    return x->mode == BODY_TUNNEL ? x->end_told : x->body.done;
+    return x->mode == BODY_TUNNEL ? x->end_reported : x->body.done;
 }
 
 bool body_wants_input(const struct http_exchange *x)
@@ -98,9 +98,9 @@ void body_pass(struct http_exchange *x, struct pass *p)
     assert(p->held == 0);
 }
 
-void body_tell_end(struct http_exchange *x)
+void body_report_end(struct http_exchange *x)
 {
-    x->end_told = true;
+    x->end_reported = true;
     if (x->mode == BODY_COLLECT) {
         if (buf_reserve(&x->collect, 0) < 0) {
             x->aborted = true;

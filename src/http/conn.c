@@ -142,7 +142,7 @@ static void queue_rest(struct conn *c, const struct iovec *iov, int n, size_t se
             return;
         }
     }
-    held_make_room(c);
+    held_free_memory(c);
 }
 
 void conn_send(struct conn *c, const struct iovec *iov, int n, bool now)
@@ -291,7 +291,7 @@ static bool step_body(struct conn *c, struct http_exchange *x)
     }
     if (conn_input_len(c) == 0) {
         if (c->eof && x->mode == BODY_TUNNEL) {
-            body_tell_end(x);
+            body_report_end(x);
             return true;
         }
         if (c->eof)
@@ -306,7 +306,7 @@ static bool step_body(struct conn *c, struct http_exchange *x)
     if (used >= 0) {
         conn_input_used(c, (size_t)used);
     } else if (!x->begun) {
-        exchange_tell_close(x);
+        exchange_announce_close(x);
         exchange_free(x);
         response_refuse(c, 400, "malformed chunked body");
     } else {
@@ -342,12 +342,12 @@ static bool step_exchange(struct conn *c)
         return true;
     }
     conn_flush(c);
-    if (x->shut_asked && c->out.len == 0 && !c->shut)
+    if (x->shut_requested && c->out.len == 0 && !c->shut)
         c->shut = layer_shut(c);
     if (step_body(c, x))
         return true;
-    if (body_done(x) && !x->end_told && x->mode != BODY_UNDECIDED && !x->paused) {
-        body_tell_end(x);
+    if (body_done(x) && !x->end_reported && x->mode != BODY_UNDECIDED && !x->paused) {
+        body_report_end(x);
         return true;
     }
     if (x->want_drain && !x->ended && c->out.len <= x->drain_at) {
@@ -360,7 +360,7 @@ static bool step_exchange(struct conn *c)
     }
     if (!x->ended || c->out.len > 0)
         return c->broken;
-    exchange_tell_close(x);
+    exchange_announce_close(x);
     return finish(c, x);
 }
 

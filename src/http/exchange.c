@@ -107,11 +107,11 @@ void exchange_free(struct http_exchange *x)
     s->free_count++;
 }
 
-void exchange_tell_close(struct http_exchange *x)
+void exchange_announce_close(struct http_exchange *x)
 {
-    if (x->close_told)
+    if (x->close_announced)
         return;
-    x->close_told = true;
+    x->close_announced = true;
     if (x->inner_close)
         x->inner_close(x);
     if (x->on_close)
@@ -124,7 +124,7 @@ void exchange_lost(struct conn *c)
     struct http_exchange *x = c->exchange;
     bool late = c->timed_out && !x->begun && !c->broken && !x->aborted;
 
-    exchange_tell_close(x);
+    exchange_announce_close(x);
     if (x->begun && !(x->ended && c->out.len == 0))
         c->cut = true;
     exchange_free(x);

@@ -57,7 +57,7 @@ static void reset(struct conn *c)
     server_mark_dirty(c);
 }
 
-void held_make_room(struct conn *c)
+void held_free_memory(struct conn *c)
 {
     struct http_server *s = c->server;
 

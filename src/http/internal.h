@@ -116,8 +116,8 @@ struct http_exchange {
     enum body_mode mode;
     bool paused;
     bool expects_continue; /* until 100 was sent or bytes came */
-    bool end_told;         /* on_end, done or on_eof was called */
-    bool close_told;
+    bool end_reported;     /* on_end, done or on_eof was called */
+    bool close_announced;
     size_t discarded;
     size_t collect_max;
     void (*on_collect)(struct http_exchange *, char *, size_t);
@@ -128,14 +128,14 @@ struct http_exchange {
     void (*rpc_done)(struct http_exchange *, json_t *, bool);
 
     bool begun, ended;
-    bool chunked;       /* our own chunks */
-    bool counted;       /* a length was announced; `left` of it is to come */
-    const char *reason; /* of its status line; NULL: the usual text of its status */
-    bool streams;       /* its length is not known before its end */
-    bool no_body;       /* HEAD, 204, 304: announced but not sent */
-    bool raw;           /* framing is the caller's (relay) */
-    bool close;         /* the connection ends with this response */
-    bool shut_asked;    /* tunnel: our direction ends when all is out */
+    bool chunked;        /* our own chunks */
+    bool counted;        /* a length was announced; `left` of it is to come */
+    const char *reason;  /* of its status line; NULL: the usual text of its status */
+    bool streams;        /* its length is not known before its end */
+    bool no_body;        /* HEAD, 204, 304: announced but not sent */
+    bool raw;            /* framing is the caller's (relay) */
+    bool close;          /* the connection ends with this response */
+    bool shut_requested; /* tunnel: our direction ends when all is out */
     bool want_drain, aborted;
     size_t drain_at; /* on_drain comes when no more than this is queued */
     uint64_t left;   /* of the announced length */
@@ -285,7 +285,7 @@ void held_count(struct conn *c);
 /* The same after bytes were queued. Where all connections together hold more than they may, the one
  * that has taken nothing for longest is reset, and the next, until it fits; c itself last. No
  * callback: those connections end in their next pump. */
-void held_make_room(struct conn *c);
+void held_free_memory(struct conn *c);
 
 /* -- exchange.c -------------------------------------------------------------------------------- */
 
@@ -294,7 +294,7 @@ struct http_exchange *exchange_new(struct conn *c, size_t storage);
 void exchange_free(struct http_exchange *x);
 
 /* Tells the handler that it is over, once. */
-void exchange_tell_close(struct http_exchange *x);
+void exchange_announce_close(struct http_exchange *x);
 
 /* It cannot be finished: told, freed, and the connection on its way to its end. */
 void exchange_lost(struct conn *c);
@@ -304,7 +304,7 @@ void exchange_lost(struct conn *c);
 /* Hands input to the body's reader; how many bytes were used, or -EBADMSG. */
 ssize_t body_feed(struct http_exchange *x, const char *data, size_t n);
 /* Tells the end of a body that is complete, once. */
-void body_tell_end(struct http_exchange *x);
+void body_report_end(struct http_exchange *x);
 bool body_wants_input(const struct http_exchange *x);
 /* How much of what is to be read the body's reader takes from the pipe; 0: none. */
 uint64_t body_may_pass(const struct http_exchange *x);

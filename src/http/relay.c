@@ -266,7 +266,7 @@ static bool interim(struct relay *r)
 {
     struct buf *b;
 
-    if (r->head.status == 101 && r->upgrade_asked) {
+    if (r->head.status == 101 && r->upgrade_requested) {
         start_tunnel(r);
         return false;
     }

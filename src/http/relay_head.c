@@ -62,8 +62,8 @@ void relay_request_head(struct relay *r, struct buf *b)
         response_put_header(b, r->o.add[i].name, r->o.add[i].value);
     if (h->framing == HTTP_BODY_CHUNKED)
         response_put(b, "Transfer-Encoding: chunked\r\n");
-    r->upgrade_asked = may_upgrade(&r->o, h);
-    if (r->upgrade_asked) {
+    r->upgrade_requested = may_upgrade(&r->o, h);
+    if (r->upgrade_requested) {
         response_put(b, "Connection: Upgrade\r\n");
         response_put_header(b, "Upgrade", http_head_get(h, "upgrade"));
     } else if (!r->o.on_reusable) {

@@ -18,10 +18,10 @@ struct relay {
     size_t scanned;
     char *storage;
     unsigned interim;
-    bool request_sent;  /* the whole body was handed to the wire */
-    bool has_head;      /* of the final response */
-    bool decode;        /* the client does not know chunks */
-    bool upgrade_asked; /* and sent on */
+    bool request_sent;      /* the whole body was handed to the wire */
+    bool has_head;          /* of the final response */
+    bool decode;            /* the client does not know chunks */
+    bool upgrade_requested; /* and sent on */
     bool tunnel, up_ended, client_ended;
     bool full;         /* the window is: the client waits for the upstream to take it */
     size_t full_bytes; /* of it, when last looked at */

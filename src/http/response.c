@@ -340,13 +340,13 @@ void response_tunnel(struct http_exchange *x, const char *head, size_t n,
 {
     response_begin_raw(x, head, n, true, false);
     x->mode = BODY_TUNNEL;
-    x->paused = x->end_told = false;
+    x->paused = x->end_reported = false;
     x->on_data = on_data;
     x->on_end = on_end;
 }
 
 void response_shut(struct http_exchange *x)
 {
-    x->shut_asked = true;
+    x->shut_requested = true;
     server_mark_dirty(x->conn);
 }

@@ -98,21 +98,21 @@ static enum err_code use_chain(SSL_CTX *ctx, const struct text *text, struct err
 }
 
 /* There is no terminal to ask for a passphrase. */
-static int no_passphrase(char *out, int size, int writing, void *asked)
+static int no_passphrase(char *out, int size, int writing, void *requested)
 {
-    *(bool *)asked = true;
+    *(bool *)requested = true;
     return -1;
 }
 
 static enum err_code use_key(SSL_CTX *ctx, const struct text *text, struct err *e)
 {
-    bool asked = false;
+    bool requested = false;
     BIO *bio = BIO_new_mem_buf(text->bytes, (int)text->len);
-    EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, &asked) : NULL;
+    EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, &requested) : NULL;
     enum err_code code = ERR_OK;
 
     BIO_free(bio);
-    if (asked)
+    if (requested)
         code = err_set(e, ERR_INVALID,
                        "TLS: the key is encrypted; it is needed without passphrase");
     else if (!key)

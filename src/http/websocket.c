@@ -49,7 +49,7 @@ struct frame {
 
 /* -- the handshake ----------------------------------------------------------------------------- */
 
-bool websocket_asked(const struct http_head *h)
+bool websocket_requested(const struct http_head *h)
 {
     const char *to = http_head_get(h, "Upgrade");
 
@@ -92,7 +92,7 @@ static bool is_handshake(struct http_exchange *x)
                                                 {"Content-Type", "application/json"}};
     static const char body[] = "{\"code\":426,\"message\":\"this is for WebSocket, version 13\"}";
 
-    if (!websocket_asked(h) || !version || strcmp(version, "13") != 0) {
+    if (!websocket_requested(h) || !version || strcmp(version, "13") != 0) {
         http_respond(x, 426, wanted, ARRAY_SIZE(wanted), body, strlen(body));
         return false;
     }

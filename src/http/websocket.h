@@ -27,7 +27,7 @@ enum websocket_code {
 };
 
 /* Does the request ask for one? */
-bool websocket_asked(const struct http_head *h);
+bool websocket_requested(const struct http_head *h);
 
 /* Is one of the subprotocols that are offered this, or does it begin with it? Its whole name into
  * out (cut). */

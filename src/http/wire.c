@@ -87,7 +87,7 @@ static void flush(struct wire *w)
     }
     if (w->write_broken || (w->out.len == 0 && (w->secret || w->out.cap > 65536)))
         drop_out(w);
-    if (w->shut_asked && w->out.len == 0 && !w->write_broken)
+    if (w->shut_requested && w->out.len == 0 && !w->write_broken)
         shut(w);
 }
 
@@ -280,7 +280,7 @@ size_t wire_unsent(int fd, const struct buf *out)
 
 void wire_shut(struct wire *w)
 {
-    w->shut_asked = true;
+    w->shut_requested = true;
     if (!w->connecting && !w->closed && !w->open_error)
         flush(w);
 }

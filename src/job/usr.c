@@ -48,7 +48,7 @@ static bool is_shown_local(const char *name)
     return false;
 }
 
-static int tell(struct walk *w)
+static int report(struct walk *w)
 {
     return ++w->hidden > USR_HIDDEN_MAX ? -E2BIG : w->found(w->arg, w->path);
 }
@@ -67,7 +67,7 @@ static int walk_entry(struct walk *w, int dir_fd, const char *name, unsigned cha
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno;
     if (!is_for_everybody(&st) || (S_ISDIR(st.st_mode) && depth == DEPTH_MAX))
-        return tell(w);
+        return report(w);
     if (!S_ISDIR(st.st_mode))
         return 0;
     CLEANUP_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -86,7 +86,7 @@ static int walk_name(struct walk *w, int dir_fd, const struct dirent *e, size_t 
         w->path[len] = '/';
     memcpy(w->path + len + slash, e->d_name, n + 1);
     if (len == strlen("local") && memcmp(w->path, "local", len) == 0 && !is_shown_local(e->d_name))
-        return tell(w);
+        return report(w);
     return walk_entry(w, dir_fd, e->d_name, e->d_type, len + slash + n, depth);
 }
 

@@ -40,7 +40,7 @@ static int open_file(const char *path)
     return high < 0 ? -errno : high;
 }
 
-static int place_files(const struct child *c, const char **bad)
+static int install_files(const struct child *c, const char **bad)
 {
     for (size_t i = 0; i < CHILD_FILES && c->files[i]; i++) {
         int fd = open_file(c->files[i]);
@@ -56,7 +56,7 @@ static int place_files(const struct child *c, const char **bad)
 }
 
 /* Descriptors end up at their fixed numbers, whatever numbers they have now. */
-static int place_descriptors(const struct child *c, int ready_fd)
+static int install_descriptors(const struct child *c, int ready_fd)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     int ready = fcntl(ready_fd, F_DUPFD_CLOEXEC, 10);
@@ -115,14 +115,14 @@ NORETURN static void become_child(const struct child *c, int ready_fd, pid_t kee
     char *env[] = {path, lang, NULL};
     const char *failed = "descriptors";
     sigset_t none;
-    int r = place_descriptors(c, ready_fd), dir_fd;
+    int r = install_descriptors(c, ready_fd), dir_fd;
 
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     umask(077);
     if (r == 0)
-        r = place_files(c, &failed);
+        r = install_files(c, &failed);
     dir_fd = open_program_dir(c);
     if (r == 0) {
         failed = "privileges";

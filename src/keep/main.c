@@ -53,7 +53,7 @@ struct keep {
     uint64_t deadline_ms; /* of this phase; 0: none */
     int signal_fd;
     char failure[KEEP_REASON_MAX]; /* why the start failed, or "" */
-    int tell_fd; /* the process that went to the background tells its parent; -1: none */
+    int report_fd; /* the process that went to the background tells its parent; -1: none */
     int exit_status;
     bool done;
     struct commands commands;
@@ -69,9 +69,9 @@ static void enter(struct keep *k, enum phase phase, uint64_t within_ms)
 
 static void tell(struct keep *k, char what, const char *reason)
 {
-    if (k->tell_fd >= 0)
-        dprintf(k->tell_fd, "%c%s", what, reason);
-    util_close(&k->tell_fd);
+    if (k->report_fd >= 0)
+        dprintf(k->report_fd, "%c%s", what, reason);
+    util_close(&k->report_fd);
 }
 
 static void signal_all(struct child *children, size_t n, int signal)
@@ -454,14 +454,15 @@ static int go_to_background(struct keep *k)
         return wait_for_answer(fds[0]);
     }
     close(fds[0]);
-    k->tell_fd = fds[1];
+    k->report_fd = fds[1];
     null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     (void)setsid();
     (void)dup2(null_fd, 0);
     if (!k->options.log_file) {
         (void)dup2(null_fd, 1);
     } else if ((r = prepare_log(&k->options)) < 0) {
-        dprintf(k->tell_fd, "%ccannot open %s: %s", KEEP_FAILED, k->options.log_file, strerror(-r));
+        dprintf(k->report_fd, "%ccannot open %s: %s", KEEP_FAILED, k->options.log_file,
+                strerror(-r));
         return KEEP_EXIT_FAILED;
     }
     return keep_it(k);
@@ -469,7 +470,7 @@ static int go_to_background(struct keep *k)
 
 int main(int argc, char **argv)
 {
-    static struct keep k = {.tell_fd = -1, .signal_fd = -1};
+    static struct keep k = {.report_fd = -1, .signal_fd = -1};
     char why[PREPARE_WHY_SIZE];
     int r = options_parse(argc, argv, &k.options);
 

@@ -202,7 +202,7 @@ static int listen_at(const struct addrinfo *a)
     return TAKE_FD(fd);
 }
 
-static void tell_listen_error(const char *address, const char *port, int number, char *why)
+static void report_listen_error(const char *address, const char *port, int number, char *why)
 {
     const char *what = "";
 
@@ -244,7 +244,7 @@ static int make_listener(const char *address, int64_t number, int *out, char *wh
     freeaddrinfo(found);
     if (*out >= 0)
         return 0;
-    tell_listen_error(address, port, -*out, why);
+    report_listen_error(address, port, -*out, why);
     return KEEP_EXIT_FAILED;
 }
 

@@ -174,7 +174,7 @@ static void end_all(struct context *c, const char *name, const char *value)
 
 /* -- the kernel -------------------------------------------------------------------------------- */
 
-static void tell_waiters(struct context *c, const char *why)
+static void notify_waiters(struct context *c, const char *why)
 {
     struct context_waiter *w = TAKE_PTR(c->waiters);
 
@@ -192,7 +192,7 @@ static void on_ready(void *arg)
 
     c->state = READY;
     c->starts = 0;
-    tell_waiters(c, NULL);
+    notify_waiters(c, NULL);
     run_next(c);
 }
 
@@ -221,7 +221,7 @@ static void break_down(struct context *c, const char *why)
     c->state = BROKEN;
     snprintf(c->why, sizeof(c->why), "%s", why);
     log_warn("context %s (%s) has no kernel: %s", c->id, c->language, why);
-    tell_waiters(c, c->why);
+    notify_waiters(c, c->why);
     end_all(c, "ContextUnavailable", c->why);
 }
 
@@ -422,7 +422,7 @@ void context_remove(struct context *c)
     }
     c->all->count--;
     end_all(c, "UnexpectedEndOfExecution", "the context was deleted");
-    tell_waiters(c, "the context was deleted");
+    notify_waiters(c, "the context was deleted");
     kernel_stop(c->kernel);
     uv_close((uv_handle_t *)&c->timer, on_timer_closed);
 }

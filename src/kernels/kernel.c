@@ -31,7 +31,7 @@ struct kernel {
     uv_timer_t timer; /* while it starts: asks again */
     struct channel *shell, *control, *iopub;
     enum state state;
-    bool by_signal, asked, on_shell, on_iopub, exited;
+    bool by_signal, requested, on_shell, on_iopub, exited;
     unsigned handles; /* not closed yet */
     uint64_t started_ms;
     char key[WIRE_KEY_LEN + 1], session[WIRE_ID_LEN + 1], file[PATH_MAX];
@@ -195,9 +195,9 @@ static void on_probe(uv_timer_t *t)
         end(k, "the kernel did not answer in time");
         return;
     }
-    if (k->on_shell || !k->asked)
+    if (k->on_shell || !k->requested)
         send_empty(k, k->shell, "kernel_info_request");
-    k->asked = true;
+    k->requested = true;
 }
 
 /* -- the start --------------------------------------------------------------------------------- */

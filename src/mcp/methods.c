@@ -30,11 +30,11 @@ static json_t *capabilities(void)
 static void initialize(struct request *r)
 {
     const json_t *params = r->message.params;
-    const char *asked = json_string_value(json_object_get(params, "protocolVersion"));
+    const char *requested = json_string_value(json_object_get(params, "protocolVersion"));
     struct session *s;
     struct err e;
 
-    if (!asked || !json_is_object(json_object_get(params, "capabilities")) ||
+    if (!requested || !json_is_object(json_object_get(params, "capabilities")) ||
         !json_is_object(json_object_get(params, "clientInfo"))) {
         request_error(r, 200, RPC_INVALID_PARAMS,
                       "initialize needs \"protocolVersion\", a text, and the objects "
@@ -49,7 +49,7 @@ static void initialize(struct request *r)
         request_error(r, 429, 429, text, NULL);
         return;
     }
-    r->revision = revision_negotiate(asked);
+    r->revision = revision_negotiate(requested);
     api_header_add(r->http, "Mcp-Session-Id", s->id);
     request_result(r, json_pack("{s:s, s:o, s:{s:s, s:s, s:s}, s:s}", "protocolVersion",
                                 r->revision->name, "capabilities", capabilities(), "serverInfo",

@@ -8,7 +8,7 @@
 #include "base/base64.h"
 #include "core/life.h"
 #include "http/message.h"
-#include "mcp/file_ask.h"
+#include "mcp/file_call.h"
 #include "mcp/schema.h"
 #include "mcp/target.h"
 #include "mcp/tool.h"
@@ -200,7 +200,7 @@ static const char *path_of(const struct request *r)
     return r->state;
 }
 
-static void tell_contents(struct request *r, json_t *content)
+static void answer_contents(struct request *r, json_t *content)
 {
     json_object_set(content, "uri", json_object_get(r->message.params, "uri"));
     request_result_cached(r, json_pack("{s:[o]}", "contents", content), 0, true);
@@ -216,19 +216,19 @@ static bool failed(struct request *r, const struct err *why, int status)
     return why || status / 100 != 2;
 }
 
-static void tell_bytes(struct request *r, const char *bytes, size_t len)
+static void answer_bytes(struct request *r, const char *bytes, size_t len)
 {
     json_t *text = memchr(bytes, '\0', len) ? NULL : json_stringn(bytes, len);
     CLEANUP_FREE char *blob = text ? NULL : malloc(base64_encoded_len(len) + 1);
 
     if (text) {
-        tell_contents(r, json_pack("{s:s, s:o}", "mimeType", "text/plain", "text", text));
+        answer_contents(r, json_pack("{s:s, s:o}", "mimeType", "text/plain", "text", text));
         return;
     }
     if (blob)
         base64_encode(bytes, len, blob);
-    tell_contents(r, json_pack("{s:s, s:s}", "mimeType", "application/octet-stream", "blob",
-                               blob ? blob : ""));
+    answer_contents(r, json_pack("{s:s, s:s}", "mimeType", "application/octet-stream", "blob",
+                                 blob ? blob : ""));
 }
 
 static void on_file(void *arg, const struct err *why, int status, const char *body, size_t len)
@@ -236,9 +236,9 @@ static void on_file(void *arg, const struct err *why, int status, const char *bo
     struct request *r = arg;
 
     if (!why && status == 416)
-        tell_bytes(r, "", 0);
+        answer_bytes(r, "", 0);
     else if (!failed(r, why, status))
-        tell_bytes(r, body ? body : "", len);
+        answer_bytes(r, body ? body : "", len);
 }
 
 static void on_folder(void *arg, const struct err *why, int status, const char *body, size_t len)
@@ -262,8 +262,8 @@ static void on_folder(void *arg, const struct err *why, int status, const char *
         json_decref(e);
     }
     json_decref(o);
-    tell_contents(r, json_pack("{s:s, s:o}", "mimeType", "inode/directory", "text",
-                               rpc_text(b.data ? b.data : "", b.len)));
+    answer_contents(r, json_pack("{s:s, s:o}", "mimeType", "inode/directory", "text",
+                                 rpc_text(b.data ? b.data : "", b.len)));
 }
 
 static void on_stat(void *arg, const struct err *why, int status, const char *body, size_t len)

@@ -22,9 +22,9 @@ const struct revision *revision_find(const char *name)
     return NULL;
 }
 
-const struct revision *revision_negotiate(const char *asked)
+const struct revision *revision_negotiate(const char *requested)
 {
-    const struct revision *found = revision_find(asked);
+    const struct revision *found = revision_find(requested);
 
     if (found && found->negotiable)
         return found;
@@ -43,11 +43,11 @@ json_t *revision_names(void)
     return all;
 }
 
-static int unsupported(const char *asked, json_t **data, struct err *e)
+static int unsupported(const char *requested, json_t **data, struct err *e)
 {
     *data = json_pack("{s:o, s:o}", "supported", revision_names(), "requested",
-                      rpc_text(asked, strlen(asked)));
-    err_set(e, ERR_INVALID, "Unsupported protocol version: %.32s", asked);
+                      rpc_text(requested, strlen(requested)));
+    err_set(e, ERR_INVALID, "Unsupported protocol version: %.32s", requested);
     return RPC_UNSUPPORTED_VERSION;
 }
 

@@ -27,7 +27,7 @@ struct revision {
 const struct revision *revision_find(const char *name);
 
 /* For initialize: the one that was asked for, or the newest with a handshake. */
-const struct revision *revision_negotiate(const char *asked);
+const struct revision *revision_negotiate(const char *requested);
 
 /* Newest first: a new array. */
 json_t *revision_names(void);

@@ -10,10 +10,10 @@
 
 /* -- create ------------------------------------------------------------------------------------ */
 
-static void tell_made(struct request *r)
+static void answer_made(struct request *r)
 {
     const struct sandbox *s = core_sandbox_find(r->core, r->tenant, r->sandbox);
-    const char *policy = target_policy(r), *asked = s ? s->template_asked : "";
+    const char *policy = target_policy(r), *requested = s ? s->template_requested : "";
     char text[LINE_MAX_BYTES];
     int n;
 
@@ -23,22 +23,22 @@ static void tell_made(struct request *r)
     }
     n = snprintf(text, sizeof(text), "Sandbox %s runs (template %s%s%s; network: %s).", s->id,
                  s->template_id,
-                 strcmp(s->template_id, asked) == 0 ? ""
-                 : ids_is_snapshot(asked)           ? ", snapshot "
-                                                    : " in place of ",
-                 strcmp(s->template_id, asked) == 0 ? "" : asked, policy);
+                 strcmp(s->template_id, requested) == 0 ? ""
+                 : ids_is_snapshot(requested)           ? ", snapshot "
+                                                        : " in place of ",
+                 strcmp(s->template_id, requested) == 0 ? "" : requested, policy);
     result_done(r, json_pack("{s:s, s:s}", "template", s->template_id, "network", policy), text,
                 (size_t)MIN(n, (int)sizeof(text) - 1));
 }
 
 void tool_create(struct request *r)
 {
-    target_make(r, tell_made);
+    target_make(r, answer_made);
 }
 
 /* -- pause, resume, kill ----------------------------------------------------------------------- */
 
-static void tell_state(struct request *r, const char *state)
+static void answer_state(struct request *r, const char *state)
 {
     char text[LINE_MAX_BYTES];
     int n = snprintf(text, sizeof(text), "Sandbox %s: %s.", r->sandbox, state);
@@ -53,7 +53,7 @@ static void on_paused(void *arg, const struct sandbox *s, const struct err *why)
     if (why && why->code != ERR_EXISTS)
         result_fail_err(r, why);
     else
-        tell_state(r, "paused");
+        answer_state(r, "paused");
 }
 
 static void pause_it(struct request *r)
@@ -73,7 +73,7 @@ static void on_resumed(void *arg, const struct sandbox *s, const struct err *why
     if (why && why->code != ERR_EXISTS)
         result_fail_err(r, why);
     else
-        tell_state(r, "running");
+        answer_state(r, "running");
 }
 
 static void resume_it(struct request *r)
@@ -93,7 +93,7 @@ static void on_killed(void *arg, const struct sandbox *s, const struct err *why)
     if (why && why->code != ERR_NOT_FOUND)
         result_fail_err(r, why);
     else
-        tell_state(r, "killed");
+        answer_state(r, "killed");
 }
 
 /* A session forgets its own: the next call makes a new one, and need not be told so. */

@@ -1,7 +1,7 @@
 /* The tools that read: a file in pieces, and a directory. */
 #include "base/base64.h"
 #include "http/json.h"
-#include "mcp/file_ask.h"
+#include "mcp/file_call.h"
 #include "mcp/result.h"
 #include "mcp/target.h"
 #include "mcp/tool.h"
@@ -72,7 +72,7 @@ static json_t *image_of(const char *bytes, size_t len)
     return NULL;
 }
 
-static void tell_piece(struct request *r, const char *bytes, size_t len)
+static void answer_piece(struct request *r, const char *bytes, size_t len)
 {
     const struct reading *reading = r->state;
     bool text = strcmp(schema_text(r->args, "encoding", "auto"), "auto") == 0 &&
@@ -119,9 +119,9 @@ static void on_piece(void *arg, const struct err *why, int status, const char *b
 
     say_what(r, "reading", what);
     if (!why && status == 416)
-        tell_piece(r, "", 0);
+        answer_piece(r, "", 0);
     else if (!result_agent_failed(r, what, why, status, body, len))
-        tell_piece(r, body ? body : "", len);
+        answer_piece(r, body ? body : "", len);
 }
 
 static void on_stat(void *arg, const struct err *why, int status, const char *body, size_t len)
@@ -174,7 +174,7 @@ static int put_entry(struct buf *b, const json_t *entry)
                       (long long)schema_integer(entry, "size", 0));
 }
 
-static void tell_entries(struct request *r, const json_t *all)
+static void answer_entries(struct request *r, const json_t *all)
 {
     size_t total = json_array_size(all), at = (size_t)schema_integer(r->args, "offset", 0);
     size_t end = MIN(at + (size_t)schema_integer(r->args, "limit", TOOL_ENTRIES), total);
@@ -225,7 +225,7 @@ static void on_list(void *arg, const struct err *why, int status, const char *bo
         return;
     o = json_loadb(body, len, 0, NULL);
     if (o)
-        tell_entries(r, json_object_get(o, "entries"));
+        answer_entries(r, json_object_get(o, "entries"));
     else
         result_fail(r, "%s: the sandbox's answer cannot be read", what);
     json_decref(o);

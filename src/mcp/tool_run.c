@@ -3,7 +3,7 @@
  * be read from there piece by piece. While it runs, its client is told of it where it asked to be
  * (a progress token), and the command is killed when its client gives it up. */
 #include "base/clock.h"
-#include "core/agent_ask.h"
+#include "core/agent_file_call.h"
 #include "core/exec.h"
 #include "http/json.h"
 #include "mcp/result.h"
@@ -32,7 +32,7 @@ struct run {
     char name[17];     /* of the files */
     bool saved[2];
     int saving; /* the output whose file is written now */
-    uint64_t begun_ms, told_ms;
+    uint64_t begun_ms, reported_ms;
     const json_t *progress_token; /* of the message; NULL: no progress is wanted */
     char line[LINE_BYTES];        /* the last whole one */
 
@@ -212,10 +212,10 @@ static void save_next(struct request *r)
 {
     struct run *run = r->state;
     char file[64], target[128];
-    struct core_agent_ask ask = {.method = "POST",
-                                 .target = target,
-                                 .type = "application/octet-stream",
-                                 .max_response = 65536};
+    struct core_agent_file_call ask = {.method = "POST",
+                                       .target = target,
+                                       .type = "application/octet-stream",
+                                       .max_response = 65536};
 
     while (run->saving <= EXEC_STDERR && !is_longer(run, run->saving))
         run->saving++;
@@ -232,7 +232,7 @@ static void save_next(struct request *r)
         return;
     }
     memcpy(ask.body, run->out[run->saving].data, ask.body_len);
-    core_agent_ask(r->core, r->tenant, r->sandbox, &ask, on_saved, r);
+    core_agent_file_call(r->core, r->tenant, r->sandbox, &ask, on_saved, r);
 }
 
 /* -- while it runs ----------------------------------------------------------------------------- */
@@ -253,16 +253,16 @@ static void take_line(struct run *run, const char *bytes, size_t n)
                    (int)MIN(end - begin, sizeof(run->line) - 1), bytes + begin);
 }
 
-static void tell_progress(struct request *r)
+static void report_progress(struct request *r)
 {
     struct run *run = r->state;
     uint64_t now = clock_mono_ms();
     json_t *params;
 
-    if (!run->progress_token || (run->told_ms && now - run->told_ms < PROGRESS_EVERY_MS))
+    if (!run->progress_token || (run->reported_ms && now - run->reported_ms < PROGRESS_EVERY_MS))
         return;
-    run->told_ms = MAX(now, run->told_ms + 1); /* progress has to grow */
-    params = json_pack("{s:I, s:o}", "progress", (json_int_t)(run->told_ms - run->begun_ms) + 1,
+    run->reported_ms = MAX(now, run->reported_ms + 1); /* progress has to grow */
+    params = json_pack("{s:I, s:o}", "progress", (json_int_t)(run->reported_ms - run->begun_ms) + 1,
                        "message",
                        rpc_text(run->line, json_whole_text(run->line, strlen(run->line))));
     json_object_set(params, "progressToken", (json_t *)run->progress_token);
@@ -283,7 +283,7 @@ static bool on_output(void *arg, int which, const char *bytes, size_t n)
     take_line(run, bytes, n);
     if (n == 0)
         request_beat(r);
-    tell_progress(r);
+    report_progress(r);
     return true;
 }
 

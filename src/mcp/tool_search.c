@@ -84,7 +84,7 @@ static void read_all(struct found *f, const char *at, size_t len,
     }
 }
 
-static void tell_found(struct request *r, const struct core_exec_result *result)
+static void answer_found(struct request *r, const struct core_exec_result *result)
 {
     struct found f = {.matches = json_array(), .at = (size_t)schema_integer(r->args, "offset", 0)};
     bool truncated = result->truncated || result->timed_out;
@@ -136,7 +136,7 @@ static void on_end(void *arg, const struct core_exec_result *result, const struc
         result_fail(r, "searching: %.*s", (int)MIN(result->output_len[EXEC_STDERR], 600u),
                     result->output[EXEC_STDERR]);
     else
-        tell_found(r, result);
+        answer_found(r, result);
 }
 
 /* -- the search -------------------------------------------------------------------------------- */

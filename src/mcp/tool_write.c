@@ -1,6 +1,6 @@
 /* The tools that write: a file as a whole, and a text in a file. */
 #include "base/base64.h"
-#include "mcp/file_ask.h"
+#include "mcp/file_call.h"
 #include "mcp/result.h"
 #include "mcp/target.h"
 #include "mcp/tool.h"

@@ -23,7 +23,7 @@ static void map_v4(const struct in_addr *v4, struct in6_addr *out)
  * out as the same sixteen bytes. */
 int policy_address_parse(const char *text, struct policy_address *out)
 {
-    char bare[INET6_ADDRSTRLEN];
+    char unbracketed[INET6_ADDRSTRLEN];
     struct in_addr v4;
     struct in6_addr v6;
     size_t n = strlen(text);
@@ -32,10 +32,10 @@ int policy_address_parse(const char *text, struct policy_address *out)
         map_v4(&v4, &out->in6);
         return 0;
     }
-    if (n > 2 && text[0] == '[' && text[n - 1] == ']' && n - 2 < sizeof(bare)) {
-        memcpy(bare, text + 1, n - 2);
-        bare[n - 2] = '\0';
-        text = bare;
+    if (n > 2 && text[0] == '[' && text[n - 1] == ']' && n - 2 < sizeof(unbracketed)) {
+        memcpy(unbracketed, text + 1, n - 2);
+        unbracketed[n - 2] = '\0';
+        text = unbracketed;
     }
     if (inet_pton(AF_INET6, text, &v6) != 1)
         return -EINVAL;
@@ -70,7 +70,7 @@ bool address_in(const struct range *r, const struct policy_address *a)
     return rest == 0 || (r->in6.s6_addr[whole] ^ a->in6.s6_addr[whole]) >> (8 - rest) == 0;
 }
 
-static bool holds(const struct range *outer, const struct range *inner)
+static bool contains(const struct range *outer, const struct range *inner)
 {
     const struct policy_address a = {.in6 = inner->in6};
 
@@ -79,7 +79,7 @@ static bool holds(const struct range *outer, const struct range *inner)
 
 bool address_ranges_overlap(const struct range *a, const struct range *b)
 {
-    return holds(a, b) || holds(b, a);
+    return contains(a, b) || contains(b, a);
 }
 
 static int parse_bits(const char *text, unsigned max, unsigned *out)
@@ -301,22 +301,22 @@ static bool reaches_list(const struct range *ranges, size_t n, const struct poli
     return false;
 }
 
-static bool list_holds(const struct range_list *l, const struct range *r)
+static bool list_contains(const struct range_list *l, const struct range *r)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (holds(&l->ranges[i], r))
+        if (contains(&l->ranges[i], r))
             return true;
     return false;
 }
 
 bool address_range_is_never(const struct range *r)
 {
-    return list_holds(&never_list, r);
+    return list_contains(&never_list, r);
 }
 
 bool address_range_is_private(const struct range *r)
 {
-    return list_holds(&never_list, r) || list_holds(&private_list, r);
+    return list_contains(&never_list, r) || list_contains(&private_list, r);
 }
 
 bool address_reaches(const struct range *r, const struct policy_address *a)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The place of an error in the rule, as one in bind: ".domains[0]: ...". */
-static const char *place_of(const char *text)
+static const char *json_path_of(const char *text)
 {
     static const char rule[] = "rules[0]";
     const char *at = strstr(text, rule);
@@ -33,7 +33,7 @@ enum err_code policy_binding_new(const json_t *bind, bool any_domain, struct pol
     else if (!any_domain && json_array_size(json_object_get(bind, "domains")) == 0)
         code = err_set(e, ERR_INVALID, "bind.domains: must name the hosts that may see the value");
     else if ((code = policy_new(policy, out, &inner)) != ERR_OK)
-        err_set(e, code, "bind%s", place_of(inner.text));
+        err_set(e, code, "bind%s", json_path_of(inner.text));
     json_decref(policy);
     return code;
 }

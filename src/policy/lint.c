@@ -204,22 +204,22 @@ static void check_injection(struct findings *f, size_t n)
 
 /* -- what is above ----------------------------------------------------------------------------- */
 
-static void find_never(struct findings *f, const char *place, const char *range)
+static void find_never(struct findings *f, const char *json_path, const char *range)
 {
     find(f,
          "%s: %s is never reached, whatever a policy says (loopback, link-local, multicast, "
          "metadata); leave it out",
-         place, range);
+         json_path, range);
 }
 
 /* Wholly within what no policy opens, or what is not public: of the rest nothing is certain. */
-static void check_range(struct findings *f, const char *place, const union entry *range)
+static void check_range(struct findings *f, const char *json_path, const union entry *range)
 {
     char text[72];
 
     conditions[CONDITION_ADDRESSES].print(range, text, sizeof(text));
     if (address_range_is_never(&range->range))
-        find_never(f, place, text);
+        find_never(f, json_path, text);
     else if (!address_range_is_private(&range->range))
         return;
     else if (f->l->all && !lets_private_out(f, f->l->all, range))
@@ -227,15 +227,15 @@ static void check_range(struct findings *f, const char *place, const union entry
              "%s: %s is private, and the operator's ceiling \"%s\" lets no private address out: "
              "the operator has to set `ceiling = allow` of [egress] (`cay up "
              "--egress-ceiling=allow`)",
-             place, text, preset_fallback_name(f->l->all->fallback));
+             json_path, text, preset_fallback_name(f->l->all->fallback));
     else if (f->l->tenant && !lets_private_out(f, f->l->tenant, range))
         find(f,
              "%s: %s is private, and the tenant's ceiling has no rule with it: the operator has "
              "to add one (`cay tenant ceiling`)",
-             place, text);
+             json_path, text);
 }
 
-static void check_name(struct findings *f, const char *place, const struct rule *r, size_t i)
+static void check_name(struct findings *f, const char *json_path, const struct rule *r, size_t i)
 {
     const struct list *l = &r->lists[CONDITION_DOMAINS];
     const struct policy_lint *p = f->l;
@@ -249,28 +249,28 @@ static void check_name(struct findings *f, const char *place, const struct rule 
         find(f,
              "%s: the operator's ceiling \"%s\" lets nothing out to %s: the operator has to set "
              "another (`ceiling` of [egress])",
-             place, preset_fallback_name(p->all->fallback), text);
+             json_path, preset_fallback_name(p->all->fallback), text);
     else
         find(f,
              "%s: the tenant's ceiling allows no such request to %s: the operator has to add it "
              "(`cay tenant ceiling`)",
-             place, text);
+             json_path, text);
 }
 
 static void check_rule(struct findings *f, size_t n)
 {
     const struct rule *r = &f->l->own->rules[n];
-    char place[64];
+    char json_path[64];
 
     if (r->action != POLICY_ALLOW)
         return;
     for (size_t i = 0; i < r->lists[CONDITION_DOMAINS].n; i++) {
-        (void)snprintf(place, sizeof(place), "rules[%zu].domains[%zu]", n, i);
-        check_name(f, place, r, i);
+        (void)snprintf(json_path, sizeof(json_path), "rules[%zu].domains[%zu]", n, i);
+        check_name(f, json_path, r, i);
     }
     for (size_t i = 0; i < r->lists[CONDITION_ADDRESSES].n; i++) {
-        (void)snprintf(place, sizeof(place), "rules[%zu].addresses[%zu]", n, i);
-        check_range(f, place, &r->lists[CONDITION_ADDRESSES].entries[i]);
+        (void)snprintf(json_path, sizeof(json_path), "rules[%zu].addresses[%zu]", n, i);
+        check_range(f, json_path, &r->lists[CONDITION_ADDRESSES].entries[i]);
     }
 }
 
@@ -278,11 +278,11 @@ static void check_reroute(struct findings *f, size_t n)
 {
     const struct policy_reroute *way = &f->l->own->reroutes[n];
     const union entry to = {.range = {.in6 = way->to.in6, .bits = 128}};
-    char place[48];
+    char json_path[48];
 
-    (void)snprintf(place, sizeof(place), "reroute[%zu].to", n);
+    (void)snprintf(json_path, sizeof(json_path), "reroute[%zu].to", n);
     if (!way->to_name)
-        check_range(f, place, &to);
+        check_range(f, json_path, &to);
 }
 
 /* -- the order --------------------------------------------------------------------------------- */

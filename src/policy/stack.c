@@ -11,19 +11,19 @@ struct question {
     const char *method, *path;
 };
 
-typedef struct policy_verdict (*ask_one)(const struct policy *p, const struct question *q);
+typedef struct policy_verdict (*evaluate_one)(const struct policy *p, const struct question *q);
 
-static struct policy_verdict ask_name(const struct policy *p, const struct question *q)
+static struct policy_verdict evaluate_name(const struct policy *p, const struct question *q)
 {
     return policy_name(p, q->t->name, q->t->port);
 }
 
-static struct policy_verdict ask_address(const struct policy *p, const struct question *q)
+static struct policy_verdict evaluate_address(const struct policy *p, const struct question *q)
 {
     return policy_address(p, q->t->name, &q->t->address, q->t->port);
 }
 
-static struct policy_verdict ask_request(const struct policy *p, const struct question *q)
+static struct policy_verdict evaluate_request(const struct policy *p, const struct question *q)
 {
     const struct policy_target *t = q->t;
     bool resolved = (q->resolved && policy_target_is_resolved(t)) || !t->name;
@@ -68,19 +68,19 @@ static void answer(const struct policy_stack *s, bool of_outer, const struct pol
         s->answer(s->arg, of_outer, t, v);
 }
 
-static struct policy_verdict of_all(const struct policy_stack *s, ask_one ask,
+static struct policy_verdict of_all(const struct policy_stack *s, evaluate_one evaluate,
                                     const struct question *q)
 {
-    struct policy_verdict v = ask(s->own, q), other;
+    struct policy_verdict v = evaluate(s->own, q), other;
 
     answer(s, false, q->t, &v);
     if (s->outer) {
-        other = ask(s->outer, q);
+        other = evaluate(s->outer, q);
         answer(s, true, q->t, &other);
         v = within_sandbox(v, other);
     }
     for (size_t i = 0; i < POLICY_STACK_LIMITS_MAX && s->limits[i]; i++) {
-        other = ask(s->limits[i], q);
+        other = evaluate(s->limits[i], q);
         other.asks = false; /* no owner's yes goes beyond the operator's word */
         other.capped = v.capped || other.action == POLICY_DENY;
         v = policy_both(v, other);
@@ -106,7 +106,7 @@ static bool is_missed(const struct policy_stack *s, const struct policy_target *
 }
 
 /* Before its name is resolved nothing is asked outside for what is denied anyway. */
-static struct policy_verdict ask_way(const struct policy *p, const struct policy_target *t)
+static struct policy_verdict evaluate_way(const struct policy *p, const struct policy_target *t)
 {
     return t->via_unresolved ? policy_name(p, t->via_name, t->via_port)
                              : policy_address(p, t->via_name, &t->via, t->via_port);
@@ -120,7 +120,7 @@ static struct policy_verdict via_within_limits(const struct policy_stack *s,
         .action = POLICY_ALLOW, .source = POLICY_BY_SANDBOX, .rule = -1, .name = "reroute"};
 
     for (size_t i = 0; i < POLICY_STACK_LIMITS_MAX && s->limits[i]; i++) {
-        struct policy_verdict c = ask_way(s->limits[i], t);
+        struct policy_verdict c = evaluate_way(s->limits[i], t);
 
         if (c.action == POLICY_ALLOW) {
             v.warned |= c.warned;
@@ -149,7 +149,7 @@ static bool is_its_way(const struct policy_reroute *way, const struct policy_tar
  * the name or the address holds (test_a_way_that_a_rule_denies). */
 static struct policy_verdict named_way(const struct policy *own, const struct policy_target *t)
 {
-    struct policy_verdict v = ask_way(own, t);
+    struct policy_verdict v = evaluate_way(own, t);
 
     v.by = own;
     if (v.action == POLICY_DENY && v.source == POLICY_BY_RULE)
@@ -170,7 +170,7 @@ static struct policy_verdict commands_word(const struct policy_stack *s,
 
     if (t->via_name)
         return named_way(s->own, t);
-    v = ask_way(s->own, t);
+    v = evaluate_way(s->own, t);
     v.by = s->own;
     if (v.action != POLICY_DENY || v.source != POLICY_BY_RULE)
         v.action = POLICY_ALLOW;
@@ -202,14 +202,14 @@ static struct policy_verdict of_way(const struct policy_stack *s, const struct p
 
 struct policy_verdict policy_stack_name(const struct policy_stack *s, const struct policy_target *t)
 {
-    return of_all(s, ask_name, &(struct question){.t = t});
+    return of_all(s, evaluate_name, &(struct question){.t = t});
 }
 
 /* By address, and by the name that is said there: the narrower. */
-static struct policy_verdict with_said(const struct policy_stack *s, ask_one ask,
+static struct policy_verdict with_said(const struct policy_stack *s, evaluate_one evaluate,
                                        const struct question *q)
 {
-    struct policy_verdict v = of_all(s, ask, q);
+    struct policy_verdict v = of_all(s, evaluate, q);
     struct policy_target named = *q->t;
     struct question again = *q;
 
@@ -218,7 +218,7 @@ static struct policy_verdict with_said(const struct policy_stack *s, ask_one ask
     named.name = named.said;
     again.t = &named;
     again.resolved = true;
-    return policy_narrower(v, of_all(s, ask, &again));
+    return policy_narrower(v, of_all(s, evaluate, &again));
 }
 
 struct policy_verdict policy_stack_dial(const struct policy_stack *s, const struct policy_target *t)
@@ -226,10 +226,10 @@ struct policy_verdict policy_stack_dial(const struct policy_stack *s, const stru
     const struct question q = {.t = t, .resolved = true};
 
     if (t->via_port)
-        return policy_narrower(of_all(s, ask_name, &q), of_way(s, t));
+        return policy_narrower(of_all(s, evaluate_name, &q), of_way(s, t));
     if (is_missed(s, t))
         return missed;
-    return with_said(s, ask_address, &q);
+    return with_said(s, evaluate_address, &q);
 }
 
 struct policy_verdict policy_stack_request(const struct policy_stack *s,
@@ -239,8 +239,8 @@ struct policy_verdict policy_stack_request(const struct policy_stack *s,
     const struct question q = {.t = t, .resolved = resolved, .method = method, .path = path};
 
     if (t->via_port)
-        return policy_narrower(of_all(s, ask_request, &q), of_way(s, t));
+        return policy_narrower(of_all(s, evaluate_request, &q), of_way(s, t));
     if (resolved && is_missed(s, t))
         return missed;
-    return with_said(s, ask_request, &q);
+    return with_said(s, evaluate_request, &q);
 }

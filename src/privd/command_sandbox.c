@@ -177,7 +177,7 @@ static void end_command_sandbox(struct command_sandbox *r)
 {
     r->ending = true;
     if (r->pidfd >= 0)
-        pace_ask(&r->privd->pace, &r->kill, r->driver->kill_cost(NULL, 1), kill_now, r);
+        pace_request(&r->privd->pace, &r->kill, r->driver->kill_cost(NULL, 1), kill_now, r);
 }
 
 static void fail(struct command_sandbox *r, int status, uint32_t stage)
@@ -388,8 +388,8 @@ void command_sandbox_make(struct privd *p, struct slot *s, const struct reply_to
 
 /* -- asked to ---------------------------------------------------------------------------------- */
 
-void command_sandbox_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                               const struct privsep_msg *m)
+void command_sandbox_end_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                                   const struct privsep_msg *m)
 {
     struct command_sandbox *r = s->command_sandboxes;
 

@@ -48,8 +48,8 @@ struct command_sandbox {
 /* COMMAND_SANDBOX and COMMAND_SANDBOX_END, after permit.c. */
 void command_sandbox_make(struct privd *p, struct slot *s, const struct reply_to *to,
                           const struct privsep_msg *m);
-void command_sandbox_end_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                               const struct privsep_msg *m);
+void command_sandbox_end_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                                   const struct privsep_msg *m);
 
 /* The sandbox has ended: its command sandboxes have no owner, and end by themselves. */
 void command_sandbox_forget_slot(struct slot *s);

@@ -47,9 +47,9 @@ static struct slot *source(struct privd *p)
 static void end(struct privd *p, int status)
 {
     uint32_t number = p->copier.number;
-    struct reply_to to = p->copier.asked[number];
+    struct reply_to to = p->copier.requested[number];
 
-    p->copier.asked[number] = (struct reply_to){0};
+    p->copier.requested[number] = (struct reply_to){0};
     p->copier.number = 0;
     if (status < 0 && runtime_drop(p->rt, number) < 0)
         log_error("kept layer %u: what is left of a copy that failed is not removed", number);
@@ -167,8 +167,8 @@ void copy_next(void *privd)
     next(privd);
 }
 
-void copy_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                const struct privsep_msg *m)
+void copy_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                    const struct privsep_msg *m)
 {
     struct kept_record r = {.number = m->u.kept.number,
                             .state = KEPT_COPYING,
@@ -188,6 +188,6 @@ void copy_asked(struct privd *p, struct slot *s, const struct reply_to *to,
         answer(p, r.number, to, rc);
         return;
     }
-    p->copier.asked[r.number] = *to;
+    p->copier.requested[r.number] = *to;
     next(p);
 }

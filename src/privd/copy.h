@@ -12,17 +12,17 @@ struct slot;
 /* Copies layers of sandboxes to kept numbers, one after the other: those whose record says
  * KEPT_COPYING. */
 struct copier {
-    uint32_t number;                             /* which is being made; 0: none */
-    uint32_t slot, gen;                          /* of what */
-    bool thaw;                                   /* it ran, and is to run again */
-    struct reply_to asked[PRIVSEP_KEPT_MAX + 1]; /* by number */
+    uint32_t number;                                 /* which is being made; 0: none */
+    uint32_t slot, gen;                              /* of what */
+    bool thaw;                                       /* it ran, and is to run again */
+    struct reply_to requested[PRIVSEP_KEPT_MAX + 1]; /* by number */
     struct task task;
     struct loop_source source;
     struct loop_timer timer; /* the next, from outside of whatever ended this one */
 };
 
-void copy_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                const struct privsep_msg *m);
+void copy_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                    const struct privsep_msg *m);
 
 /* s stands still (0), or does not (-errno). */
 void copy_frozen(struct slot *s, int status);

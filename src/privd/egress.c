@@ -143,8 +143,8 @@ static bool has_owner(const struct slot *s)
  * as before an earlier privd ended still has them, and with them the ports: the kernel then refuses
  * new ones. (Or a process inside took a port while no cay-egress had it: that sandbox has no
  * network, which cay-egress says.) */
-static int tell_sockets(struct egress_channel *c, const struct slot *s, uint32_t command_sandbox,
-                        int pidfd, int fds[static PRIVSEP_EGRESS_FDS])
+static int send_listeners(struct egress_channel *c, const struct slot *s, uint32_t command_sandbox,
+                          int pidfd, int fds[static PRIVSEP_EGRESS_FDS])
 {
     struct privsep_msg keep = {.op = PRIVSEP_EGRESS_KEEP, .slot = s->number, .gen = s->gen};
     struct runtime_sandbox sb = {.slot = s->number, .gen = s->gen, .pidfd = pidfd};
@@ -159,17 +159,17 @@ static int tell_sockets(struct egress_channel *c, const struct slot *s, uint32_t
     return 0;
 }
 
-static int tell_one(struct egress_channel *c, struct slot *s)
+static int send_one(struct egress_channel *c, struct slot *s)
 {
-    int r = tell_sockets(c, s, 0, s->pidfd, s->egress_fds);
+    int r = send_listeners(c, s, 0, s->pidfd, s->egress_fds);
 
     for (struct command_sandbox *m = s->command_sandboxes; r == 0 && m; m = m->next)
         if (m->pidfd >= 0 && !m->ending)
-            r = tell_sockets(c, s, m->number, m->pidfd, m->egress_fds);
+            r = send_listeners(c, s, m->number, m->pidfd, m->egress_fds);
     return r;
 }
 
-static void tell_slice(void *arg)
+static void send_slice(void *arg)
 {
     struct egress_channel *c = arg;
     struct privd *p = c->privd;
@@ -182,12 +182,12 @@ static void tell_slice(void *arg)
 
         if (channel_of(p, s) != c || !has_owner(s))
             continue;
-        if (tell_one(c, s) < 0)
+        if (send_one(c, s) < 0)
             return; /* the peer is gone */
         n_announced++;
     }
     if (c->next < p->options.slots_max)
-        loop_arm(&p->loop, &c->timer, TURN_MS, tell_slice, c);
+        loop_arm(&p->loop, &c->timer, TURN_MS, send_slice, c);
     else
         (void)privsep_server_send(c->server, 0, &done, NULL, 0);
 }
@@ -210,7 +210,7 @@ static void on_request(void *arg, const struct privsep_msg *m)
         return;
     c->greeted = true;
     c->next = 0;
-    tell_slice(c);
+    send_slice(c);
 }
 
 static void on_peer(void *arg, bool there)

@@ -240,7 +240,7 @@ static uint32_t cause_of(struct slot *s, const struct runtime_exit *e)
     return PRIVSEP_CAUSE_KILLED;
 }
 
-static void tell_ended(struct slot *s, const struct runtime_exit *e)
+static void report_ended(struct slot *s, const struct runtime_exit *e)
 {
     struct privsep_msg m = {.op = PRIVSEP_ENDED, .slot = s->number, .gen = s->gen};
 
@@ -263,7 +263,7 @@ static void on_pid(void *arg, uint32_t events)
         return;
     if (permit_lives(s->state)) {
         p->n_sandboxes--;
-        tell_ended(s, &how);
+        report_ended(s, &how);
     } else if (s->state == SLOT_READY) {
         slots_lose_prestarted(p, s);
     }
@@ -310,12 +310,12 @@ static void kill_it(struct slot *s)
     loop_disarm(&p->loop, &s->timer);
     freeze_forget(s);
     loop_remove(&p->loop, &s->boot_source);
-    pace_ask(&p->pace, &s->kill,
-             s->pidfd < 0 ? 0 : s->driver->kill_cost(&s->kind.limits, s->n_command_sandboxes),
-             kill_now, s);
+    pace_request(&p->pace, &s->kill,
+                 s->pidfd < 0 ? 0 : s->driver->kill_cost(&s->kind.limits, s->n_command_sandboxes),
+                 kill_now, s);
 }
 
-void end_asked(struct privd *p, struct slot *s, const struct reply_to *to)
+void end_requested(struct privd *p, struct slot *s, const struct reply_to *to)
 {
     /* One waits at a time; one whose connection is gone makes room. */
     if (s->killer.seq != 0 && s->killer.peer == privsep_server_peer(p->server)) {

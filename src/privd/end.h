@@ -18,7 +18,7 @@ struct cleaner {
 };
 
 /* KILL: who is answered when no process is left. Layer and cgroups go a moment later. */
-void end_asked(struct privd *p, struct slot *s, const struct reply_to *to);
+void end_requested(struct privd *p, struct slot *s, const struct reply_to *to);
 
 /* Its pidfd is watched from now on: an end that was not asked for becomes PRIVSEP_ENDED. 0 or
  * -errno. */

@@ -23,13 +23,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define ROOMS_MS     12000 /* longer than the making of a command sandbox may take */
-#define FREEZE_MS    5000
-#define LOOK_MAX_MS  100 /* looks after 1, 1, 2, 4, ... ms, then each time so long */
-#define LOOK_SHIFT   7
-#define AFRESH_LOOKS 10 /* so many looks, and it is begun again */
+#define COMMAND_SANDBOXES_MS 12000 /* longer than the making of a command sandbox may take */
+#define FREEZE_MS            5000
+#define POLL_MAX_MS          100 /* looks after 1, 1, 2, 4, ... ms, then each time so long */
+#define POLL_SHIFT           7
+#define AFRESH_POLLS         10 /* so many looks, and it is begun again */
 
-static void look(void *arg);
+static void poll_frozen(void *arg);
 
 static void answer_freezer(struct slot *s, int status)
 {
@@ -69,7 +69,7 @@ static void give_up(struct slot *s, int status)
 /* The process that makes one stands in the sandbox's control group, and privd waits for it: it must
  * not be stopped. No further one is begun while the slot is FREEZING, so that this comes to an
  * end. */
-static bool makes_rooms(const struct slot *s)
+static bool makes_command_sandboxes(const struct slot *s)
 {
     for (const struct command_sandbox *r = s->command_sandboxes; r; r = r->next)
         if (r->starting || r->maker.seq != 0 || r->task.pidfd >= 0)
@@ -79,27 +79,28 @@ static bool makes_rooms(const struct slot *s)
 
 /* Version 1 of the freezer can miss a process that was being made while it looked: asked again it
  * finds it, and where even that does not help, from the beginning. */
-static int ask_kernel(struct slot *s)
+static int freeze_cgroup(struct slot *s)
 {
     const struct runtime *rt = s->privd->rt;
     struct runtime_sandbox sb = slots_sandbox(s);
 
-    if (s->freeze_looks == 0)
+    if (s->freeze_polls == 0)
         s->freeze_end_ms = clock_mono_ms() + FREEZE_MS;
-    else if (s->freeze_looks % AFRESH_LOOKS == 0)
+    else if (s->freeze_polls % AFRESH_POLLS == 0)
         (void)s->driver->thaw(rt, &sb);
     return s->driver->freeze(rt, &sb);
 }
 
-static void look_again(struct slot *s)
+static void poll_later(struct slot *s)
 {
-    uint32_t n = s->freeze_looks > 0 ? s->freeze_looks - 1 : 0;
+    uint32_t n = s->freeze_polls > 0 ? s->freeze_polls - 1 : 0;
 
     if (clock_mono_ms() >= s->freeze_end_ms) {
-        give_up(s, s->freeze_looks > 0 ? -ETIMEDOUT : -EAGAIN);
+        give_up(s, s->freeze_polls > 0 ? -ETIMEDOUT : -EAGAIN);
         return;
     }
-    loop_arm(&s->privd->loop, &s->timer, MIN(1u << MIN(n, LOOK_SHIFT), LOOK_MAX_MS), look, s);
+    loop_arm(&s->privd->loop, &s->timer, MIN(1u << MIN(n, POLL_SHIFT), POLL_MAX_MS), poll_frozen,
+             s);
 }
 
 /* 1: all stand still; 0: not yet; -errno. */
@@ -109,16 +110,16 @@ static int try_once(struct slot *s)
     struct runtime_sandbox sb = slots_sandbox(s);
     int r;
 
-    if (s->freeze_looks == 0 && makes_rooms(s))
+    if (s->freeze_polls == 0 && makes_command_sandboxes(s))
         return 0;
-    if (s->freeze_looks > 0 && s->driver->is_frozen(rt, &sb))
+    if (s->freeze_polls > 0 && s->driver->is_frozen(rt, &sb))
         return 1;
-    r = ask_kernel(s);
-    s->freeze_looks++;
+    r = freeze_cgroup(s);
+    s->freeze_polls++;
     return r < 0 ? r : s->driver->is_frozen(rt, &sb);
 }
 
-static void look(void *arg)
+static void poll_frozen(void *arg)
 {
     struct slot *s = arg;
     int r = try_once(s);
@@ -126,30 +127,30 @@ static void look(void *arg)
     if (r < 0) {
         give_up(s, r);
     } else if (r == 0) {
-        look_again(s);
+        poll_later(s);
     } else {
         slots_enter(s->privd, s, SLOT_FROZEN);
         answer_freezer(s, 0);
     }
 }
 
-void freeze_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                  const struct privsep_msg *m)
+void freeze_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                      const struct privsep_msg *m)
 {
     slots_enter(p, s, SLOT_FREEZING);
     s->freezer = *to;
-    s->freeze_looks = 0;
-    s->freeze_end_ms = clock_mono_ms() + ROOMS_MS;
-    look(s);
+    s->freeze_polls = 0;
+    s->freeze_end_ms = clock_mono_ms() + COMMAND_SANDBOXES_MS;
+    poll_frozen(s);
 }
 
 void freeze_for_copy(struct slot *s)
 {
     slots_enter(s->privd, s, SLOT_FREEZING);
     s->freezer = (struct reply_to){0};
-    s->freeze_looks = 0;
-    s->freeze_end_ms = clock_mono_ms() + ROOMS_MS;
-    look(s);
+    s->freeze_polls = 0;
+    s->freeze_end_ms = clock_mono_ms() + COMMAND_SANDBOXES_MS;
+    poll_frozen(s);
 }
 
 void freeze_end(struct slot *s)
@@ -157,8 +158,8 @@ void freeze_end(struct slot *s)
     (void)go_on(s);
 }
 
-void freeze_undo_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                       const struct privsep_msg *m)
+void freeze_undo_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                           const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_THAW, .slot = s->number, .gen = s->gen};
 

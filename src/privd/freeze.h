@@ -8,12 +8,12 @@ struct privsep_msg;
 struct slot;
 
 /* FREEZE: who is answered when every process of it stands still, or goes on again. */
-void freeze_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                  const struct privsep_msg *m);
+void freeze_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                      const struct privsep_msg *m);
 
 /* THAW. */
-void freeze_undo_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                       const struct privsep_msg *m);
+void freeze_undo_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                           const struct privsep_msg *m);
 
 /* It ends: the requester of FREEZE gets to know. The caller that ends it tells the kernel. */
 void freeze_forget(struct slot *s);

@@ -77,7 +77,7 @@ static void make_printable(char *text)
             *text = '?';
 }
 
-static void tell_progress(struct job *j, uint32_t percent, const char *text)
+static void report_progress(struct job *j, uint32_t percent, const char *text)
 {
     struct privsep_msg m = {.op = PRIVSEP_PROGRESS};
 
@@ -105,12 +105,12 @@ static void take_line(struct job *j)
     n = strtoul(j->line + 2, &rest, 10);
     rest += *rest == ' ';
     if (j->line[0] == 'P') {
-        tell_progress(j, n > 100 ? 100 : (uint32_t)n, rest);
+        report_progress(j, n > 100 ? 100 : (uint32_t)n, rest);
         return;
     }
     j->failure = n >= 1 && n < 4096 ? -(int)n : -EIO;
     snprintf(j->reason, sizeof(j->reason), "%.*s", (int)TEXT_MAX, rest);
-    tell_progress(j, 100, j->reason);
+    report_progress(j, 100, j->reason);
 }
 
 static void take_bytes(struct job *j, const char *bytes, size_t n)
@@ -207,7 +207,7 @@ static void on_deadline(void *arg)
     j->failure = -ETIMEDOUT;
     snprintf(j->reason, sizeof(j->reason), "did not end within %u seconds",
              deadlines_ms[j->kind] / 1000);
-    tell_progress(j, 100, j->reason);
+    report_progress(j, 100, j->reason);
     (void)pid_kill(j->pidfd, SIGKILL);
 }
 

@@ -41,8 +41,8 @@ static int may_keep(const struct privd *p, const struct slot *s, uint32_t number
     return kept_find(&p->kept, number)->state == KEPT_NONE ? 0 : -EEXIST;
 }
 
-void keep_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                const struct privsep_msg *m)
+void keep_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                    const struct privsep_msg *m)
 {
     struct kept_record r = {.number = m->u.kept.number,
                             .state = KEPT_KEEPING,
@@ -161,9 +161,9 @@ static int watch(struct privd *p)
 /* What could not be removed is kept still, and can be asked for again. */
 static void dropped(struct privd *p, uint32_t number, int status)
 {
-    struct reply_to to = p->dropper.asked[number];
+    struct reply_to to = p->dropper.requested[number];
 
-    p->dropper.asked[number] = (struct reply_to){0};
+    p->dropper.requested[number] = (struct reply_to){0};
     if (kept_enter(&p->kept, number, status == 0 ? KEPT_NONE : KEPT_WHOLE) < 0)
         log_error("kept layer %u: its record cannot be written; the next start corrects it",
                   number);
@@ -203,7 +203,7 @@ static void drop_next(struct privd *p)
     }
 }
 
-void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
+void keep_drop_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     uint32_t number = m->u.kept.number;
     int rc = keep_may_take(p, number, m->u.kept.owner, 0);
@@ -216,14 +216,14 @@ void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct pr
         answer(p, to, PRIVSEP_DROP, number, rc);
         return;
     }
-    p->dropper.asked[number] = *to;
+    p->dropper.requested[number] = *to;
     drop_next(p);
 }
 
 /* -- KEPTS ------------------------------------------------------------------------------------- */
 
 /* From memory: no directory is read. */
-void keep_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
+void keep_list_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
         const struct kept_record *r = &p->kept.all[n];

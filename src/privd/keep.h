@@ -11,16 +11,16 @@ struct slot;
 
 /* Removes kept layers, one after the other: those whose record says KEPT_DROPPING. */
 struct dropper {
-    uint32_t number;                             /* which is being removed; 0: none */
-    struct reply_to asked[PRIVSEP_KEPT_MAX + 1]; /* by number */
+    uint32_t number;                                 /* which is being removed; 0: none */
+    struct reply_to requested[PRIVSEP_KEPT_MAX + 1]; /* by number */
     struct task task;
     struct loop_source source;
 };
 
-void keep_asked(struct privd *p, struct slot *s, const struct reply_to *to,
-                const struct privsep_msg *m);
-void keep_drop_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
-void keep_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+void keep_requested(struct privd *p, struct slot *s, const struct reply_to *to,
+                    const struct privsep_msg *m);
+void keep_drop_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+void keep_list_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
 
 /* Whether a create on that template may take it: 0, -ENOENT, -EBUSY, -EPERM (it is another
  * owner's), -EINVAL (it lies on another template). */

@@ -33,7 +33,7 @@
 #define SAMPLES_MAX 1024 /* taken at a time */
 #define PIDS_MAX    8192 /* of a sandbox that are looked at */
 #define FILES_MAX   65536
-#define LOOKS_MAX   4 /* sandboxes that one look goes through */
+#define CHECKED_MAX 4 /* sandboxes that one look goes through */
 #define ROUNDS_MAX  4 /* of stopping what was made meanwhile */
 #define END_MS      1000
 #define GATHER_MS   2 /* samples that come together are one look's */
@@ -143,7 +143,7 @@ static void kill_one(struct locks *l, uint32_t slot, pid_t pid, uint32_t locks, 
 {
     if (pid <= 0 || runtime_program_signal(l->privd->rt, slot, pid, SIGKILL) < 0)
         return;
-    runtime_tell_locks(l->privd->rt, slot);
+    runtime_notify_locks(l->privd->rt, slot);
     if (log_rate_allows(&l->privd->command_sandbox_log))
         log_warn(
             "slot %u: process %d was killed: its sandbox held %u locks on ranges of files%s; %u "
@@ -328,7 +328,7 @@ static uint64_t cache_size(struct locks *l, size_t samples)
 }
 
 /* Whether it killed. */
-static bool look_at(struct locks *l, uint32_t slot, uint64_t grown)
+static bool check_sandbox(struct locks *l, uint32_t slot, uint64_t grown)
 {
     struct count c;
 
@@ -344,14 +344,14 @@ static bool look_at(struct locks *l, uint32_t slot, uint64_t grown)
     return true;
 }
 
-static bool look(struct locks *l, uint64_t grown)
+static bool check_sandboxes(struct locks *l, uint64_t grown)
 {
-    uint32_t done[LOOKS_MAX], slot = 0;
+    uint32_t done[CHECKED_MAX], slot = 0;
     size_t n = 0;
     bool killed = false;
 
-    while (n < LOOKS_MAX && next_slot(l, done, n, &slot)) {
-        killed |= look_at(l, slot, grown);
+    while (n < CHECKED_MAX && next_slot(l, done, n, &slot)) {
+        killed |= check_sandbox(l, slot, grown);
         done[n++] = slot;
     }
     l->n_callers = 0;
@@ -381,7 +381,7 @@ NORETURN static void watch(struct locks *l)
         if (size - l->lowest >= LOCKS_STEP) {
             uint64_t began = clock_mono_us();
 
-            bool killed = look(l, size - l->lowest);
+            bool killed = check_sandboxes(l, size - l->lowest);
             l->lowest = cache_size(l, 0);
             if (!killed)
                 nap((clock_mono_us() - began) * REST_FACTOR);

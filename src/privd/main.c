@@ -50,7 +50,7 @@
 
 /* -- who waits for readiness --------------------------------------------------------------- */
 
-static void tell_failed(struct privd *p, const char *what, int status)
+static void report_failed(struct privd *p, const char *what, int status)
 {
     char text[KEEP_REASON_MAX];
 
@@ -340,13 +340,13 @@ static void on_host_template(struct privd *p, int status, const char *reason)
         char text[KEEP_REASON_MAX];
 
         snprintf(text, sizeof(text), "no template could be made: %s", reason);
-        tell_failed(p, text, 0);
+        report_failed(p, text, 0);
         p->exit_status = 1;
         loop_stop(&p->loop);
         return;
     }
     /* A cayd that connected while the template was made thinks that there is none. */
-    request_tell_templates(p);
+    request_send_templates(p);
     keep_notify(&p->options.ready_fd, KEEP_READY, "");
     log_info("ready: disk %s, %u sandboxes", runtime_disk_name(p->rt), p->n_sandboxes);
 }
@@ -359,16 +359,16 @@ static int start_templates(struct privd *p)
 /* -- the whole --------------------------------------------------------------------------------- */
 
 /* A step that has logged what was wrong has said it better than its errno does. */
-static void tell_step_failed(struct privd *p, size_t step, int status)
+static void report_step_failed(struct privd *p, size_t step, int status)
 {
     char text[KEEP_REASON_MAX], said[KEEP_REASON_MAX];
 
     if (log_last_error(said, sizeof(said)) == 0) {
-        tell_failed(p, steps[step].failure, status);
+        report_failed(p, steps[step].failure, status);
         return;
     }
     snprintf(text, sizeof(text), "%s: %.200s", steps[step].failure, said);
-    tell_failed(p, text, 0);
+    report_failed(p, text, 0);
 }
 
 static int set_up(struct privd *p)
@@ -378,12 +378,12 @@ static int set_up(struct privd *p)
     for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++) {
         r = steps[i].run(p);
         if (r < 0)
-            tell_step_failed(p, i, r);
+            report_step_failed(p, i, r);
     }
     if (r == 0) {
         r = start_templates(p);
         if (r < 0)
-            tell_failed(p, "cannot start a job", r);
+            report_failed(p, "cannot start a job", r);
     }
     if (r == 0)
         slots_refill(p);
@@ -441,7 +441,7 @@ int main(int argc, char **argv)
     if (r != 0)
         return r < 0 ? KEEP_EXIT_OPTIONS : 0;
     if (geteuid() != 0) {
-        tell_failed(&p, "it must be started as root", 0);
+        report_failed(&p, "it must be started as root", 0);
         return KEEP_EXIT_FAILED;
     }
     r = set_up(&p);

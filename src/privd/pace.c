@@ -54,8 +54,8 @@ static void turn(void *pace)
     }
 }
 
-void pace_ask(struct pace *p, struct pace_item *i, uint32_t programs, void (*go)(void *arg),
-              void *arg)
+void pace_request(struct pace *p, struct pace_item *i, uint32_t programs, void (*go)(void *arg),
+                  void *arg)
 {
     if (i->go)
         return;

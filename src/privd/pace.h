@@ -40,8 +40,8 @@ void pace_note(struct pace *p, uint64_t now_ms, uint32_t programs);
 
 /* Calls go(arg): from here when there is room and none waits, else from the loop, in order. Nothing
  * when the item waits already. */
-void pace_ask(struct pace *p, struct pace_item *i, uint32_t programs, void (*go)(void *arg),
-              void *arg);
+void pace_request(struct pace *p, struct pace_item *i, uint32_t programs, void (*go)(void *arg),
+                  void *arg);
 
 /* It waits no longer. */
 void pace_cancel(struct pace *p, struct pace_item *i);

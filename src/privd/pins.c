@@ -16,7 +16,7 @@ struct pin {
 int pins_take(struct privd *p, const struct runtime_driver *driver,
               const struct runtime_sandbox *sb)
 {
-    uint32_t for_others = p->options.slots_max + PINS_SPARE;
+    uint32_t for_others = p->options.slots_max + PINS_RESERVE;
 
     if (p->n_pins + for_others >= p->bounds.open_files_max)
         return -1;
@@ -65,5 +65,5 @@ void pins_drop(struct privd *p, int *fd, uint32_t programs, bool paid)
     }
     *pin = (struct pin){.privd = p, .fd = *fd};
     *fd = -1;
-    pace_ask(&p->pace, &pin->turn, programs, on_turn, pin);
+    pace_request(&p->pace, &pin->turn, programs, on_turn, pin);
 }

@@ -20,7 +20,7 @@ struct privd;
 struct slot;
 
 /* Descriptors left for everything else than what each sandbox has. */
-#define PINS_SPARE 4096u
+#define PINS_RESERVE 4096u
 
 /* -1: there is none, as the process has ended, or descriptors are for sandboxes (a pidfd each)
  * first. The caller owns it until pins_drop. */

@@ -72,7 +72,7 @@ static void send_templates(struct privd *p, uint64_t peer)
     }
 }
 
-void request_tell_templates(struct privd *p)
+void request_send_templates(struct privd *p)
 {
     send_templates(p, 0);
 }
@@ -121,7 +121,7 @@ static void do_job(struct privd *p, const struct reply_to *to, const struct priv
 static void do_kill(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m)
 {
-    end_asked(p, s, to);
+    end_requested(p, s, to);
 }
 
 static void do_connect(struct privd *p, struct slot *s, const struct reply_to *to,
@@ -172,16 +172,16 @@ static const struct {
     [PRIVSEP_JOB] = {.plain = do_job},
     [PRIVSEP_CAPACITY] = {.plain = do_capacity},
     [PRIVSEP_COMMAND_SANDBOX] = {.sandbox = command_sandbox_make},
-    [PRIVSEP_COMMAND_SANDBOX_END] = {.sandbox = command_sandbox_end_asked},
-    [PRIVSEP_FREEZE] = {.sandbox = freeze_asked},
-    [PRIVSEP_THAW] = {.sandbox = freeze_undo_asked},
-    [PRIVSEP_KEEP] = {.sandbox = keep_asked},
-    [PRIVSEP_DROP] = {.plain = keep_drop_asked},
-    [PRIVSEP_KEPTS] = {.plain = keep_list_asked},
-    [PRIVSEP_COPY] = {.sandbox = copy_asked},
-    [PRIVSEP_VOLUME_MAKE] = {.plain = volume_make_asked},
-    [PRIVSEP_VOLUME_REMOVE] = {.plain = volume_remove_asked},
-    [PRIVSEP_VOLUMES] = {.plain = volume_list_asked},
+    [PRIVSEP_COMMAND_SANDBOX_END] = {.sandbox = command_sandbox_end_requested},
+    [PRIVSEP_FREEZE] = {.sandbox = freeze_requested},
+    [PRIVSEP_THAW] = {.sandbox = freeze_undo_requested},
+    [PRIVSEP_KEEP] = {.sandbox = keep_requested},
+    [PRIVSEP_DROP] = {.plain = keep_drop_requested},
+    [PRIVSEP_KEPTS] = {.plain = keep_list_requested},
+    [PRIVSEP_COPY] = {.sandbox = copy_requested},
+    [PRIVSEP_VOLUME_MAKE] = {.plain = volume_make_requested},
+    [PRIVSEP_VOLUME_REMOVE] = {.plain = volume_remove_requested},
+    [PRIVSEP_VOLUMES] = {.plain = volume_list_requested},
 };
 _Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a handler");
 

@@ -18,7 +18,7 @@ void request_handle(void *privd, const struct privsep_msg *m);
 void request_peer(void *privd, bool there);
 
 /* Tells the peer what templates there are now, unasked. */
-void request_tell_templates(struct privd *p);
+void request_send_templates(struct privd *p);
 
 /* Answers a request: m's op and contents are the caller's, seq and peer the requester's. 0, or
  * -errno when the requester is gone, or is now because it did not take it. */

@@ -50,7 +50,7 @@ struct slot {
     uint64_t freeze_end_ms;  /* SLOT_FREEZING: when it is given up (clock_mono_ms) */
     bool copying;            /* SLOT_FREEZING: for a COPY */
     /* since the kernel was asked; 0: its command sandboxes are being made still */
-    uint32_t freeze_looks;
+    uint32_t freeze_polls;
     struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */

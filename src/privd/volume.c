@@ -119,9 +119,9 @@ static int watch(struct privd *p)
 static void worked(struct privd *p, uint32_t number, int status)
 {
     bool made = volume_records_state(&p->volumes, number) == VOLUME_MAKING;
-    struct reply_to to = p->volume_worker.asked[number];
+    struct reply_to to = p->volume_worker.requested[number];
 
-    p->volume_worker.asked[number] = (struct reply_to){0};
+    p->volume_worker.requested[number] = (struct reply_to){0};
     if (volume_records_enter(&p->volumes, number,
                              made == (status == 0) ? VOLUME_WHOLE : VOLUME_NONE) < 0)
         log_error("volume %u: its record cannot be written; the next start corrects it", number);
@@ -166,7 +166,7 @@ static void work_next(struct privd *p)
     }
 }
 
-void volume_make_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
+void volume_make_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     uint32_t number = m->u.volume.number;
     int rc = runtime_can_keep(p->rt) ? 0 : -EOPNOTSUPP;
@@ -179,11 +179,12 @@ void volume_make_asked(struct privd *p, const struct reply_to *to, const struct 
         answer(p, to, PRIVSEP_VOLUME_MAKE, number, rc);
         return;
     }
-    p->volume_worker.asked[number] = *to;
+    p->volume_worker.requested[number] = *to;
     work_next(p);
 }
 
-void volume_remove_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
+void volume_remove_requested(struct privd *p, const struct reply_to *to,
+                             const struct privsep_msg *m)
 {
     uint32_t number = m->u.volume.number;
     enum volume_state state = volume_records_state(&p->volumes, number);
@@ -198,12 +199,12 @@ void volume_remove_asked(struct privd *p, const struct reply_to *to, const struc
         answer(p, to, PRIVSEP_VOLUME_REMOVE, number, rc);
         return;
     }
-    p->volume_worker.asked[number] = *to;
+    p->volume_worker.requested[number] = *to;
     work_next(p);
 }
 
 /* From memory: no directory is read. */
-void volume_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
+void volume_list_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     for (uint32_t n = 1; n <= PRIVSEP_VOLUMES_MAX; n++) {
         const struct volume_record *r = &p->volumes.all[n];

@@ -17,15 +17,16 @@ struct privd;
 
 /* Makes and removes volumes, one after the other: those whose record says so. */
 struct volume_worker {
-    uint32_t number;                                /* which is at work; 0: none */
-    struct reply_to asked[PRIVSEP_VOLUMES_MAX + 1]; /* by number */
+    uint32_t number;                                    /* which is at work; 0: none */
+    struct reply_to requested[PRIVSEP_VOLUMES_MAX + 1]; /* by number */
     struct task task;
     struct loop_source source;
 };
 
-void volume_make_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
-void volume_remove_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
-void volume_list_asked(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+void volume_make_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
+void volume_remove_requested(struct privd *p, const struct reply_to *to,
+                             const struct privsep_msg *m);
+void volume_list_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
 
 /* Whether there are entries at all. */
 bool volume_any(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);

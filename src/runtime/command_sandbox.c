@@ -41,8 +41,8 @@
 /* Namespaces of command sandboxes that have ended are freed by the kernel a moment later; for so
  * long is looked whether there is room again: less than MAKE_TIMEOUT_MS, so that the reason is
  * told. */
-#define ROOM_MS      2500
-#define ROOM_LOOK_US 20000
+#define CAPACITY_WAIT_MS 2500
+#define CAPACITY_POLL_US 20000
 
 struct command_sandbox_args {
     struct runtime *rt;
@@ -134,18 +134,18 @@ static int enter_sandbox(const struct command_sandbox_args *a)
                                   (TEST_BYPASS(CGROUP_NAMESPACE) ? 0 : CLONE_NEWCGROUP));
 }
 
-/* -ENOSPC after ROOM_MS: a program of the sandbox keeps namespaces of earlier ones by their
- * descriptors (COMMAND_NAMESPACES_MAX of rootfs_proc.c). */
-static pid_t fork_when_there_is_room(int *command_sandbox)
+/* -ENOSPC after CAPACITY_WAIT_MS: a program of the sandbox keeps namespaces of earlier ones by
+ * their descriptors (COMMAND_NAMESPACES_MAX of rootfs_proc.c). */
+static pid_t fork_when_possible(int *command_sandbox)
 {
-    uint64_t end_ms = clock_mono_ms() + ROOM_MS;
+    uint64_t end_ms = clock_mono_ms() + CAPACITY_WAIT_MS;
 
     for (;;) {
         pid_t pid = ns_fork(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC, SIGCHLD,
                             command_sandbox);
         if (pid != -ENOSPC || clock_mono_ms() >= end_ms)
             return pid;
-        usleep(ROOM_LOOK_US);
+        usleep(CAPACITY_POLL_US);
     }
 }
 
@@ -161,7 +161,7 @@ NORETURN static void run_between(const struct inside *in, int task_pidfd, int so
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (pid_has_ended(task_pidfd))
         _exit(1);
-    pid_t pid = fork_when_there_is_room(command_sandbox);
+    pid_t pid = fork_when_possible(command_sandbox);
 
     if (pid == 0)
         run_command_sandbox(in);

@@ -58,7 +58,7 @@ static int set_limits(bool command_sandbox)
 }
 
 /* Puts a descriptor at a number; both are then the agent's. */
-static int place(int fd, int at)
+static int install_fd(int fd, int at)
 {
     return dup2(fd, at) < 0 ? -errno : 0;
 }
@@ -73,7 +73,7 @@ static int lift(int *fd)
 }
 
 /* 0 to 2: /dev/null; then what agent_boot.h says; everything else closes at exec. */
-static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
+static int install_fds(const struct inside *in, int *agent_fd, int *status_fd)
 {
     int boot = in->boot_fd, oom = in->oom_fd, cgroups[CGROUP_ATTACH_MAX];
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -94,25 +94,25 @@ static int place_fds(const struct inside *in, int *agent_fd, int *status_fd)
         rc = lift(&cgroups[i]);
     }
     for (int fd = 0; rc == 0 && fd < 3; fd++)
-        rc = place(null, fd);
+        rc = install_fd(null, fd);
     if (rc == 0)
-        rc = place(boot, AGENT_BOOT_FD);
+        rc = install_fd(boot, AGENT_BOOT_FD);
     for (int i = 0; rc == 0 && i < in->n_cgroup_fds; i++)
-        rc = place(cgroups[i], AGENT_CGROUP_FD_FIRST + i);
+        rc = install_fd(cgroups[i], AGENT_CGROUP_FD_FIRST + i);
     unsigned first = (unsigned)(AGENT_CGROUP_FD_FIRST + in->n_cgroup_fds);
     if (rc == 0 && !TEST_BYPASS(DESCRIPTORS) && close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         rc = -errno;
-    return rc == 0 && oom >= 0 ? place(oom, AGENT_OOM_FD) : rc;
+    return rc == 0 && oom >= 0 ? install_fd(oom, AGENT_OOM_FD) : rc;
 }
 
 /* Every other descriptor of that number is closed at exec anyway. */
-static int place_listener(int fd)
+static int install_listener(int fd)
 {
     if (fd < 0)
         return 0;
     if (fd == AGENT_LISTENER_FD)
         return fcntl(fd, F_SETFD, 0) < 0 ? -errno : 0;
-    return place(fd, AGENT_LISTENER_FD);
+    return install_fd(fd, AGENT_LISTENER_FD);
 }
 
 static int run_agent(int agent_fd)
@@ -148,7 +148,7 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
         return -errno;
     rc = set_limits(in->command_sandbox);
     if (rc == 0)
-        rc = place_fds(in, &agent_fd, status_fd);
+        rc = install_fds(in, &agent_fd, status_fd);
     /* CAP_SYS_ADMIN (over this user namespace only) until exec: installing a filter needs it, as
      * no_new_privs is not set, and the filter forbids taking on the agent's id: so it comes
      * last. */
@@ -160,7 +160,7 @@ static int set_up(const struct inside *in, int *status_fd, uint32_t *stage)
     *stage = PRIVSEP_STAGE_SECCOMP;
     rc = filter_install(in->filter, &listener_fd);
     if (rc == 0)
-        rc = place_listener(listener_fd);
+        rc = install_listener(listener_fd);
     return rc < 0 ? rc : agent_fd;
 }
 

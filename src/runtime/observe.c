@@ -155,7 +155,7 @@ int runtime_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, i
 
 /* PID 1 of a namespace is not ended by a signal that it does not take: one that is not cay-init
  * yet. */
-void runtime_tell_locks(const struct runtime *rt, uint32_t slot)
+void runtime_notify_locks(const struct runtime *rt, uint32_t slot)
 {
     pid_t pid = process_find_first(rt, slot);
     CLEANUP_CLOSE int fd = pid > 0 ? pid_open(pid) : -1;

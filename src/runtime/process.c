@@ -264,7 +264,7 @@ static int fork_whole(const struct process_start_args *a, struct inside *in,
 static int start_whole(const struct process_start_args *a, struct inside *in,
                        struct task_result *out)
 {
-    int rc = process_make_places(a->rt, a->slot->number, a->slot->gen, a->start, out);
+    int rc = process_make_dirs(a->rt, a->slot->number, a->slot->gen, a->start, out);
     if (rc == 0)
         rc = prepare(a, in, out);
     return rc == 0 ? fork_whole(a, in, out) : rc;

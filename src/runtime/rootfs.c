@@ -170,13 +170,13 @@ static int mount_run(const struct rootfs *b)
  * files (ioctl, fsync, sockets, locks, leases) is answered by this sandbox's overlay, not by the
  * disk that all share, nor by an inode that another sandbox has too. Set-id programs work on no
  * volume: another sandbox made them. Tests: test_volumes_privd.py. */
-static int overlay_volume(const char *place, bool read_only)
+static int overlay_volume(const char *volume_dir, bool read_only)
 {
     char lower[48], upper[32], work[48];
 
-    snprintf(lower, sizeof(lower), "%s/root:empty", place);
-    snprintf(upper, sizeof(upper), "%s/root", place);
-    snprintf(work, sizeof(work), "%s/root.work", place);
+    snprintf(lower, sizeof(lower), "%s/root:empty", volume_dir);
+    snprintf(upper, sizeof(upper), "%s/root", volume_dir);
+    snprintf(work, sizeof(work), "%s/root.work", volume_dir);
     if (!read_only)
         return overlay("empty", upper, work, MOUNT_ATTR_NOSUID);
     const struct mnt_option options[] = {{"lowerdir", lower}, {"userxattr", NULL}, {NULL, NULL}};
@@ -186,14 +186,14 @@ static int overlay_volume(const char *place, bool read_only)
 static int mount_volume(const struct rootfs *b, size_t i, int volumes_fd)
 {
     bool read_only = b->in->start->volumes[i].flags & PRIVSEP_MOUNT_READ_ONLY;
-    char place[16], name[16];
+    char volume_dir[16], name[16];
 
-    snprintf(place, sizeof(place), "volume%zu", i);
+    snprintf(volume_dir, sizeof(volume_dir), "volume%zu", i);
     snprintf(name, sizeof(name), "%zu", i);
-    int rc = rootfs_attach_at(b->in->volume_fds[i], b->stage_fd, place);
+    int rc = rootfs_attach_at(b->in->volume_fds[i], b->stage_fd, volume_dir);
     if (rc < 0)
         return rc;
-    CLEANUP_CLOSE int tree = overlay_volume(place, read_only);
+    CLEANUP_CLOSE int tree = overlay_volume(volume_dir, read_only);
     return tree < 0 ? tree : rootfs_attach_at(tree, volumes_fd, name);
 }
 

@@ -146,7 +146,7 @@ int runtime_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, i
 int runtime_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal);
 
 /* SIGUSR2 to its cay-init: a program of its was killed for the locks that it held. */
-void runtime_tell_locks(const struct runtime *rt, uint32_t slot);
+void runtime_notify_locks(const struct runtime *rt, uint32_t slot);
 
 /* A pooled slot. The holder owns the descriptors; -1 where there is none. */
 struct runtime_slot {

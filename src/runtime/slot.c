@@ -143,8 +143,8 @@ static int make_layer(struct runtime *rt, uint32_t number, uint32_t gen,
                : backend->layer_take(&rt->disk, number, gen, start->kept);
 }
 
-int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen,
-                        const struct runtime_start *start, struct task_result *out)
+int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,
+                      const struct runtime_start *start, struct task_result *out)
 {
     int rc = make_layer(rt, number, gen, start);
 
@@ -158,7 +158,7 @@ static int make_slot(void *arg, struct task_result *out)
 {
     const struct process_slot_args *a = arg;
     struct runtime *rt = a->rt;
-    int rc = process_make_places(rt, a->number, a->gen, NULL, out);
+    int rc = process_make_dirs(rt, a->number, a->gen, NULL, out);
 
     if (rc == 0) {
         rc = make_namespaces(runtime_slot_uid(a->rt, a->number), out);

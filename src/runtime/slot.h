@@ -13,9 +13,9 @@ struct process_slot_args {
 };
 
 /* In a task. The writable layer and the cgroups of a slot; 0 or -errno, noted in *out. */
-int process_make_places(struct runtime *rt, uint32_t number, uint32_t gen,
-                        const struct runtime_start *start, /* NULL: of none */
-                        struct task_result *out) WARN_UNUSED;
+int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,
+                      const struct runtime_start *start, /* NULL: of none */
+                      struct task_result *out) WARN_UNUSED;
 
 /* In a task: forks into a new user namespace of uid's and what else flags (CLONE_NEW*) say. As
  * ns_fork. */

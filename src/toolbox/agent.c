@@ -214,8 +214,8 @@ static void on_asked(void *arg, struct gateway_answer *a)
     } else if ((fd = idle_take(&c->toolbox->idle, c->id, c->gen)) >= 0) {
         send_request(op, fd, false);
     } else {
-        toolbox_ask(c, on_asked,
-                    op); /* used up meanwhile: without any, the answer brings a socket */
+        toolbox_lookup(c, on_asked,
+                       op); /* used up meanwhile: without any, the answer brings a socket */
     }
 }
 
@@ -247,10 +247,10 @@ void toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r
     op->r = *r;
     collect_init(&op->said, c, r->max_response_bytes);
     link_op(op, c);
-    if (c->spare_fd >= 0)
-        begin(op, TAKE_FD(c->spare_fd));
+    if (c->unused_fd >= 0)
+        begin(op, TAKE_FD(c->unused_fd));
     else
-        toolbox_ask(c, on_asked, op);
+        toolbox_lookup(c, on_asked, op);
 }
 
 /* The end of one may end others, or begin some: the list is looked at anew after each. */

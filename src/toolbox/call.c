@@ -24,7 +24,7 @@ void toolbox_call_unref(struct toolbox_call *c)
         c->state_free(c->state);
     json_decref(c->body);
     share_return(c->body_share);
-    util_close(&c->spare_fd);
+    util_close(&c->unused_fd);
     explicit_bzero(c->agent_key, sizeof(c->agent_key));
     explicit_bzero(c->key, strlen(c->key));
     free(c->key);

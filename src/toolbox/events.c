@@ -80,7 +80,7 @@ static void on_connect(struct events *e, const char *text, size_t len)
     e->call->key = key;
     e->asking = true;
     toolbox_call_ref(e->call);
-    toolbox_ask(e->call, on_asked, e);
+    toolbox_lookup(e->call, on_asked, e);
 }
 
 static void on_message(void *arg, bool text, const char *data, size_t len)

@@ -256,8 +256,8 @@ static void remove_tree(struct toolbox_paths *p)
     toolbox_agent(p->call, &r);
 }
 
-static void looked_before_delete(void *arg, const struct http_head *head, const char *body,
-                                 size_t len, const struct err *why)
+static void on_stat_before_delete(void *arg, const struct http_head *head, const char *body,
+                                  size_t len, const struct err *why)
 {
     struct toolbox_paths *p = arg;
     json_t *o = NULL;
@@ -286,7 +286,7 @@ void toolbox_files_delete(struct toolbox_call *c)
         !toolbox_query(c, "recursive", recursive, sizeof(recursive)))
         return;
     p->recursive = strcasecmp(recursive, "true") == 0 || strcmp(recursive, "1") == 0;
-    toolbox_rpc(c, "/filesystem.Filesystem/Stat", path_json(p->path), looked_before_delete, p);
+    toolbox_rpc(c, "/filesystem.Filesystem/Stat", path_json(p->path), on_stat_before_delete, p);
 }
 
 /* -- move -------------------------------------------------------------------------------------- */

@@ -4,8 +4,8 @@
  * toolbox.c  the instance; a request's way to its handler
  * routes.c   which handler
  * call.c     a call's end, and its query
- * ask.c      questions to the control loop: which sandbox, and a socket to its agent agent.c    one
- * call of a sandbox's agent
+ * lookup.c   questions to the control loop: which sandbox, and a socket to its agent
+ * agent.c    one call of a sandbox's agent
  * run.c      one program in a sandbox, to its end or as a stream
  * reply.c    answers, and errors in Daytona's shape
  * The rest are handlers, by what they are about.
@@ -61,7 +61,7 @@ struct toolbox_call {
     char tenant[CORE_TENANT_SIZE];
     uint32_t gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE];
-    int spare_fd; /* not connected yet; for the first call of its agent */
+    int unused_fd; /* not connected yet; for the first call of its agent */
     char params[TOOLBOX_PARAMS_MAX][TOOLBOX_PARAM_SIZE];
     struct share *body_share;
     json_t *body; /* of a request that has one; an object */
@@ -74,12 +74,12 @@ struct toolbox_call {
     void (*on_gone)(struct toolbox_call *c);
 };
 
-struct toolbox_asks;
+struct toolbox_lookups;
 
 struct toolbox {
     uv_loop_t *loop;
     struct toolbox_config config;
-    struct toolbox_asks *asks;
+    struct toolbox_lookups *asks;
     struct toolbox_call *calls;
     struct events *events; /* events.c: connections that are open */
     struct idle idle;
@@ -103,18 +103,18 @@ bool toolbox_query_path(struct toolbox_call *c, const char *name,
 
 extern const struct toolbox_route *const toolbox_tables[]; /* ends with NULL */
 
-/* -- ask.c ------------------------------------------------------------------------------------- */
+/* -- lookup.c ---------------------------------------------------------------------------------- */
 
-int toolbox_asks_new(size_t max, struct toolbox_asks **out);
-void toolbox_asks_free(struct toolbox_asks *a);
+int toolbox_lookups_new(size_t max, struct toolbox_lookups **out);
+void toolbox_lookups_free(struct toolbox_lookups *a);
 
 /* done exactly once, perhaps from inside; a is NULL when the control loop has no time. The
  * descriptor in a is done's, if it takes it. */
-typedef void (*toolbox_asked)(void *arg, struct gateway_answer *a);
-void toolbox_ask(struct toolbox_call *c, toolbox_asked done, void *arg);
-void toolbox_asks_sweep(struct toolbox *t, uint64_t now_ms);
+typedef void (*toolbox_lookup_cb)(void *arg, struct gateway_answer *a);
+void toolbox_lookup(struct toolbox_call *c, toolbox_lookup_cb done, void *arg);
+void toolbox_lookups_sweep(struct toolbox *t, uint64_t now_ms);
 void toolbox_need_sweep(struct toolbox *t);
-size_t toolbox_asks_count(const struct toolbox_asks *a);
+size_t toolbox_lookups_count(const struct toolbox_lookups *a);
 
 /* -- events.c ---------------------------------------------------------------------------------- */
 

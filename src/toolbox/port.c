@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define ASK_MS    15000u
+#define CALL_MS   15000u
 #define LISTENING 0x0a /* TCP_LISTEN of the kernel's tcp_states.h */
 
 /* -- the kernel's table ------------------------------------------------------------------------ */
@@ -98,7 +98,7 @@ static void listed(void *arg, const struct toolbox_result *r, const struct err *
     toolbox_reply_json(c, 200, json_pack("{s:o}", "ports", ports));
 }
 
-static void looked(void *arg, const struct toolbox_result *r, const struct err *why)
+static void on_list_again(void *arg, const struct toolbox_result *r, const struct err *why)
 {
     struct toolbox_call *c = arg;
     CLEANUP_FREE uint8_t *seen = read_answer(c, r, why);
@@ -109,10 +109,11 @@ static void looked(void *arg, const struct toolbox_result *r, const struct err *
                                      is_seen(seen, (unsigned)strtoul(c->params[0], NULL, 10))));
 }
 
-static void ask(struct toolbox_call *c,
-                void (*done)(void *arg, const struct toolbox_result *r, const struct err *why))
+static void list_ports(struct toolbox_call *c,
+                       void (*done)(void *arg, const struct toolbox_result *r,
+                                    const struct err *why))
 {
-    struct toolbox_run r = {.timeout_ms = ASK_MS, .done = done, .arg = c};
+    struct toolbox_run r = {.timeout_ms = CALL_MS, .done = done, .arg = c};
 
     toolbox_script(&r, "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null; exit 0",
                    (const char *const[]){NULL});
@@ -121,7 +122,7 @@ static void ask(struct toolbox_call *c,
 
 void port_list(struct toolbox_call *c)
 {
-    ask(c, listed);
+    list_ports(c, listed);
 }
 
 void port_in_use(struct toolbox_call *c)
@@ -133,5 +134,5 @@ void port_in_use(struct toolbox_call *c)
         toolbox_fail(c, 400, "BAD_REQUEST", "port must be a number of %u to %u", PORT_FIRST,
                      PORT_LAST);
     else
-        ask(c, looked);
+        list_ports(c, on_list_again);
 }

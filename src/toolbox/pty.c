@@ -230,7 +230,7 @@ static void start_ended(void *arg, const struct toolbox_result *r UNUSED, const 
         toolbox_fail_err(p->call, why);
 }
 
-static void looked(void *arg, const json_t *info, const struct err *why)
+static void on_info(void *arg, const json_t *info, const struct err *why)
 {
     struct pty *p = arg;
     struct pty_words words = {.envs = NULL};
@@ -274,7 +274,7 @@ void pty_create(struct toolbox_call *c)
     }
     snprintf(p->shape.id, sizeof(p->shape.id), "%s", id);
     snprintf(p->shape.cwd, sizeof(p->shape.cwd), "%s", cwd);
-    pty_find(c, id, looked, p);
+    pty_find(c, id, on_info, p);
 }
 
 /* -- resize and delete ------------------------------------------------------------------------- */

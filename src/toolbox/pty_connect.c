@@ -201,7 +201,7 @@ static void run(struct terminal *t)
     json_decref(words.envs);
 }
 
-static void looked(void *arg, const json_t *info, const struct err *why)
+static void on_info(void *arg, const json_t *info, const struct err *why)
 {
     struct terminal *t = arg;
 
@@ -322,5 +322,5 @@ void pty_create_connect(struct toolbox_call *c)
     t->shape.cols = cols;
     t->shape.rows = rows;
     memcpy(t->shape.cwd, cwd, sizeof(cwd));
-    pty_find(c, id, looked, t);
+    pty_find(c, id, on_info, t);
 }

@@ -3,7 +3,7 @@
  * struct toolbox_run_op belongs to the call of the agent that it makes: begun by toolbox_run, freed
  * with the answer (on_end, once). The agent's stream is taken apart by core/exec_stream.h; output
  * is handed on, or kept within places of the loop's pool. A token in the output counts as the end
- * (look_for_mark): what the program left behind may hold its outputs for longer. Called by the
+ * (find_mark): what the program left behind may hold its outputs for longer. Called by the
  * handlers of programs, sessions, terminals and searches. */
 #include "toolbox/internal.h"
 
@@ -32,7 +32,7 @@ struct toolbox_run_op {
     struct buf out[2];
     struct share *blocks[BLOCKS_MAX];
     size_t block_count;
-    bool told_start, truncated, stopped;
+    bool start_reported, truncated, stopped;
     bool marked; /* the token has come, with exit_code */
     int exit_code;
 };
@@ -159,7 +159,7 @@ static bool may_hold(struct toolbox_run_op *op, size_t bytes)
 }
 
 /* Looks for the token in what has come last. */
-static void look_for_mark(struct toolbox_run_op *op, size_t from)
+static void find_mark(struct toolbox_run_op *op, size_t from)
 {
     struct buf *b = &op->out[EXEC_STDOUT];
     size_t n = strlen(op->r.token) + 2; /* with the mark and the blank */
@@ -200,7 +200,7 @@ static bool keep(struct toolbox_run_op *op, int which, const char *bytes, size_t
         return true;
     }
     if (op->r.token && which == EXEC_STDOUT)
-        look_for_mark(op, before);
+        find_mark(op, before);
     return !op->marked || op->exit_code == KILLED;
 }
 
@@ -223,8 +223,8 @@ static bool on_data(void *arg, const char *data, size_t len)
 
     if (op->client && !was_marked)
         http_client_timeout(op->client, op->marked ? END_MS : SILENCE_MS);
-    if (op->stream.started && !op->told_start && !op->stopped) {
-        op->told_start = true;
+    if (op->stream.started && !op->start_reported && !op->stopped) {
+        op->start_reported = true;
         if (op->r.on_started)
             op->r.on_started(op->r.arg, op, op->stream.pid);
     }

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define SESSION_ENTRIES_MAX 8192u /* sessions and commands of one answer */
-#define ASK_MS              15000u
+#define CALL_MS             15000u
 
 /* $1: the session. The inner shell reads its commands from standard input. What a command did that
  * ended that shell ("exit 42") is that command's end. */
@@ -249,7 +249,7 @@ static void shown(void *arg, const struct toolbox_result *r, const struct err *w
 static void begin_show(struct toolbox_call *c, const char *sid)
 {
     struct session *s = session_new(c, sid);
-    struct toolbox_run r = {.timeout_ms = ASK_MS, .done = shown, .arg = s};
+    struct toolbox_run r = {.timeout_ms = CALL_MS, .done = shown, .arg = s};
 
     if (!s)
         return;
@@ -286,7 +286,7 @@ static void killed(void *arg, const struct http_head *head, const char *body UNU
                    size_t len UNUSED, const struct err *why)
 {
     struct session *s = arg;
-    struct toolbox_run r = {.timeout_ms = ASK_MS, .done = deleted, .arg = s};
+    struct toolbox_run r = {.timeout_ms = CALL_MS, .done = deleted, .arg = s};
 
     if (why) {
         toolbox_fail_err(s->call, why);

@@ -1,5 +1,5 @@
 /* The commands of a session: their files, what they printed, their ends, what is put in. Logs begin
- * with whether there is such a command (look_for_command). Starts are session_exec.c. Called by the
+ * with whether there is such a command (find_command_id). Starts are session_exec.c. Called by the
  * routes, and by session_exec.c for what a synchronous command printed. */
 #include "toolbox/session_command.h"
 
@@ -98,7 +98,7 @@ static void all_fetched(struct session_command *k)
         return;
     }
     snprintf(folder, sizeof(folder), "%s/%s", k->call->params[0], k->cid);
-    session_oom_look(k->call, folder, why_known, k);
+    session_oom_check(k->call, folder, why_known, k);
 }
 
 /* One that was not found before is not looked for again. */
@@ -209,7 +209,7 @@ static void logs_fetched(struct session_command *k)
 }
 
 /* Both outputs are held at once, beside the JSON that is made of them: that takes a place. */
-bool session_command_take_place(struct session_command *k)
+bool session_command_take_share(struct session_command *k)
 {
     k->share = share_take(k->call->toolbox->bodies, k->call->tenant, k->call->id);
     if (k->share)
@@ -231,7 +231,7 @@ static void has_command(void *arg, const struct http_head *head, const char *bod
         session_command_fetch(k);
 }
 
-static void look_for_command(struct session_command *k)
+static void find_command_id(struct session_command *k)
 {
     char path[SESSION_PATH_SIZE];
 
@@ -247,15 +247,15 @@ void session_logs(struct toolbox_call *c)
 
     if (!session_ids(c, true))
         return;
-    if (websocket_asked(http_exchange_head(c->x))) {
+    if (websocket_requested(http_exchange_head(c->x))) {
         session_follow(c);
         return;
     }
     k = session_command_new(c);
-    if (!k || !session_command_take_place(k))
+    if (!k || !session_command_take_share(k))
         return;
     k->fetched = logs_fetched;
-    look_for_command(k);
+    find_command_id(k);
 }
 
 /* -- its end ----------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ void session_command_fetch(struct session_command *k);
 
 /* Both outputs are held at once, beside the JSON that is made of them: that takes a place. false:
  * there is none, and the call is answered. */
-bool session_command_take_place(struct session_command *k);
+bool session_command_take_share(struct session_command *k);
 
 /* Appends what was fetched of the outputs, as members of an object. 0 or -errno of buf. */
 int session_command_put(struct buf *b, const struct session_command *k);

@@ -36,7 +36,7 @@ static void ended(void *arg, const struct toolbox_result *r UNUSED, const struct
 
     if (why)
         toolbox_fail_err(k->call, why);
-    else if (k->call->x && session_command_take_place(k))
+    else if (k->call->x && session_command_take_share(k))
         session_command_fetch(k);
 }
 
@@ -164,9 +164,9 @@ static void session_ended(void *arg, const struct http_head *head, const char *b
                      k->call->params[0]);
 }
 
-static void look_for_session(struct session_command *k, const char *file,
-                             void (*done)(void *, const struct http_head *, const char *, size_t,
-                                          const struct err *))
+static void check_session(struct session_command *k, const char *file,
+                          void (*done)(void *, const struct http_head *, const char *, size_t,
+                                       const struct err *))
 {
     char path[SESSION_PATH_SIZE];
 
@@ -181,7 +181,7 @@ static void session_found(void *arg, const struct http_head *head, const char *b
     struct session_command *k = arg;
 
     if (!why && head->status == 404)
-        look_for_session(k, "", session_ended);
+        check_session(k, "", session_ended);
     else if (why || head->status != 200)
         toolbox_fail_file(k->call, head, body, len, why, "the session");
     else if (k->call->x)
@@ -220,5 +220,5 @@ void session_exec(struct toolbox_call *c)
     }
     ids_random_text(random, sizeof(random) - 1);
     snprintf(k->cid, sizeof(k->cid), "%013llx-%s", (unsigned long long)clock_real_ms(), random);
-    look_for_session(k, "/shell", session_found);
+    check_session(k, "/shell", session_found);
 }

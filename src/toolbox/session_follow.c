@@ -76,7 +76,7 @@ static void on_done(void *arg, const struct toolbox_result *r, const struct err 
         websocket_close(f->socket, WEBSOCKET_NORMAL, "");
     } else {
         snprintf(folder, sizeof(folder), "%s/%s", f->call->params[0], f->call->params[1]);
-        session_oom_look(f->call, folder, why_known, f);
+        session_oom_check(f->call, folder, why_known, f);
     }
 }
 
@@ -99,8 +99,8 @@ static void begin(struct follow *f)
 }
 
 /* What is not there is said before the connection becomes a WebSocket. */
-static void looked(void *arg, const struct http_head *head, const char *body, size_t len,
-                   const struct err *why)
+static void on_stat(void *arg, const struct http_head *head, const char *body, size_t len,
+                    const struct err *why)
 {
     struct follow *f = arg;
 
@@ -125,5 +125,5 @@ void session_follow(struct toolbox_call *c)
     c->state = f;
     c->state_free = free;
     snprintf(path, sizeof(path), SESSIONS_AGENT "%s/%s/cmd", c->params[0], c->params[1]);
-    toolbox_rpc(c, "/filesystem.Filesystem/Stat", json_pack("{s:s}", "path", path), looked, f);
+    toolbox_rpc(c, "/filesystem.Filesystem/Stat", json_pack("{s:s}", "path", path), on_stat, f);
 }

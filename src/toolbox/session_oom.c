@@ -11,17 +11,17 @@
 #define REPLY_MAX_BYTES 4096u
 #define PATH_SIZE       768
 
-struct look {
+struct oom_check {
     struct toolbox_call *call;
     uint64_t before;
     void (*counted)(void *arg, uint64_t kills); /* or: */
-    void (*looked)(void *arg, const char *text);
+    void (*found)(void *arg, const char *text);
     void *arg;
 };
 
-static void end(struct look *k, uint64_t kills, const char *text)
+static void end(struct oom_check *k, uint64_t kills, const char *text)
 {
-    struct look done = *k;
+    struct oom_check done = *k;
 
     free(k);
     if (!done.call->x)
@@ -29,13 +29,13 @@ static void end(struct look *k, uint64_t kills, const char *text)
     if (done.counted)
         done.counted(done.arg, kills);
     else
-        done.looked(done.arg, kills > done.before ? text : NULL);
+        done.found(done.arg, kills > done.before ? text : NULL);
 }
 
 static void answered(void *arg, const struct http_head *head, const char *body, size_t len,
                      const struct err *why)
 {
-    struct look *k = arg;
+    struct oom_check *k = arg;
     json_t *o = why || head->status != 200 ? NULL : json_loadb(body, len, 0, NULL);
 
     end(k, (uint64_t)json_integer_value(json_object_get(o, "kills")),
@@ -43,7 +43,7 @@ static void answered(void *arg, const struct http_head *head, const char *body, 
     json_decref(o);
 }
 
-static void ask(struct look *k, char *target, size_t max_bytes,
+static void get(struct oom_check *k, char *target, size_t max_bytes,
                 void (*done)(void *, const struct http_head *, const char *, size_t,
                              const struct err *))
 {
@@ -60,7 +60,7 @@ static void ask(struct look *k, char *target, size_t max_bytes,
 static void file_read(void *arg, const struct http_head *head, const char *body, size_t len,
                       const struct err *why)
 {
-    struct look *k = arg;
+    struct oom_check *k = arg;
     char text[FILE_MAX_BYTES] = "";
 
     if (why || head->status != 200 || len >= sizeof(text) || !k->call->x) {
@@ -69,32 +69,32 @@ static void file_read(void *arg, const struct http_head *head, const char *body,
     }
     memcpy(text, body, len);
     k->before = strtoull(text, NULL, 10);
-    ask(k, strdup("/cay/oom"), REPLY_MAX_BYTES, answered);
+    get(k, strdup("/cay/oom"), REPLY_MAX_BYTES, answered);
 }
 
 void session_oom_count(struct toolbox_call *c, void (*done)(void *arg, uint64_t kills), void *arg)
 {
-    struct look *k = calloc(1, sizeof(*k));
+    struct oom_check *k = calloc(1, sizeof(*k));
 
     if (!k) {
         done(arg, 0);
         return;
     }
-    *k = (struct look){.call = c, .counted = done, .arg = arg};
-    ask(k, strdup("/cay/oom"), REPLY_MAX_BYTES, answered);
+    *k = (struct oom_check){.call = c, .counted = done, .arg = arg};
+    get(k, strdup("/cay/oom"), REPLY_MAX_BYTES, answered);
 }
 
-void session_oom_look(struct toolbox_call *c, const char *folder,
-                      void (*done)(void *arg, const char *text), void *arg)
+void session_oom_check(struct toolbox_call *c, const char *folder,
+                       void (*done)(void *arg, const char *text), void *arg)
 {
-    struct look *k = calloc(1, sizeof(*k));
+    struct oom_check *k = calloc(1, sizeof(*k));
     char path[PATH_SIZE];
 
     if (!k) {
         done(arg, NULL);
         return;
     }
-    *k = (struct look){.call = c, .looked = done, .arg = arg};
+    *k = (struct oom_check){.call = c, .found = done, .arg = arg};
     snprintf(path, sizeof(path), SESSIONS_AGENT "%s/" SESSION_KILLS, folder);
-    ask(k, toolbox_files_target(path), FILE_MAX_BYTES, file_read);
+    get(k, toolbox_files_target(path), FILE_MAX_BYTES, file_read);
 }

@@ -15,5 +15,5 @@ void session_oom_count(struct toolbox_call *c, void (*done)(void *arg, uint64_t 
 
 /* Of a command (folder: "SESSION/COMMAND") whose status is SESSION_KILLED. done as above; text:
  * "out of memory: ...", or NULL. */
-void session_oom_look(struct toolbox_call *c, const char *folder,
-                      void (*done)(void *arg, const char *text), void *arg);
+void session_oom_check(struct toolbox_call *c, const char *folder,
+                       void (*done)(void *arg, const char *text), void *arg);

@@ -1,6 +1,6 @@
 /* One request of the toolbox, from its head to its handler. toolbox_handle is called by the
  * connection loop; the route is found by path and method, then the control loop is asked for the
- * sandbox and a socket to its agent (ask.c), with the request's key or signature. A body is
+ * sandbox and a socket to its agent (lookup.c), with the request's key or signature. A body is
  * collected only after that, so that a client without a key makes the server hold none. Then the
  * route's handler answers. A call is held by its exchange and by what waits for it, and outlives
  * the exchange where the client goes first (c->x is NULL then). */
@@ -26,15 +26,15 @@ static void on_sweep(uv_timer_t *timer)
     uint64_t now_ms = clock_mono_ms();
 
     idle_sweep(&t->idle, now_ms);
-    toolbox_asks_sweep(t, now_ms);
+    toolbox_lookups_sweep(t, now_ms);
     toolbox_events_sweep(t, now_ms);
-    if (t->idle.count == 0 && toolbox_asks_count(t->asks) == 0 && !t->events)
+    if (t->idle.count == 0 && toolbox_lookups_count(t->asks) == 0 && !t->events)
         uv_timer_stop(timer);
 }
 
 static void free_now(struct toolbox *t)
 {
-    toolbox_asks_free(t->asks);
+    toolbox_lookups_free(t->asks);
     share_pool_free(t->bodies);
     share_pool_free(t->outputs);
     free(t);
@@ -51,7 +51,7 @@ int toolbox_new(uv_loop_t *loop, const struct toolbox_config *config, struct too
     t->bodies = share_pool_new(TOOLBOX_BODIES_MAX);
     t->outputs = share_pool_new(TOOLBOX_OUTPUTS_MAX);
     idle_init(&t->idle);
-    if (!t->bodies || !t->outputs || toolbox_asks_new(config->max_waiting, &t->asks) < 0) {
+    if (!t->bodies || !t->outputs || toolbox_lookups_new(config->max_waiting, &t->asks) < 0) {
         free_now(t);
         return -ENOMEM;
     }
@@ -100,7 +100,7 @@ void toolbox_free(struct toolbox *t)
     if (!t)
         return;
     idle_close_all(&t->idle);
-    toolbox_asks_sweep(t, UINT64_MAX);
+    toolbox_lookups_sweep(t, UINT64_MAX);
     uv_close((uv_handle_t *)&t->sweep, on_sweep_closed);
 }
 
@@ -142,7 +142,7 @@ static struct toolbox_call *call_new(struct toolbox *t, struct http_exchange *x)
     c->toolbox = t;
     c->x = x;
     c->refs = 1;
-    c->spare_fd = -1;
+    c->unused_fd = -1;
     c->next = t->calls;
     c->prev = &t->calls;
     if (c->next)
@@ -253,7 +253,7 @@ static void on_found(void *arg, struct gateway_answer *a)
         memcpy(c->tenant, a->tenant, sizeof(c->tenant));
         memcpy(c->agent_key, a->agent_key, sizeof(c->agent_key));
         c->gen = a->gen;
-        c->spare_fd = TAKE_FD(a->fd);
+        c->unused_fd = TAKE_FD(a->fd);
         if (c->route->flags & TOOLBOX_NO_BODY)
             c->route->handler(c);
         else
@@ -313,7 +313,7 @@ bool toolbox_handle(struct toolbox *t, struct http_exchange *x)
         toolbox_events(c);
     } else if (find_addressee(c, h->path + strlen(TOOLBOX_PREFIX))) {
         toolbox_call_ref(c);
-        toolbox_ask(c, on_found, c);
+        toolbox_lookup(c, on_found, c);
     }
     return true;
 }

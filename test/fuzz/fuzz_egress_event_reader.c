@@ -1,8 +1,8 @@
 /* What cay-egress, taken over, tells cayd by itself: lines that become events of tenants. The first byte seeds how
  * they are cut, on which the outcome must not depend. Core is stood in for: it knows one sandbox, and writes down
  * what is made of the lines. */
-#include "core/egress_ask.h"
 #include "core/egress_event_reader.h"
+#include "core/egress_query.h"
 #include "core/renewal.h"
 
 #include "base/log.h"
@@ -62,7 +62,7 @@ bool events_are_followed(const struct tenant *t, enum event_type type, const cha
     return true;
 }
 
-void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask)
+void egress_ask_unfollowed(struct core *c, const struct sandbox *s, const char *ask)
 {
     FUZZ_CHECK(false);
 }
@@ -83,15 +83,15 @@ void renewals_wanted(struct core *c, const struct sandbox *s, const char *name, 
 /* All that was made of it; the caller frees it. NULL: nothing. */
 static char *run(const uint8_t *data, size_t size, uint32_t *seed)
 {
-    static struct egress_event_reader news;
+    static struct egress_event_reader reader;
     char *all;
 
-    memset(&news, 0, sizeof(news));
+    memset(&reader, 0, sizeof(reader));
     for (size_t at = 0; at < size;) {
         size_t n = seed ? fuzz_piece(seed, size - at) : size - at;
 
-        egress_event_reader_take(NULL, &news, (const char *)data + at, n);
-        FUZZ_CHECK(news.len <= sizeof(news.line));
+        egress_event_reader_take(NULL, &reader, (const char *)data + at, n);
+        FUZZ_CHECK(reader.len <= sizeof(reader.line));
         at += n;
     }
     all = said;

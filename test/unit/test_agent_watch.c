@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define TOLD_MAX 4096
+#define REPORTED_MAX 4096
 
 struct world {
     uv_loop_t loop;
@@ -24,8 +24,8 @@ struct world {
     size_t dirs;
     bool ready, timed_out;
     int error;
-    unsigned lost, told_count;
-    char *told[TOLD_MAX]; /* "create name" */
+    unsigned lost, reported_count;
+    char *told[REPORTED_MAX]; /* "create name" */
     bool close_on_event;
 };
 
@@ -45,8 +45,8 @@ static void on_event(void *arg, enum watch_type type, const char *name, const ch
     snprintf(want, sizeof(want), "%s/%s", w->top, name);
     assert_string_equal(path, strcmp(name, ".") == 0 ? w->top : want);
     snprintf(text, sizeof(text), "%s %s", words[type], name);
-    assert_true(w->told_count < TOLD_MAX);
-    w->told[w->told_count++] = strdup(text);
+    assert_true(w->reported_count < REPORTED_MAX);
+    w->told[w->reported_count++] = strdup(text);
     if (w->close_on_event) {
         watch_tree_close(w->tree);
         w->tree = NULL;
@@ -93,10 +93,10 @@ static int set_up(void **state)
     return mkdtemp(w->top) ? 0 : -1;
 }
 
-static void forget_told(void)
+static void forget_reported(void)
 {
-    while (w->told_count > 0)
-        free(w->told[--w->told_count]);
+    while (w->reported_count > 0)
+        free(w->told[--w->reported_count]);
 }
 
 static int tear_down(void **state)
@@ -113,7 +113,7 @@ static int tear_down(void **state)
             ;
         fs_remover_free(r);
     }
-    forget_told();
+    forget_reported();
     free(w);
     return left ? -1 : 0;
 }
@@ -143,18 +143,18 @@ static void settle_ms(uint64_t ms)
         uv_run(&w->loop, UV_RUN_NOWAIT);
 }
 
-static void assert_told(const char *const *want, size_t count)
+static void assert_reported(const char *const *want, size_t count)
 {
     settle_ms(100);
-    for (size_t i = 0; i < MIN(count, (size_t)w->told_count); i++)
+    for (size_t i = 0; i < MIN(count, (size_t)w->reported_count); i++)
         assert_string_equal(w->told[i], want[i]);
-    assert_int_equal(w->told_count, count);
-    forget_told();
+    assert_int_equal(w->reported_count, count);
+    forget_reported();
 }
 
-#define TOLD(...)                                   \
-    assert_told((const char *const[]){__VA_ARGS__}, \
-                sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
+#define TOLD(...)                                       \
+    assert_reported((const char *const[]){__VA_ARGS__}, \
+                    sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
 
 /* inotify has it after the directory's watch, and a scan of the directory comes upon it too. */
 static void a_write_before_the_scan(void **state)
@@ -176,10 +176,10 @@ static void a_write_before_the_watch(void **state)
     open_tree(true);
     sh("mkdir d && echo x > d/f && : > d/g");
     settle_ms(100);
-    assert_int_equal(w->told_count, 4);
+    assert_int_equal(w->reported_count, 4);
     assert_string_equal(w->told[0], "create d");
     assert_string_equal(w->told[3], "write d/f");
-    forget_told();
+    forget_reported();
     sh("mkdir e && echo x > e/f");
     uv_run(&w->loop, UV_RUN_NOWAIT);
     sh("echo y >> e/f");
@@ -207,10 +207,10 @@ static void what_was_done_before_catching_up_is_told(void **state)
     open_tree(true);
     sh("mkdir -p d/e && echo x > d/e/f");
     watch_tree_catch_up(w->tree);
-    assert_int_equal(w->told_count, ARRAY_SIZE(want));
+    assert_int_equal(w->reported_count, ARRAY_SIZE(want));
     for (size_t i = 0; i < ARRAY_SIZE(want); i++)
         assert_string_equal(w->told[i], want[i]);
-    forget_told();
+    forget_reported();
     sh("echo y >> d/e/f");
     TOLD("write d/e/f");
 }
@@ -240,7 +240,7 @@ static void a_tree_keeps_up_with_moves(void **state)
     assert_int_equal(w->dirs, 2);
     sh("touch ../$(basename $PWD)-out/other/moved/c/g");
     settle_ms(100);
-    assert_int_equal(w->told_count, 0);
+    assert_int_equal(w->reported_count, 0);
     sh("mv ../$(basename $PWD)-out/other back; rmdir ../$(basename $PWD)-out");
     TOLD("create back");
     assert_int_equal(w->dirs, 5);
@@ -258,10 +258,10 @@ static void what_was_there_first_is_told_once(void **state)
     sh("mkdir -p d/e; echo x > d/e/f; : > d/g");
     settle_ms(200);
     assert_string_equal(w->told[0], "create d");
-    for (unsigned i = 0; i < w->told_count; i++)
+    for (unsigned i = 0; i < w->reported_count; i++)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(w->told[i], w->told[k]);
-    assert_int_equal(w->told_count, 5);
+    assert_int_equal(w->reported_count, 5);
     assert_int_equal(w->dirs, 3);
 }
 
@@ -291,7 +291,7 @@ static void it_may_be_closed_from_a_callback(void **state)
     w->close_on_event = true;
     sh("touch a b c");
     settle_ms(100);
-    assert_int_equal(w->told_count, 1);
+    assert_int_equal(w->reported_count, 1);
     assert_null(w->tree);
 }
 

@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "core/core.h"
 #include "core/credential.h"
-#include "core/egress_ask.h"
+#include "core/egress_query.h"
 #include "core/sandbox.h"
 #include "core_proxy.h"
 

@@ -418,7 +418,7 @@ static void a_life_is_told(void **state)
 
 /* -- cay-egress -------------------------------------------------------------------------------- */
 
-static void news(struct world *w, struct egress_event_reader *n, const char *text)
+static void reader(struct world *w, struct egress_event_reader *n, const char *text)
 {
     egress_event_reader_take(w->core, n, text, strlen(text));
 }
@@ -445,25 +445,25 @@ static void what_cay_egress_tells_is_told_on(void **state)
 
     world_create_default(w, id);
     s = core_sandbox_find(w->core, TENANT, id);
-    news(w, &n,
-         "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n{\"event\":\"hello\"}\n");
+    reader(w, &n,
+           "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n{\"event\":\"hello\"}\n");
     line_of(s, "denial", s->gen, line);
     for (const char *p = line; *p; p++) /* byte by byte */
         egress_event_reader_take(w->core, &n, p, 1);
     line_of(s, "dropped", s->gen, line);
-    news(w, &n, line);
+    reader(w, &n, line);
     line_of(s, "denial", s->gen + 1, line); /* another life of the slot */
-    news(w, &n, line);
+    reader(w, &n, line);
     line_of(s, "secret", s->gen, line);
-    news(w, &n, line);
+    reader(w, &n, line);
     memset(junk, '{', sizeof(junk) - 2);
     junk[sizeof(junk) - 2] = '\n';
-    news(w, &n, junk);
-    news(w, &n,
-         "\n\n{}\n[]\n{\"event\":7}\n{\"event\":\"denial\",\"sandbox\":[]}\nnot "
-         "JSON\n{\"a\":\"\xff\"}\n");
+    reader(w, &n, junk);
+    reader(w, &n,
+           "\n\n{}\n[]\n{\"event\":7}\n{\"event\":\"denial\",\"sandbox\":[]}\nnot "
+           "JSON\n{\"a\":\"\xff\"}\n");
     line_of(s, "denial", s->gen, line);
-    news(w, &n, line);
+    reader(w, &n, line);
 
     t = told(w, TENANT, ALL);
     assert_int_equal(count(&t), 4);

@@ -109,8 +109,8 @@ static bool end_comes(struct world *w, struct sandbox_obj *o)
 
     memcpy(id, o->s.id, sizeof(id));
     o->used_ms -= MINUTE_MS;
-    if (o->idle_look_ms)
-        o->idle_look_ms -= MINUTE_MS;
+    if (o->idle_check_ms)
+        o->idle_check_ms -= MINUTE_MS;
     o->s.end_real_ms = clock_real_ms();
     lifecycle_arm(o);
     while (clock_mono_ms() < until_ms) {

@@ -102,9 +102,9 @@ static void run_until_asked(struct world *w, const struct case_of *k)
 {
     uint64_t end = clock_mono_ms() + WAIT_MS;
 
-    while (object(w, k)->env_asked && clock_mono_ms() < end)
+    while (object(w, k)->env_requested && clock_mono_ms() < end)
         world_run_for(w, 2);
-    assert_false(object(w, k)->env_asked);
+    assert_false(object(w, k)->env_requested);
 }
 
 /* To its first or second step towards paused, or further back to running. */
@@ -258,9 +258,9 @@ static void look(struct world *w, struct case_of *k)
     core_sandbox_sockets(w->core, k->id, 1, on_sockets, &s);
     world_run_until(w, &s.calls, 1);
     assert_int_equal(s.good, life->reachable);
-    assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], life->place);
+    assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], life->counted);
     w->core->config.max_sandboxes = 1;
-    if (life->place)
+    if (life->counted)
         assert_int_equal(world_create_fails(w, &r).why.code, ERR_UNAVAILABLE);
     w->core->config.max_sandboxes = w->config.max_sandboxes;
     clear(w, k);
@@ -350,11 +350,11 @@ static void expect_files_seen(struct world *w, struct case_of *k, enum kept_seen
     struct sandbox_obj *o = arrange(w, k);
     uint32_t number = o->s.kept;
 
-    w->core->kepts.told[number] = (struct kept_told){.seen = seen};
-    if (o->change_asked) {
+    w->core->kepts.listed[number] = (struct kept_listed){.seen = seen};
+    if (o->change_requested) {
         lifecycle_on_missing(o);
         assert_int_equal(object(w, k)->s.state, k->state);
-        o->change_asked = false;
+        o->change_requested = false;
     }
     lifecycle_on_missing(o);
     assert_int_equal(object(w, k) == NULL, seen == KEPT_SEEN_NONE);
@@ -414,7 +414,7 @@ static void expect_settled(struct world *w, struct case_of *k)
     struct sandbox_obj *o = object(w, k);
     uint32_t slot = o->s.slot, gen = o->s.gen;
 
-    if (o->change_asked) {
+    if (o->change_requested) {
         lifecycle_on_listed(o, slot, gen, false);
         lifecycle_on_listed(o, slot, gen, true);
         assert_int_equal(o->s.state, k->state);
@@ -435,7 +435,7 @@ static void expect_listed_running(struct world *w, struct case_of *k)
 
     lifecycle_on_listed(o, o->s.slot, o->s.gen, false);
     assert_int_equal(o->s.state, k->state);
-    o->change_asked = false;
+    o->change_requested = false;
     fake_set(w->fake, FAKE_FAIL_KEEPS, 1); /* the one that is held */
     lifecycle_on_listed(o, o->s.slot, o->s.gen, true);
     assert_int_equal(o->s.state, SANDBOX_RUNNING);
@@ -455,12 +455,12 @@ static void expect_listed_again(struct world *w, struct case_of *k)
     uint32_t number = o->s.kept;
     unsigned keeps;
 
-    if (o->change_asked) {
+    if (o->change_requested) {
         lifecycle_on_listed(o, o->s.slot, o->s.gen, false);
         assert_int_equal(o->s.state, k->state);
         if (!k->known)
             return;
-        o->change_asked = false;
+        o->change_requested = false;
     } else {
         fake_set_kept(w->fake, number, false);
         fake_add_stray(w->fake, k->id);
@@ -776,7 +776,7 @@ static void a_kill_while_its_agent_is_asked_ends_it(void **state)
     arrange(w, &k);
     fake_set(w->fake, FAKE_HOLD_KILLS, 1);
     core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FILES, world_on_answer, &a);
-    assert_true(object(w, &k)->env_asked);
+    assert_true(object(w, &k)->env_requested);
     core_sandbox_kill(w->core, "default", k.id, world_on_answer, &b);
     world_run_until(w, &a.calls, 1);
     assert_int_equal(a.why.code, ERR_NOT_FOUND);

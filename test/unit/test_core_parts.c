@@ -248,7 +248,7 @@ static void the_store_gives_back_what_it_was_given(void **state)
     struct store *st = open_store(*state);
     struct sandbox s = {.tenant = "t",
                         .template_id = "host",
-                        .template_asked = "base",
+                        .template_requested = "base",
                         .state = SANDBOX_CREATING,
                         .on_timeout = SANDBOX_ON_TIMEOUT_PAUSE,
                         .level = PRIVSEP_LEVEL_VM,
@@ -280,7 +280,7 @@ static void the_store_gives_back_what_it_was_given(void **state)
     assert_string_equal(seen.id, s.id);
     assert_string_equal(seen.tenant, "t");
     assert_string_equal(seen.template_id, "host");
-    assert_string_equal(seen.template_asked, "base");
+    assert_string_equal(seen.template_requested, "base");
     assert_int_equal(seen.state, SANDBOX_RUNNING);
     assert_int_equal(seen.on_timeout, SANDBOX_ON_TIMEOUT_PAUSE);
     assert_true(seen.secure && seen.allow_internet && seen.has_tenant_ca && !seen.auto_resume &&
@@ -337,7 +337,7 @@ static void network_settings_survive(void **state)
                                           .proxy_user = "u",
                                           .shown = json_pack("{s:[i]}", "any", 1)};
     struct store *st = open_store(*state);
-    struct sandbox s = {.tenant = "t", .template_id = "host", .template_asked = "host"};
+    struct sandbox s = {.tenant = "t", .template_id = "host", .template_requested = "host"};
     struct network *n = network_new(&fields);
     struct err e;
 
@@ -480,7 +480,7 @@ static off_t size_of(const char *dir, const char *name)
 static void the_log_stays_bounded(void **state)
 {
     struct store *st = open_store(*state);
-    struct sandbox s = {.tenant = "t", .template_id = "host", .template_asked = "host"};
+    struct sandbox s = {.tenant = "t", .template_id = "host", .template_requested = "host"};
     struct err e;
 
     for (int i = 0; i < 20000; i++) {

@@ -180,7 +180,7 @@ static void base_gives_host_until_it_is_built(void **state)
     r.template_name = "base:latest";
     world_create(w, &r, id);
     assert_string_equal(core_sandbox_find(w->core, NULL, id)->template_id, "host");
-    assert_string_equal(core_sandbox_find(w->core, NULL, id)->template_asked, "base");
+    assert_string_equal(core_sandbox_find(w->core, NULL, id)->template_requested, "base");
     assert_false(core_template_find(w->core, "base")->ready);
     assert_non_null(strstr(core_template_find(w->core, "base")->note, "cay template build base"));
 

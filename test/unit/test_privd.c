@@ -706,14 +706,14 @@ static void turns_are_in_order_and_can_be_cancelled(void **state)
     while (pace_try(&turns.pace, clock_mono_ms() + 5, 2) == 0)
         ;
     for (int i = 0; i < TURNS; i++) {
-        pace_ask(&turns.pace, &turns.items[i], 2, on_turn, &turns.items[i]);
-        pace_ask(&turns.pace, &turns.items[i], 2, on_turn, &turns.items[i]); /* waits already */
+        pace_request(&turns.pace, &turns.items[i], 2, on_turn, &turns.items[i]);
+        pace_request(&turns.pace, &turns.items[i], 2, on_turn, &turns.items[i]); /* waits already */
     }
     assert_int_equal(turns.n, 0);
     pace_cancel(&turns.pace, &turns.items[TURNS - 1]);
     pace_cancel(&turns.pace, &turns.items[0]);
     pace_cancel(&turns.pace, &turns.items[0]);
-    pace_ask(&turns.pace, &turns.items[0], 2, on_turn, &turns.items[0]);
+    pace_request(&turns.pace, &turns.items[0], 2, on_turn, &turns.items[0]);
     assert_int_equal(loop_run(&turns.loop), 0);
     for (int i = 0; i < TURNS - 2; i++)
         assert_int_equal(turns.order[i], i + 1);

@@ -617,7 +617,7 @@ struct looked {
     int held, low;
 };
 
-static int look_at_descriptors(void *arg, struct task_result *out)
+static int check_descriptors(void *arg, struct task_result *out)
 {
     const struct looked *l = arg;
     out->values[0] = fcntl(l->held, F_GETFD) >= 0;
@@ -631,7 +631,7 @@ static bool task_has_high_fds(const struct looked *l)
     struct task t = TASK_NONE;
     struct task_result result;
     struct looked args = *l;
-    assert_int_equal(task_spawn(look_at_descriptors, &args, &t), 0);
+    assert_int_equal(task_spawn(check_descriptors, &args, &t), 0);
     args.held = args.low = -1; /* the task has a copy of its own, of memory too */
     await_task(&t);
     assert_int_equal(task_collect(&t, &result), 0);

@@ -65,7 +65,7 @@ static void done(void *arg, const struct http_head *head, const char *body, size
 static void begin(struct world *w)
 {
     struct toolbox_config config = {.max_waiting = 4,
-                                    .ask_timeout_ms = HOUR_MS,
+                                    .lookup_timeout_ms = HOUR_MS,
                                     .connect_timeout_ms = HOUR_MS,
                                     .agent_timeout_ms = HOUR_MS,
                                     .query = query,
@@ -79,7 +79,7 @@ static void begin(struct world *w)
                                     .id = SANDBOX,
                                     .tenant = "one",
                                     .gen = GEN,
-                                    .spare_fd = -1,
+                                    .unused_fd = -1,
                                     .refs = 1};
 }
 

@@ -31,7 +31,7 @@ static void test_each_allocation_fails(void **state UNUSED)
 {
     for (size_t n = 1; n <= ALLOCATIONS; n++) {
         struct toolbox t = {.stopping = false};
-        struct toolbox_call c = {.toolbox = &t, .spare_fd = -1, .refs = 1};
+        struct toolbox_call c = {.toolbox = &t, .unused_fd = -1, .refs = 1};
         struct seen seen = {.code = ERR_OK};
         size_t held = failing_malloc_held();
 

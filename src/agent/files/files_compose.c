@@ -283,7 +283,7 @@ static struct compose *compose_new(struct http_exchange *x, struct agent *a)
     return c;
 }
 
-static void compose_asked(struct http_exchange *x, char *body, size_t len)
+static void compose_requested(struct http_exchange *x, char *body, size_t len)
 {
     struct agent *a = http_exchange_get(x);
     struct compose *c = compose_new(x, a);
@@ -311,5 +311,5 @@ static void compose_asked(struct http_exchange *x, char *body, size_t len)
 
 void files_compose(struct http_exchange *x, struct agent *a)
 {
-    http_body_collect(x, REQUEST_MAX, compose_asked);
+    http_body_collect(x, REQUEST_MAX, compose_requested);
 }

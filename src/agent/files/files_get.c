@@ -327,7 +327,7 @@ static void get_done(struct fs_job *job)
 
 /* -- the request ------------------------------------------------------------------------------- */
 
-static void respond_bare(struct get *g, int status, const char *content_range)
+static void respond_empty(struct get *g, int status, const char *content_range)
 {
     struct answer a;
 
@@ -349,7 +349,7 @@ static bool pick_range(struct get *g, const struct http_head *h)
     r = range_parse(http_head_get(h, "Range"), (uint64_t)g->st.st_size, &g->part);
     if (r == -ERANGE) {
         snprintf(whole, sizeof(whole), "bytes */%" PRIu64, (uint64_t)g->st.st_size);
-        respond_bare(g, 416, whole);
+        respond_empty(g, 416, whole);
         return false;
     }
     if (r == 0) {
@@ -390,7 +390,7 @@ static void serve(struct get *g)
     }
     status = check_conditions(g, h);
     if (status)
-        respond_bare(g, status, NULL);
+        respond_empty(g, status, NULL);
     else if (pick_range(g, h))
         begin_reading(g);
 }

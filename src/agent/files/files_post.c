@@ -37,7 +37,7 @@ struct upload {
     struct gzip *gzip;
     struct multipart *multipart; /* NULL: the body is the file */
     bool skipping;               /* a part that is no file */
-    const char *path_asked;      /* of the query, or NULL */
+    const char *path_requested;  /* of the query, or NULL */
     size_t unpacked;             /* in this step */
     struct files_sink sink;
     struct files_meta meta;
@@ -70,7 +70,7 @@ static void upload_closed(struct http_exchange *x, void *data)
 static int on_part(void *arg, const struct multipart_part *part)
 {
     struct upload *u = arg;
-    const char *path = u->path_asked ? u->path_asked : part->filename;
+    const char *path = u->path_requested ? u->path_requested : part->filename;
 
     u->skipping = strcmp(part->name, "file") != 0;
     if (u->skipping)
@@ -170,7 +170,7 @@ static void upload_work(struct fs_job *job)
     int r = 1;
 
     if (!u->multipart && u->sink.fd < 0)
-        r = files_sink_open(&u->sink, u->path_asked) < 0 ? -ECANCELED : 1;
+        r = files_sink_open(&u->sink, u->path_requested) < 0 ? -ECANCELED : 1;
     if (r == 1 && u->piece.len > 0)
         r = take_piece(u);
     if (r == 1 && u->last)
@@ -313,7 +313,7 @@ static bool prepare_body(struct http_exchange *x, struct upload *u)
         return false;
     }
     if (is_type(type, "application/octet-stream")) {
-        if (!u->path_asked) {
+        if (!u->path_requested) {
             http_respond_error(x, 400, "path query parameter is required for raw body upload");
             return false;
         }
@@ -381,7 +381,7 @@ static bool prepare(struct http_exchange *x, const struct agent *a, struct uploa
         return false;
     if (path) {
         memcpy(u->path_buf, path, strlen(path) + 1);
-        u->path_asked = u->path_buf;
+        u->path_requested = u->path_buf;
     }
     if (files_meta_read(http_exchange_head(x), &u->meta, &e) != ERR_OK) {
         http_respond_error(x, e.code == ERR_INVALID ? 400 : 500, "%s", e.text);

@@ -141,7 +141,7 @@ struct entry {
     char target[AGENT_PATH_SIZE];
 };
 
-static int look(const char *path, struct entry *e)
+static int stat_path(const char *path, struct entry *e)
 {
     struct stat target;
 
@@ -197,7 +197,7 @@ int fs_entry_append(struct buf *out, const char *path, const char *shown, struct
 {
     size_t before = out->len;
     struct entry e;
-    int r = look(path, &e);
+    int r = stat_path(path, &e);
 
     if (r < 0)
         return r;

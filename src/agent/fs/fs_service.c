@@ -46,13 +46,13 @@ void fs_fail(struct http_exchange *x, int error, const char *what, const char *p
 bool fs_begin(struct http_exchange *x, const json_t *request, const struct agent *a,
               const char *field, struct user *u, char path[static AGENT_PATH_SIZE])
 {
-    const char *asked = "";
+    const char *requested = "";
     struct err e;
 
     if (user_of_request(x, a, u, &e) == ERR_OK &&
-        json_get_str(request, field, NULL, JSON_OPTIONAL, AGENT_PATH_SIZE - 1, &asked, &e) ==
+        json_get_str(request, field, NULL, JSON_OPTIONAL, AGENT_PATH_SIZE - 1, &requested, &e) ==
             ERR_OK &&
-        path_resolve(asked, u, a->default_workdir, path, &e) == ERR_OK)
+        path_resolve(requested, u, a->default_workdir, path, &e) == ERR_OK)
         return true;
     connect_fail(x, connect_code_from_err(e.code), "%s", e.text);
     return false;
@@ -94,7 +94,7 @@ static bool is_unary(struct http_exchange *x, bool stream, json_t *request)
     return false;
 }
 
-static void stat_asked(struct http_exchange *x, json_t *request, bool stream)
+static void stat_requested(struct http_exchange *x, json_t *request, bool stream)
 {
     const struct agent *a = http_exchange_get(x);
     char path[AGENT_PATH_SIZE];
@@ -112,7 +112,7 @@ static void stat_asked(struct http_exchange *x, json_t *request, bool stream)
 
 void fs_stat(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, stat_asked);
+    connect_read(x, FS_REQUEST_MAX, stat_requested);
 }
 
 static void make_dir(struct http_exchange *x, const struct user *u, const char *path)
@@ -136,7 +136,7 @@ static void make_dir(struct http_exchange *x, const struct user *u, const char *
         fs_reply_entry(x, path);
 }
 
-static void make_dir_asked(struct http_exchange *x, json_t *request, bool stream)
+static void make_dir_requested(struct http_exchange *x, json_t *request, bool stream)
 {
     const struct agent *a = http_exchange_get(x);
     char path[AGENT_PATH_SIZE];
@@ -151,7 +151,7 @@ static void make_dir_asked(struct http_exchange *x, json_t *request, bool stream
 
 void fs_make_dir(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, make_dir_asked);
+    connect_read(x, FS_REQUEST_MAX, make_dir_requested);
 }
 
 /* As os.Rename: a directory at the destination is never replaced, not even an empty one. */
@@ -190,7 +190,7 @@ static void move(struct http_exchange *x, struct agent *a, const struct user *u,
         fs_fail(x, r, "cannot rename", r == -EEXIST ? to : from);
 }
 
-static void move_asked(struct http_exchange *x, json_t *request, bool stream)
+static void move_requested(struct http_exchange *x, json_t *request, bool stream)
 {
     struct agent *a = http_exchange_get(x);
     char from[AGENT_PATH_SIZE], to[AGENT_PATH_SIZE];
@@ -206,5 +206,5 @@ static void move_asked(struct http_exchange *x, json_t *request, bool stream)
 
 void fs_move(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, move_asked);
+    connect_read(x, FS_REQUEST_MAX, move_requested);
 }

@@ -123,7 +123,7 @@ static void remove_done(struct fs_job *job)
         connect_reply_empty(t->x);
 }
 
-static void remove_asked(struct http_exchange *x, json_t *request, bool stream)
+static void remove_requested(struct http_exchange *x, json_t *request, bool stream)
 {
     struct task *t = NULL;
 
@@ -140,7 +140,7 @@ static void remove_asked(struct http_exchange *x, json_t *request, bool stream)
 
 void fs_remove(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, remove_asked);
+    connect_read(x, FS_REQUEST_MAX, remove_requested);
 }
 
 /* -- Move between file systems ----------------------------------------------------------------- */
@@ -325,7 +325,7 @@ static void list_done(struct fs_job *job)
     }
 }
 
-static void list_asked(struct http_exchange *x, json_t *request, bool stream)
+static void list_requested(struct http_exchange *x, json_t *request, bool stream)
 {
     struct task *t = NULL;
     int64_t depth = 0;
@@ -348,5 +348,5 @@ static void list_asked(struct http_exchange *x, json_t *request, bool stream)
 
 void fs_list_dir(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, list_asked);
+    connect_read(x, FS_REQUEST_MAX, list_requested);
 }

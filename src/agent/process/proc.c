@@ -221,7 +221,7 @@ void proc_unwatch(struct proc_watcher *w)
     w->proc = NULL;
 }
 
-void proc_tell_watcher(struct proc *p, int start_error)
+void proc_notify_watcher(struct proc *p, int start_error)
 {
     struct proc_watcher *w = p->watcher;
 
@@ -241,8 +241,8 @@ static void finish(struct proc *p)
     logs_add(a, "info", "process_end", p->pid, "Process with pid %d ended: %s%s", (int)p->pid, text,
              p->oom ? ": out of memory" : "");
     proc_input_close(p, "the process has ended");
-    proc_tell_end(p);
-    proc_tell_watcher(p, 0);
+    proc_report_end(p);
+    proc_notify_watcher(p, 0);
     remember(a->processes, p);
     let_go(p);
 }

@@ -112,7 +112,7 @@ struct proc {
     int wait_status;
     uint64_t oom_kills;            /* of the sandbox before it was started */
     bool oom;                      /* more when it ended, and it was killed */
-    uint64_t oom_told;             /* of the sandbox, when its terminal said so last */
+    uint64_t oom_reported;         /* of the sandbox, when its terminal said so last */
     unsigned killed_match;         /* of "killed" in what a terminal printed last */
     uint64_t timeout_ms;           /* in all; 0: none */
     uint64_t left_ms, slice_at_ms; /* of it, when the slice that runs began (proc_launch.c) */
@@ -210,7 +210,7 @@ void proc_discard(struct proc *p);
 void proc_check_end(struct proc *p);
 
 /* Tells the watcher of p, if there is one, that p ended or (start_error) was not started. */
-void proc_tell_watcher(struct proc *p, int start_error);
+void proc_notify_watcher(struct proc *p, int start_error);
 
 /* A handle of p was closed; frees p with the last one. */
 void proc_handle_closed(struct proc *p);
@@ -259,8 +259,8 @@ void proc_output_drain(struct proc_output *o);
 int proc_subscribe(struct proc *p, struct http_exchange *x, bool starter, uint64_t stream_ms);
 
 /* Sends the end event, or the deadline, to all subscribers, and lets go of them. */
-void proc_tell_end(struct proc *p);
-void proc_tell_deadline(struct proc *p);
+void proc_report_end(struct proc *p);
+void proc_report_deadline(struct proc *p);
 
 /* -- proc_input.c ------------------------------------------------------------------------------ */
 

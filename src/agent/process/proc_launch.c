@@ -97,7 +97,7 @@ static void failed(struct proc_launch *l, const struct spawn_failure *why)
     else
         logs_add(p->agent, "warn", "process_failed", p->pid, "a program could not be started: %s",
                  strerror(why->err));
-    proc_tell_watcher(p, why->err);
+    proc_notify_watcher(p, why->err);
     proc_discard(p);
 }
 
@@ -158,7 +158,7 @@ static void on_deadline(struct proc *p)
     logs_add(p->agent, "warn", "process_timeout", p->pid,
              "Process with pid %d was killed: its %llu ms are over", (int)p->pid,
              (unsigned long long)p->timeout_ms);
-    proc_tell_deadline(p);
+    proc_report_deadline(p);
     proc_signal(p, SIGKILL);
 }
 

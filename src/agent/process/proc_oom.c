@@ -59,8 +59,8 @@ size_t proc_oom_line(struct proc *p, const char *bytes, size_t n)
             continue;
         p->killed_match = 0;
         kills = proc_oom_kills(p->agent);
-        if (kills > MAX(p->oom_told, p->oom_kills)) {
-            p->oom_told = kills;
+        if (kills > MAX(p->oom_reported, p->oom_kills)) {
+            p->oom_reported = kills;
             return i + 1;
         }
     }

@@ -216,7 +216,7 @@ int proc_subscribe(struct proc *p, struct http_exchange *x, bool starter, uint64
     return 0;
 }
 
-void proc_tell_end(struct proc *p)
+void proc_report_end(struct proc *p)
 {
     json_t *event = proc_end_event(p->agent, p->wait_status, p->oom);
 
@@ -230,7 +230,7 @@ void proc_tell_end(struct proc *p)
     json_decref(event);
 }
 
-void proc_tell_deadline(struct proc *p)
+void proc_report_deadline(struct proc *p)
 {
     for (struct proc_subscriber *s = p->subscribers, *next; s; s = next) {
         next = s->next;

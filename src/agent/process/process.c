@@ -307,7 +307,7 @@ static void kill_wait_forget(struct http_exchange *x UNUSED, void *data)
     w->x = NULL;
 }
 
-static void kill_wait_look(uv_timer_t *timer)
+static void kill_wait_poll(uv_timer_t *timer)
 {
     struct kill_wait *w = timer->data;
 
@@ -334,7 +334,7 @@ static void reply_when_reaped(struct http_exchange *x, pid_t pid)
     uv_timer_init(a->loop, &w->timer);
     w->timer.data = w;
     http_exchange_set(x, w, kill_wait_forget);
-    uv_timer_start(&w->timer, kill_wait_look, 0, 1);
+    uv_timer_start(&w->timer, kill_wait_poll, 0, 1);
 }
 
 static void signal_read(struct http_exchange *x, json_t *request, bool stream UNUSED)

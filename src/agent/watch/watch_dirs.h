@@ -12,7 +12,7 @@ struct dir {
     size_t children;
     int wd;
     bool to_scan;
-    bool tell; /* what a scan finds is news */
+    bool report; /* what a scan finds is news */
     bool limbo;
     uint32_t cookie; /* of the move that took it away */
     char name[];
@@ -93,8 +93,8 @@ void watch_tree_put_in_limbo(struct watch_tree *t, struct dir *d, uint32_t cooki
 void watch_tree_free_dir(struct watch_tree *t, struct dir *d);
 
 /* Tells the owner of name in d ("" for d itself). The owner may close the tree. */
-void watch_tree_tell(struct watch_tree *t, enum watch_type type, const struct dir *d,
-                     const char *name);
+void watch_tree_report(struct watch_tree *t, enum watch_type type, const struct dir *d,
+                       const char *name);
 
 /* error: of a directory that should be watched. The owner is told that it does not see all, or,
  * before the tree is ready, why not. 0: nothing. */
@@ -107,10 +107,10 @@ void watch_tree_slice(uv_idle_t *idle);
 
 /* Watches the directory name in parent (NULL and "" for the root). 0, also when it has vanished;
  * -ENOSPC over a limit; -errno. */
-int watch_scan_directory(struct watch_tree *t, struct dir *parent, const char *name, bool news);
+int watch_scan_directory(struct watch_tree *t, struct dir *parent, const char *name, bool report);
 
 /* d is to be scanned; news: what is found is told. */
-void watch_scan_queue(struct watch_tree *t, struct dir *d, bool news);
+void watch_scan_queue(struct watch_tree *t, struct dir *d, bool report);
 void watch_scan_take_off(struct watch_tree *t, struct dir *d);
 
 /* One buffer of names. False: no scan is left. */

@@ -41,11 +41,11 @@ static bool moved_back(struct watch_tree *t, struct dir *d, const struct inotify
             if (c->parent == old)
                 watch_dirs_set_parent(c, fresh);
     to_scan = old->to_scan || t->scanning == old;
-    fresh->tell = old->tell;
+    fresh->report = old->report;
     watch_tree_free_dir(t, old);
     watch_dirs_insert(t, fresh);
     if (to_scan)
-        watch_scan_queue(t, fresh, fresh->tell);
+        watch_scan_queue(t, fresh, fresh->report);
     return true;
 }
 
@@ -58,20 +58,20 @@ static void directory_arrived(struct watch_tree *t, struct dir *d, const struct 
 }
 
 /* Will a scan tell what it finds in d? */
-static bool to_be_told(const struct watch_tree *t, const struct dir *d)
+static bool is_to_report(const struct watch_tree *t, const struct dir *d)
 {
-    return d->tell && (d->to_scan || t->scanning == d);
+    return d->report && (d->to_scan || t->scanning == d);
 }
 
 /* Before an event of a name that neither an event nor the scan told yet: it is older than the
  * directory's watch, so the event of its creation was never queued. With no room to remember names
  * it is not known what was told. */
-static void tell_older(struct watch_tree *t, const struct dir *d, const char *name)
+static void report_older(struct watch_tree *t, const struct dir *d, const char *name)
 {
-    if (!to_be_told(t, d) || t->seen_count == SEEN_MAX || watch_dirs_seen(t, d, name))
+    if (!is_to_report(t, d) || t->seen_count == SEEN_MAX || watch_dirs_seen(t, d, name))
         return;
     if (watch_dirs_remember(t, d, name, true, false))
-        watch_tree_tell(t, WATCH_CREATE, d, name);
+        watch_tree_report(t, WATCH_CREATE, d, name);
 }
 
 /* A name is gone: no event of before tells of the bytes that a scan found in it. */
@@ -83,7 +83,7 @@ static void forget_gone(struct watch_tree *t, const struct dir *d, const char *n
     if (seen)
         watch_dirs_forget(t, seen);
     if (unsaid)
-        watch_tree_tell(t, WATCH_WRITE, d, name);
+        watch_tree_report(t, WATCH_WRITE, d, name);
 }
 
 /* An event tells what a scan would have told of the same name when all events were read. */
@@ -93,7 +93,7 @@ static void write_event(struct watch_tree *t, const struct dir *d, const char *n
 
     if (seen)
         seen->unsaid_write = false;
-    watch_tree_tell(t, WATCH_WRITE, d, name);
+    watch_tree_report(t, WATCH_WRITE, d, name);
 }
 
 /* IN_CREATE or IN_MOVED_TO. A scan that told the name did so without the events of its writes: they
@@ -105,15 +105,15 @@ static void arrival_event(struct watch_tree *t, struct dir *d, const struct inot
     if (seen && !seen->by_event && (e->mask & IN_CREATE)) {
         seen->by_event = true;
         seen->unsaid_write = false;
-        if (!to_be_told(t, d))
+        if (!is_to_report(t, d))
             watch_dirs_forget(t, seen);
         return;
     }
-    if (!seen && to_be_told(t, d))
+    if (!seen && is_to_report(t, d))
         watch_dirs_remember(t, d, e->name, true, false);
     if ((e->mask & IN_ISDIR) && t->recursive)
         directory_arrived(t, d, e);
-    watch_tree_tell(t, WATCH_CREATE, d, e->name);
+    watch_tree_report(t, WATCH_CREATE, d, e->name);
 }
 
 static void entry_event(struct watch_tree *t, struct dir *d, const struct inotify_event *e)
@@ -123,20 +123,20 @@ static void entry_event(struct watch_tree *t, struct dir *d, const struct inotif
     if (e->mask & (IN_CREATE | IN_MOVED_TO))
         arrival_event(t, d, e);
     else
-        tell_older(t, d, e->name);
+        report_older(t, d, e->name);
     if (e->mask & IN_MOVED_FROM) {
         forget_gone(t, d, e->name);
-        watch_tree_tell(t, WATCH_RENAME, d, e->name);
+        watch_tree_report(t, WATCH_RENAME, d, e->name);
         if (is_dir && t->recursive && !t->closed)
             moved_away(t, d, e);
     }
     if (e->mask & IN_ATTRIB)
-        watch_tree_tell(t, WATCH_CHMOD, d, e->name);
+        watch_tree_report(t, WATCH_CHMOD, d, e->name);
     if (e->mask & IN_MODIFY)
         write_event(t, d, e->name);
     if (e->mask & IN_DELETE) {
         forget_gone(t, d, e->name);
-        watch_tree_tell(t, WATCH_REMOVE, d, e->name);
+        watch_tree_report(t, WATCH_REMOVE, d, e->name);
     }
 }
 
@@ -145,11 +145,11 @@ static void self_event(struct watch_tree *t, struct dir *d, uint32_t mask)
 {
     if (d == t->root) {
         if (mask & IN_ATTRIB)
-            watch_tree_tell(t, WATCH_CHMOD, d, "");
+            watch_tree_report(t, WATCH_CHMOD, d, "");
         if (mask & IN_DELETE_SELF)
-            watch_tree_tell(t, WATCH_REMOVE, d, "");
+            watch_tree_report(t, WATCH_REMOVE, d, "");
         if ((mask & IN_MOVE_SELF) && !t->recursive) {
-            watch_tree_tell(t, WATCH_RENAME, d, "");
+            watch_tree_report(t, WATCH_RENAME, d, "");
             /* Its path names something else from now on. */
             inotify_rm_watch(t->fd, d->wd);
         }
@@ -191,7 +191,7 @@ static void settle(struct watch_tree *t)
         const struct dir *d = t->seen[i].unsaid_write ? watch_dirs_find(t, t->seen[i].wd) : NULL;
 
         if (d)
-            watch_tree_tell(t, WATCH_WRITE, d, t->seen[i].name);
+            watch_tree_report(t, WATCH_WRITE, d, t->seen[i].name);
     }
     watch_dirs_clear_seen(t);
 }

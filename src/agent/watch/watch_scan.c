@@ -34,9 +34,9 @@ void watch_scan_take_off(struct watch_tree *t, struct dir *d)
     d->to_scan = false;
 }
 
-void watch_scan_queue(struct watch_tree *t, struct dir *d, bool news)
+void watch_scan_queue(struct watch_tree *t, struct dir *d, bool report)
 {
-    d->tell = news;
+    d->report = report;
     if (d->to_scan || t->scanning == d)
         return;
     d->to_scan = true;
@@ -46,7 +46,7 @@ void watch_scan_queue(struct watch_tree *t, struct dir *d, bool news)
     uv_idle_start(&t->idle, watch_tree_slice);
 }
 
-int watch_scan_directory(struct watch_tree *t, struct dir *parent, const char *name, bool news)
+int watch_scan_directory(struct watch_tree *t, struct dir *parent, const char *name, bool report)
 {
     char relative[AGENT_PATH_SIZE], path[AGENT_PATH_SIZE];
     struct dir *d;
@@ -76,7 +76,7 @@ int watch_scan_directory(struct watch_tree *t, struct dir *parent, const char *n
     if (!parent)
         t->root = d;
     if (t->recursive)
-        watch_scan_queue(t, d, news);
+        watch_scan_queue(t, d, report);
     return 0;
 }
 
@@ -86,7 +86,7 @@ static void found(struct watch_tree *t, struct dir *d, const struct dirent64 *e)
     bool is_dir = e->d_type == DT_DIR, has_bytes = false, known;
     struct stat st;
 
-    if (d->tell || e->d_type == DT_UNKNOWN) {
+    if (d->report || e->d_type == DT_UNKNOWN) {
         if (watch_dirs_relative(t, d, e->d_name, relative) < 0 ||
             watch_dirs_full(t, relative, path) < 0 || lstat(path, &st) < 0)
             return;
@@ -94,16 +94,16 @@ static void found(struct watch_tree *t, struct dir *d, const struct dirent64 *e)
         has_bytes = S_ISREG(st.st_mode) && st.st_size > 0;
     }
     if (is_dir)
-        watch_tree_fail(t, watch_scan_directory(t, d, e->d_name, d->tell));
-    if (!d->tell || t->closed)
+        watch_tree_fail(t, watch_scan_directory(t, d, e->d_name, d->report));
+    if (!d->report || t->closed)
         return;
     /* Its event may have been read before the scan came to it, or is still to be read. */
     if (watch_dirs_seen(t, d, e->d_name))
         return;
     known = watch_dirs_remember(t, d, e->d_name, false, has_bytes);
-    watch_tree_tell(t, WATCH_CREATE, d, e->d_name);
+    watch_tree_report(t, WATCH_CREATE, d, e->d_name);
     if (has_bytes && !known)
-        watch_tree_tell(t, WATCH_WRITE, d, e->d_name);
+        watch_tree_report(t, WATCH_WRITE, d, e->d_name);
 }
 
 static void scan_over(struct watch_tree *t, const struct dir *d)

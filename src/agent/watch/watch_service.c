@@ -44,7 +44,7 @@ struct watch_state {
     size_t dirs; /* watched, over all */
 };
 
-struct watch_asked {
+struct watch_requested {
     char path[AGENT_PATH_SIZE];
     bool recursive, include_entry, allow_network;
     struct user user;
@@ -101,7 +101,7 @@ static void exchange_closed(struct http_exchange *x, void *data)
 }
 
 static struct watcher *watcher_new(struct watch_state *s, struct http_exchange *x,
-                                   const struct watch_asked *asked)
+                                   const struct watch_requested *requested)
 {
     struct watcher *w = calloc(1, sizeof(*w));
 
@@ -109,7 +109,7 @@ static struct watcher *watcher_new(struct watch_state *s, struct http_exchange *
         return NULL;
     w->state = s;
     w->x = x;
-    w->include_entry = asked->include_entry;
+    w->include_entry = requested->include_entry;
     watch_queue_init(&w->queue);
     uv_timer_init(s->loop, &w->keepalive);
     uv_timer_init(s->loop, &w->deadline);
@@ -263,25 +263,25 @@ static bool is_network(const char *path)
 }
 
 /* Answers and returns false unless the directory may be watched. */
-static bool check_directory(struct http_exchange *x, const struct watch_asked *asked)
+static bool check_directory(struct http_exchange *x, const struct watch_requested *requested)
 {
-    CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(&asked->user);
+    CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(&requested->user);
     struct stat st;
 
-    if (stat(asked->path, &st) < 0)
-        fs_fail(x, -errno, "cannot watch", asked->path);
+    if (stat(requested->path, &st) < 0)
+        fs_fail(x, -errno, "cannot watch", requested->path);
     else if (!S_ISDIR(st.st_mode))
-        connect_fail(x, CONNECT_INVALID_ARGUMENT, "path %s not a directory", asked->path);
-    else if (!asked->allow_network && is_network(asked->path))
+        connect_fail(x, CONNECT_INVALID_ARGUMENT, "path %s not a directory", requested->path);
+    else if (!requested->allow_network && is_network(requested->path))
         connect_fail(x, CONNECT_INVALID_ARGUMENT, "cannot watch path on network filesystem: %s",
-                     asked->path);
+                     requested->path);
     else
         return true;
     return false;
 }
 
-static bool read_asked(struct http_exchange *x, const json_t *request, const struct agent *a,
-                       struct watch_asked *out)
+static bool read_requested(struct http_exchange *x, const json_t *request, const struct agent *a,
+                           struct watch_requested *out)
 {
     struct err e;
 
@@ -299,7 +299,7 @@ static bool read_asked(struct http_exchange *x, const json_t *request, const str
 /* The watcher for a checked request, set up to answer when the tree is ready; NULL after
  * answering. */
 static struct watcher *begin_watch(struct http_exchange *x, struct agent *a,
-                                   const struct watch_asked *asked)
+                                   const struct watch_requested *requested)
 {
     struct watch_state *s = state_of(a);
     struct watcher *w;
@@ -309,16 +309,16 @@ static struct watcher *begin_watch(struct http_exchange *x, struct agent *a,
         fail_setup(x, -EMFILE);
         return NULL;
     }
-    w = s ? watcher_new(s, x, asked) : NULL;
+    w = s ? watcher_new(s, x, requested) : NULL;
     if (!w) {
         connect_fail(x, CONNECT_RESOURCE_EXHAUSTED, "out of memory in the agent");
         return NULL;
     }
     {
-        CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(&asked->user);
+        CLEANUP_FS_CRED struct fs_cred cred UNUSED = fs_as_user(&requested->user);
 
-        r = watch_tree_new(s->loop, asked->path, asked->recursive, &s->dirs, &tree_callbacks, w,
-                           &w->tree);
+        r = watch_tree_new(s->loop, requested->path, requested->recursive, &s->dirs,
+                           &tree_callbacks, w, &w->tree);
     }
     if (r < 0) {
         watcher_free(w);
@@ -341,10 +341,10 @@ static uint64_t keepalive_ms(const struct http_head *h)
     return (uint64_t)MIN(s, KEEPALIVE_MAX_S) * 1000;
 }
 
-static void watch_dir_asked(struct http_exchange *x, json_t *request, bool stream)
+static void watch_dir_requested(struct http_exchange *x, json_t *request, bool stream)
 {
     struct agent *a = http_exchange_get(x);
-    struct watch_asked asked = {0};
+    struct watch_requested requested = {0};
     struct watcher *w = NULL;
     uint64_t timeout = 0;
 
@@ -352,8 +352,8 @@ static void watch_dir_asked(struct http_exchange *x, json_t *request, bool strea
         connect_fail(x, CONNECT_INVALID_ARGUMENT, "WatchDir is a stream");
     else if (connect_timeout_ms(http_exchange_head(x), &timeout) < 0)
         connect_fail(x, CONNECT_INVALID_ARGUMENT, "Connect-Timeout-Ms is no number");
-    else if (read_asked(x, request, a, &asked))
-        w = begin_watch(x, a, &asked);
+    else if (read_requested(x, request, a, &requested))
+        w = begin_watch(x, a, &requested);
     json_decref(request);
     if (!w)
         return;
@@ -364,19 +364,19 @@ static void watch_dir_asked(struct http_exchange *x, json_t *request, bool strea
 
 void watch_dir(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, watch_dir_asked);
+    connect_read(x, FS_REQUEST_MAX, watch_dir_requested);
 }
 
-static void create_asked(struct http_exchange *x, json_t *request, bool stream)
+static void create_requested(struct http_exchange *x, json_t *request, bool stream)
 {
     struct agent *a = http_exchange_get(x);
-    struct watch_asked asked = {0};
+    struct watch_requested requested = {0};
     struct watcher *w = NULL;
 
     if (stream)
         connect_fail(x, CONNECT_UNIMPLEMENTED, "this method is not a stream");
-    else if (read_asked(x, request, a, &asked))
-        w = begin_watch(x, a, &asked);
+    else if (read_requested(x, request, a, &requested))
+        w = begin_watch(x, a, &requested);
     json_decref(request);
     if (!w)
         return;
@@ -386,12 +386,12 @@ static void create_asked(struct http_exchange *x, json_t *request, bool stream)
 
 void watch_create(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, create_asked);
+    connect_read(x, FS_REQUEST_MAX, create_requested);
 }
 
 /* The watcher that a request names, or NULL after answering. Ids are as good as the sandbox's
  * token: a caller with the token may call for any of them. */
-static struct watcher *find_asked(struct http_exchange *x, const json_t *request, bool stream)
+static struct watcher *find_requested(struct http_exchange *x, const json_t *request, bool stream)
 {
     const struct agent *a = http_exchange_get(x);
     const char *id = "";
@@ -425,10 +425,10 @@ static int take_all(struct watcher *w, struct buf *out)
     return r < 0 ? r : buf_append_str(out, "]}");
 }
 
-static void events_asked(struct http_exchange *x, json_t *request, bool stream)
+static void events_requested(struct http_exchange *x, json_t *request, bool stream)
 {
     static const struct http_header type = {"Content-Type", "application/json"};
-    struct watcher *w = find_asked(x, request, stream);
+    struct watcher *w = find_requested(x, request, stream);
     CLEANUP_BUF struct buf out;
 
     json_decref(request);
@@ -444,12 +444,12 @@ static void events_asked(struct http_exchange *x, json_t *request, bool stream)
 
 void watch_get_events(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, events_asked);
+    connect_read(x, FS_REQUEST_MAX, events_requested);
 }
 
-static void remove_asked(struct http_exchange *x, json_t *request, bool stream)
+static void remove_requested(struct http_exchange *x, json_t *request, bool stream)
 {
-    struct watcher *w = find_asked(x, request, stream);
+    struct watcher *w = find_requested(x, request, stream);
 
     json_decref(request);
     if (!w)
@@ -460,5 +460,5 @@ static void remove_asked(struct http_exchange *x, json_t *request, bool stream)
 
 void watch_remove(struct http_exchange *x, struct agent *a)
 {
-    connect_read(x, FS_REQUEST_MAX, remove_asked);
+    connect_read(x, FS_REQUEST_MAX, remove_requested);
 }

@@ -69,8 +69,8 @@ void watch_tree_free_dir(struct watch_tree *t, struct dir *d)
     free(d);
 }
 
-void watch_tree_tell(struct watch_tree *t, enum watch_type type, const struct dir *d,
-                     const char *name)
+void watch_tree_report(struct watch_tree *t, enum watch_type type, const struct dir *d,
+                       const char *name)
 {
     char relative[AGENT_PATH_SIZE], path[AGENT_PATH_SIZE];
 

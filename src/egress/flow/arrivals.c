@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define TOLD_PER_SECOND 1u
+#define LOGGED_PER_SECOND 1u
 
 void arrivals_note(struct sandbox *s)
 {
@@ -18,7 +18,7 @@ void arrivals_note(struct sandbox *s)
 
     if (rate_take_burst(&s->arrivals, per_second * ARRIVALS_TENTHS / 10,
                         burst * ARRIVALS_TENTHS / 10) ||
-        !rate_take(&s->crowded, TOLD_PER_SECOND))
+        !rate_take(&s->crowded, LOGGED_PER_SECOND))
         return;
     snprintf(
         reason, sizeof(reason),

@@ -205,7 +205,7 @@ void registry_begin_sync(struct egress *eg)
 
 /* A sandbox that has sockets of an earlier round only has ended while the channel was down. A
  * sandbox that has none yet was announced by cayd alone: its sockets are on their way. */
-static void end_if_not_told(struct sandbox *s)
+static void end_if_not_announced(struct sandbox *s)
 {
     if (s->tcp_fd >= 0 && s->round != s->egress->registry->round) {
         end_sandbox(s);
@@ -213,7 +213,7 @@ static void end_if_not_told(struct sandbox *s)
     }
     for (struct sandbox *r = s->command_sandboxes, *next; r; r = next) {
         next = r->next_command_sandbox;
-        end_if_not_told(r);
+        end_if_not_announced(r);
     }
 }
 
@@ -221,7 +221,7 @@ void registry_sync(struct egress *eg)
 {
     for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
         if (eg->registry->slots[i])
-            end_if_not_told(eg->registry->slots[i]);
+            end_if_not_announced(eg->registry->slots[i]);
 }
 
 static bool is_named(const struct sandbox_rules *rules, uint32_t number)

@@ -1,4 +1,4 @@
-#include "core/agent_ask.h"
+#include "core/agent_file_call.h"
 
 #include "core/call.h"
 #include "core/exec.h"
@@ -38,8 +38,8 @@ static void answer_refusal(void *arg)
     answer(a, &a->why, 0, NULL, 0);
 }
 
-void core_agent_ask(struct core *c, const char *tenant, const char *id,
-                    const struct core_agent_ask *r, core_agent_cb done, void *arg)
+void core_agent_file_call(struct core *c, const char *tenant, const char *id,
+                          const struct core_agent_file_call *r, core_agent_cb done, void *arg)
 {
     struct call_agent_request request = {
         .method = r->method,
@@ -50,8 +50,8 @@ void core_agent_ask(struct core *c, const char *tenant, const char *id,
         .type = r->type,
         .user = r->user,
         .range = r->range,
-        .max_response_bytes = MIN(r->max_response, CORE_AGENT_ASK_MAX),
-        .timeout_ms = CORE_AGENT_ASK_MS};
+        .max_response_bytes = MIN(r->max_response, CORE_AGENT_ANSWER_MAX),
+        .timeout_ms = CORE_AGENT_CALL_MS};
     struct ask *a = RESERVE_NEW(&c->reserve, struct ask);
     struct sandbox_obj *o = NULL;
 

@@ -1,4 +1,4 @@
-#include "mcp/file_ask.h"
+#include "mcp/file_call.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,61 +21,61 @@ void file_target(const char *path, char out[static FILE_TARGET_SIZE])
     out[n] = '\0';
 }
 
-static void ask(struct request *r, const struct core_agent_ask *a, core_agent_cb done)
+static void call(struct request *r, const struct core_agent_file_call *a, core_agent_cb done)
 {
-    core_agent_ask(r->core, r->tenant, r->sandbox, a, done, r);
+    core_agent_file_call(r->core, r->tenant, r->sandbox, a, done, r);
 }
 
 void file_get(struct request *r, const char *path, int64_t offset, size_t max, core_agent_cb done)
 {
     char target[FILE_TARGET_SIZE], range[CORE_AGENT_RANGE_SIZE];
-    const struct core_agent_ask a = {
+    const struct core_agent_file_call a = {
         .method = "GET", .target = target, .range = range, .max_response = max};
 
     file_target(path, target);
     (void)snprintf(range, sizeof(range), "bytes=%" PRId64 "-%" PRId64, offset,
                    offset + (int64_t)max - 1);
-    ask(r, &a, done);
+    call(r, &a, done);
 }
 
 void file_put(struct request *r, const char *path, char *bytes, size_t len, core_agent_cb done)
 {
     char target[FILE_TARGET_SIZE];
-    const struct core_agent_ask a = {.method = "POST",
-                                     .target = target,
-                                     .type = "application/octet-stream",
-                                     .body = bytes,
-                                     .body_len = len,
-                                     .max_response = PUT_BYTES_MAX};
+    const struct core_agent_file_call a = {.method = "POST",
+                                           .target = target,
+                                           .type = "application/octet-stream",
+                                           .body = bytes,
+                                           .body_len = len,
+                                           .max_response = PUT_BYTES_MAX};
 
     file_target(path, target);
-    ask(r, &a, done);
+    call(r, &a, done);
 }
 
 /* Takes the reference to body. */
-static void ask_json(struct request *r, const char *target, json_t *body, size_t max,
-                     core_agent_cb done)
+static void call_json(struct request *r, const char *target, json_t *body, size_t max,
+                      core_agent_cb done)
 {
-    const struct core_agent_ask a = {.method = "POST",
-                                     .target = target,
-                                     .body = json_dumps(body, JSON_COMPACT),
-                                     .max_response = max};
+    const struct core_agent_file_call a = {.method = "POST",
+                                           .target = target,
+                                           .body = json_dumps(body, JSON_COMPACT),
+                                           .max_response = max};
 
     json_decref(body);
-    ask(r, &a, done);
+    call(r, &a, done);
 }
 
 void file_stat(struct request *r, const char *path, core_agent_cb done)
 {
-    ask_json(r, "/filesystem.Filesystem/Stat", json_pack("{s:s}", "path", path), STAT_BYTES_MAX,
-             done);
+    call_json(r, "/filesystem.Filesystem/Stat", json_pack("{s:s}", "path", path), STAT_BYTES_MAX,
+              done);
 }
 
 void file_list(struct request *r, const char *path, int64_t depth, core_agent_cb done)
 {
-    ask_json(r, "/filesystem.Filesystem/ListDir",
-             json_pack("{s:s, s:I}", "path", path, "depth", (json_int_t)depth), CORE_AGENT_ASK_MAX,
-             done);
+    call_json(r, "/filesystem.Filesystem/ListDir",
+              json_pack("{s:s, s:I}", "path", path, "depth", (json_int_t)depth),
+              CORE_AGENT_ANSWER_MAX, done);
 }
 
 /* A number of protobuf's JSON is a text when it has 64 bits. */

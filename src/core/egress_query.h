@@ -35,7 +35,7 @@ void core_ask_answer(struct core *c, const char *tenant, const char *id,
 
 /* For core: the question is not told to anyone. */
 struct sandbox;
-void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask);
+void egress_ask_unfollowed(struct core *c, const struct sandbox *s, const char *ask);
 
 #define CORE_AUDIT_MAX 10000u /* lines of one answer */
 

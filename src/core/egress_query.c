@@ -3,7 +3,7 @@
  * time; the answers are merged by time when the last has come, in a gathering that holds one of
  * the tenant's places until then and is given up when the client has gone. */
 
-#include "core/egress_ask.h"
+#include "core/egress_query.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -25,64 +25,64 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TIMEOUT_MS  20000u
-#define ANSWER_MAX  (256u * 1024u)
-#define AUDIT_MAX   (8u * 1024u * 1024u) /* of one process */
-#define VERIFY_MAX  4096u
-#define TIME_KEY    "\"time\":\""
-#define LOOK_MS     200u
-#define ASK_ID_LEN  16u
-#define ANSWER_SIZE 64u
+#define TIMEOUT_MS    20000u
+#define ANSWER_MAX    (256u * 1024u)
+#define AUDIT_MAX     (8u * 1024u * 1024u) /* of one process */
+#define VERIFY_MAX    4096u
+#define TIME_KEY      "\"time\":\""
+#define GONE_CHECK_MS 200u
+#define ASK_ID_LEN    16u
+#define ANSWER_SIZE   64u
 
 /* -- of one sandbox ---------------------------------------------------------------------------- */
 
 /* A status of cay-egress that is no failure of the channel, and what it says: "sandbox ID ...". */
-struct ask_error {
+struct query_error {
     int status;
     enum err_code code;
     const char *text;
 };
 
 /* What can be asked about a sandbox. */
-struct ask_kind {
+struct query_kind {
     const char *method, *path; /* below the sandbox's own */
     const char *what;          /* "... of ID", where it is refused */
     int done;                  /* the status of an answer, which is handed on */
     const char *none; /* what 404 means: cay-egress has not seen the sandbox yet; or NULL */
-    struct ask_error errors[2];
+    struct query_error errors[2];
 };
 
-static const struct ask_kind denials = {"GET", "denials", "denials", 200,
-                                        .none = "{\"denials\":[]}"};
-static const struct ask_kind asks = {"GET", "asks", "questions", 200, .none = "{\"asks\":[]}"};
-static const struct ask_kind answer_of_owner = {
+static const struct query_kind denials = {"GET", "denials", "denials", 200,
+                                          .none = "{\"denials\":[]}"};
+static const struct query_kind asks = {"GET", "asks", "questions", 200, .none = "{\"asks\":[]}"};
+static const struct query_kind answer_of_owner = {
     "POST", "asks", "an answer to a question", 204,
     .errors = {{404, ERR_NOT_FOUND, "waits for no such answer: it was given, or is too late"},
                {409, ERR_CONFLICT,
                 "keeps as many answers as it may: answer once, or give its policy a rule"}}};
-static const struct ask_kind explanation = {
+static const struct query_kind explanation = {
     "POST", "explain", "an explanation", 200,
     .errors = {{404, ERR_UNAVAILABLE, "is not known to cay-egress yet: try again"}}};
 
-struct asking {
-    const struct ask_kind *kind;
+struct query {
+    const struct query_kind *kind;
     core_text_cb done;
     void *arg;
     struct err why;
     struct deferred later;
 };
 
-static void tell_why(void *arg)
+static void answer_error(void *arg)
 {
-    CLEANUP_FREE struct asking *a = arg;
+    CLEANUP_FREE struct query *a = arg;
 
     a->done(a->arg, NULL, 0, &a->why);
 }
 
-static struct asking *asking_new(struct core *c, const struct ask_kind *kind, core_text_cb done,
-                                 void *arg)
+static struct query *query_new(struct core *c, const struct query_kind *kind, core_text_cb done,
+                               void *arg)
 {
-    struct asking *a = RESERVE_NEW(&c->reserve, struct asking);
+    struct query *a = RESERVE_NEW(&c->reserve, struct query);
 
     a->kind = kind;
     a->done = done;
@@ -91,18 +91,18 @@ static struct asking *asking_new(struct core *c, const struct ask_kind *kind, co
 }
 
 /* False: done is told why. */
-static bool may_ask(struct core *c, const char *tenant, const char *id, struct sandbox_obj **o,
-                    struct asking *a)
+static bool may_query(struct core *c, const char *tenant, const char *id, struct sandbox_obj **o,
+                      struct query *a)
 {
     if (sandbox_visible(c, tenant, id, o, &a->why) == ERR_OK && egress_count(c) == 0)
         err_set(&a->why, ERR_UNAVAILABLE, "this server has no cay-egress");
     if (a->why.code == ERR_OK)
         return true;
-    core_defer(c, &a->later, tell_why, a);
+    core_defer(c, &a->later, answer_error, a);
     return false;
 }
 
-static void set_error(struct err *e, const struct ask_kind *kind, const char *id, int status,
+static void set_error(struct err *e, const struct query_kind *kind, const char *id, int status,
                       const char *body, size_t len)
 {
     for (size_t i = 0; i < ARRAY_SIZE(kind->errors); i++)
@@ -116,7 +116,7 @@ static void set_error(struct err *e, const struct ask_kind *kind, const char *id
 static void on_answer(struct core *c, const char *id, const struct err *why, int status,
                       const char *body, size_t len, void *arg)
 {
-    CLEANUP_FREE struct asking *a = arg;
+    CLEANUP_FREE struct query *a = arg;
     struct err e;
 
     if (!why && status == a->kind->done) {
@@ -135,7 +135,7 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
 }
 
 /* body is taken over; NULL: there is none. under: below the kind's path, or "". */
-static void send_question(struct core *c, const struct sandbox *s, const struct ask_kind *kind,
+static void send_question(struct core *c, const struct sandbox *s, const struct query_kind *kind,
                           const char *under, char *body, call_agent_cb cb, void *arg)
 {
     struct call_agent_request r = {.method = kind->method,
@@ -151,24 +151,24 @@ static void send_question(struct core *c, const struct sandbox *s, const struct 
 }
 
 /* What has no more to it than the sandbox. */
-static void ask_plainly(struct core *c, const struct ask_kind *kind, const char *tenant,
-                        const char *id, core_text_cb done, void *arg)
+static void query_plainly(struct core *c, const struct query_kind *kind, const char *tenant,
+                          const char *id, core_text_cb done, void *arg)
 {
-    struct asking *a = asking_new(c, kind, done, arg);
+    struct query *a = query_new(c, kind, done, arg);
     struct sandbox_obj *o = NULL;
 
-    if (may_ask(c, tenant, id, &o, a))
+    if (may_query(c, tenant, id, &o, a))
         send_question(c, &o->s, kind, "", NULL, on_answer, a);
 }
 
 void core_denials(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
 {
-    ask_plainly(c, &denials, tenant, id, done, arg);
+    query_plainly(c, &denials, tenant, id, done, arg);
 }
 
 void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg)
 {
-    ask_plainly(c, &asks, tenant, id, done, arg);
+    query_plainly(c, &asks, tenant, id, done, arg);
 }
 
 /* -- the owner's answers ----------------------------------------------------------------------- */
@@ -192,30 +192,30 @@ static void send_answer(struct core *c, const struct sandbox *s, const char *ask
 void core_ask_answer(struct core *c, const char *tenant, const char *id,
                      const struct core_ask_answer *answer, core_text_cb done, void *arg)
 {
-    struct asking *a = asking_new(c, &answer_of_owner, done, arg);
+    struct query *a = query_new(c, &answer_of_owner, done, arg);
     struct sandbox_obj *o = NULL;
 
     if (!is_ask(answer->ask)) {
         err_set(&a->why, ERR_NOT_FOUND, "there is no such question");
-        core_defer(c, &a->later, tell_why, a);
-    } else if (may_ask(c, tenant, id, &o, a)) {
+        core_defer(c, &a->later, answer_error, a);
+    } else if (may_query(c, tenant, id, &o, a)) {
         send_answer(c, &o->s, answer->ask, answer->yes ? "yes" : "no", answer->always, on_answer,
                     a);
     }
 }
 
-static void on_nobody(struct core *c, const char *id, const struct err *why, int status,
-                      const char *body, size_t len, void *arg)
+static void on_unfollowed(struct core *c, const char *id, const struct err *why, int status,
+                          const char *body, size_t len, void *arg)
 {
     if (why) /* it is refused at its deadline, then */
         log_warn("sandbox %s: cay-egress was not told that a question reaches no one: %s", id,
                  why->text);
 }
 
-void egress_ask_nobody(struct core *c, const struct sandbox *s, const char *ask)
+void egress_ask_unfollowed(struct core *c, const struct sandbox *s, const char *ask)
 {
     if (is_ask(ask) && egress_count(c) > 0)
-        send_answer(c, s, ask, "nobody", false, on_nobody, NULL);
+        send_answer(c, s, ask, "nobody", false, on_unfollowed, NULL);
 }
 
 /* -- what would happen ------------------------------------------------------------------------- */
@@ -243,18 +243,18 @@ static char *explain_body(struct core *c, const struct sandbox *s, const json_t 
 void core_explain(struct core *c, const char *tenant, const char *id, const json_t *question,
                   core_text_cb done, void *arg)
 {
-    struct asking *a = asking_new(c, &explanation, done, arg);
+    struct query *a = query_new(c, &explanation, done, arg);
     struct sandbox_obj *o = NULL;
     char *body;
 
-    if (!may_ask(c, tenant, id, &o, a))
+    if (!may_query(c, tenant, id, &o, a))
         return;
     body = explain_body(c, &o->s, question);
     if (body) {
         send_question(c, &o->s, &explanation, "", body, on_answer, a);
     } else {
         err_set(&a->why, ERR_EXHAUSTED, "memory is out");
-        core_defer(c, &a->later, tell_why, a);
+        core_defer(c, &a->later, answer_error, a);
     }
 }
 
@@ -271,7 +271,7 @@ struct gathering {
     struct share *share;
     struct tenant_charge charge;
     const atomic_bool *gone; /* or NULL */
-    uv_timer_t look;         /* whether the requester has gone */
+    uv_timer_t gone_check;   /* whether the requester has gone */
     struct err why;          /* the first that failed */
 };
 
@@ -334,7 +334,7 @@ static int merge(struct gathering *g, struct buf *b)
     return buf_append(b, "]", 1);
 }
 
-static void on_look_closed(uv_handle_t *h)
+static void on_gone_check_closed(uv_handle_t *h)
 {
     struct gathering *g = h->data;
     struct core *c = g->core;
@@ -360,11 +360,11 @@ static void gathered(struct gathering *g)
         free(g->texts[i]);
     share_return(g->share);
     tenant_refund(&g->charge);
-    uv_close((uv_handle_t *)&g->look, on_look_closed);
+    uv_close((uv_handle_t *)&g->gone_check, on_gone_check_closed);
 }
 
 /* The last of them calls gathered(), which closes the timer. */
-static void on_look(uv_timer_t *t)
+static void on_gone_check(uv_timer_t *t)
 {
     struct gathering *g = t->data;
 
@@ -401,7 +401,7 @@ static void on_part(struct core *c, const char *id, const struct err *why, int s
 }
 
 /* Takes over g. */
-static void ask_all(struct core *c, struct gathering *g, const char *target, size_t max)
+static void query_all(struct core *c, struct gathering *g, const char *target, size_t max)
 {
     const struct call_agent_request r = {
         .method = "GET", .target = target, .max_response_bytes = max, .timeout_ms = TIMEOUT_MS};
@@ -414,7 +414,7 @@ static void ask_all(struct core *c, struct gathering *g, const char *target, siz
         g->calls[i] = call_unix(c, "", egress_path(c, i), &r, on_part, p);
     }
     if (g->gone)
-        uv_timer_start(&g->look, on_look, LOOK_MS, LOOK_MS);
+        uv_timer_start(&g->gone_check, on_gone_check, GONE_CHECK_MS, GONE_CHECK_MS);
 }
 
 /* NULL: none is left for it, or memory is out. */
@@ -430,19 +430,19 @@ static struct gathering *gathering_new(struct core *c, const char *tenant, const
     struct tenant *t = tenant_get(c, tenant);
     struct share *share = egress_count(c) > 0 ? take_share(c, t) : NULL;
     struct gathering *g;
-    struct asking *a;
+    struct query *a;
 
     if (share) {
         g = RESERVE_NEW(&c->reserve, struct gathering);
         *g = (struct gathering){.core = c, .done = done, .arg = arg, .share = share, .gone = gone};
         tenant_charge(t, TENANT_AUDITS, 1, &g->charge);
         tenant_unref(t);
-        uv_timer_init(c->loop, &g->look);
-        g->look.data = g;
+        uv_timer_init(c->loop, &g->gone_check);
+        g->gone_check.data = g;
         c->audit_handles++;
         return g;
     }
-    a = asking_new(c, NULL, done, arg);
+    a = query_new(c, NULL, done, arg);
     if (egress_count(c) > 0)
         err_set(&a->why, ERR_EXHAUSTED,
                 "%zu questions of this tenant about the log are being answered, which is its "
@@ -453,7 +453,7 @@ static struct gathering *gathering_new(struct core *c, const char *tenant, const
         err_set(&a->why, ERR_UNAVAILABLE,
                 "this server has no cay-egress, and so no log of decisions");
     tenant_unref(t);
-    core_defer(c, &a->later, tell_why, a);
+    core_defer(c, &a->later, answer_error, a);
     return NULL;
 }
 
@@ -472,7 +472,7 @@ void core_audit(struct core *c, const char *tenant, const struct core_audit_filt
                    g->limit, f->sandbox ? "&sandbox=" : "", f->sandbox ? f->sandbox : "",
                    f->verdict ? "&verdict=" : "", f->verdict ? f->verdict : "",
                    f->since_ms ? "&since=" : "", f->since_ms ? since : "");
-    ask_all(c, g, target, AUDIT_MAX);
+    query_all(c, g, target, AUDIT_MAX);
 }
 
 void core_audit_verify(struct core *c, const atomic_bool *gone, core_text_cb done, void *arg)
@@ -481,5 +481,5 @@ void core_audit_verify(struct core *c, const atomic_bool *gone, core_text_cb don
                                         arg); /* the operator's: no tenant's share */
 
     if (g)
-        ask_all(c, g, "/v1/audit/verify", VERIFY_MAX);
+        query_all(c, g, "/v1/audit/verify", VERIFY_MAX);
 }

@@ -2,7 +2,7 @@
 /* What the tools and resources that work on files ask the agent of a sandbox, and how its answers
  * are read. */
 
-#include "core/agent_ask.h"
+#include "core/agent_file_call.h"
 #include "mcp/request.h"
 
 #define FILE_TARGET_SIZE (3u * 4096u + 64u) /* every byte of a path encoded */

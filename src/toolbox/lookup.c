@@ -9,7 +9,7 @@
 #define SWEEP_MS 500
 
 struct entry {
-    toolbox_asked done; /* NULL: free */
+    toolbox_lookup_cb done; /* NULL: free */
     void *arg;
     uint32_t use;       /* counts each use of the place, never 0 */
     uint32_t next_free; /* index + 1; 0 ends the list */
@@ -17,15 +17,15 @@ struct entry {
     bool refused; /* in the next turn */
 };
 
-struct toolbox_asks {
+struct toolbox_lookups {
     struct entry *entries;
     size_t max, count;
     uint32_t free_list;
 };
 
-int toolbox_asks_new(size_t max, struct toolbox_asks **out)
+int toolbox_lookups_new(size_t max, struct toolbox_lookups **out)
 {
-    struct toolbox_asks *a = calloc(1, sizeof(*a));
+    struct toolbox_lookups *a = calloc(1, sizeof(*a));
 
     if (a)
         a->entries = calloc(max, sizeof(*a->entries));
@@ -42,7 +42,7 @@ int toolbox_asks_new(size_t max, struct toolbox_asks **out)
     return 0;
 }
 
-void toolbox_asks_free(struct toolbox_asks *a)
+void toolbox_lookups_free(struct toolbox_lookups *a)
 {
     if (a)
         free(a->entries);
@@ -50,9 +50,9 @@ void toolbox_asks_free(struct toolbox_asks *a)
 }
 
 /* The place is free before done is called, which may ask again. */
-static void answer(struct toolbox_asks *a, struct entry *l, struct gateway_answer *given)
+static void answer(struct toolbox_lookups *a, struct entry *l, struct gateway_answer *given)
 {
-    toolbox_asked done = l->done;
+    toolbox_lookup_cb done = l->done;
     void *arg = l->arg;
 
     l->done = NULL;
@@ -72,7 +72,7 @@ void toolbox_answered(struct toolbox *t, uint64_t ticket, struct gateway_answer 
     util_close(&a->fd);
 }
 
-void toolbox_asks_sweep(struct toolbox *t, uint64_t now_ms)
+void toolbox_lookups_sweep(struct toolbox *t, uint64_t now_ms)
 {
     for (size_t i = 0; i < t->asks->max && t->asks->count > 0; i++)
         if (t->asks->entries[i].done && t->asks->entries[i].due_ms <= now_ms)
@@ -85,7 +85,7 @@ void toolbox_need_sweep(struct toolbox *t)
         uv_timer_start(&t->sweep, t->on_sweep, SWEEP_MS, SWEEP_MS);
 }
 
-size_t toolbox_asks_count(const struct toolbox_asks *asks)
+size_t toolbox_lookups_count(const struct toolbox_lookups *asks)
 {
     return asks->count;
 }
@@ -122,9 +122,9 @@ static int send_query(struct toolbox_call *c, uint64_t ticket)
 }
 
 /* One that cannot be asked is answered by the sweep, whose time is now. */
-void toolbox_ask(struct toolbox_call *c, toolbox_asked done, void *arg)
+void toolbox_lookup(struct toolbox_call *c, toolbox_lookup_cb done, void *arg)
 {
-    struct toolbox_asks *a = c->toolbox->asks;
+    struct toolbox_lookups *a = c->toolbox->asks;
     struct entry *l;
 
     if (!a->free_list) {
@@ -137,7 +137,7 @@ void toolbox_ask(struct toolbox_call *c, toolbox_asked done, void *arg)
     l->done = done;
     l->arg = arg;
     l->use = l->use == UINT32_MAX ? 1 : l->use + 1;
-    l->due_ms = clock_mono_ms() + c->toolbox->config.ask_timeout_ms;
+    l->due_ms = clock_mono_ms() + c->toolbox->config.lookup_timeout_ms;
     if (send_query(c, (uint64_t)l->use << 32 | (uint32_t)(l - a->entries)) < 0)
         l->due_ms = 0;
     toolbox_need_sweep(c->toolbox);
