@@ -33,17 +33,19 @@ def agent_of(own_server):
         with sqlite3.connect(f"file:{own_server.state}/cayd/cay.db?mode=ro", uri=True) as db:
             slot = db.execute("SELECT slot FROM sandboxes WHERE id = ?", [box.id]).fetchone()[0]
         first = own_server.uid_base + slot * leftovers.RANGE
-        found = [p.pid for p in leftovers._processes()
-                 if first <= p.uid < first + leftovers.RANGE and p.name == "cay-init"]
-        assert len(found) == 1
-        return found[0]
+        found = [p for p in leftovers._processes() if first <= p.uid < first + leftovers.RANGE]
+        # By its number inside: a child that it has forked has its name too until it calls exec or is reaped.
+        agents = [p for p in found if p.inner_pids == ["1"]]
+        assert [p.name for p in agents] == ["cay-init"], [vars(p) for p in found]
+        return agents[0].pid
     return find
 
 
 @pytest.fixture
 def stopped(cay, agent_of):
     with cay.create() as box:
-        box.run("cd /tmp && (python3 -m http.server 8123 >/dev/null 2>&1 &); sleep 1")
+        served = box.run("cd /tmp && (python3 -m http.server 8123 >/dev/null 2>&1 &); sleep 1")
+        assert served.exit_code == 0, vars(served)
         pid = agent_of(box)
         os.kill(pid, signal.SIGSTOP)
         yield box, pid
