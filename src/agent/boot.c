@@ -1,3 +1,10 @@
+/* From what the starter made to a PID 1 that can serve. main() calls these once, in this order:
+ * standard descriptors; boot_prepare (signals); boot_read (the boot block: limits, what tests
+ * switch off); boot_confine (all other descriptors closed, a uid of its own, the children's
+ * bounding set cut, no way back); boot_listen; boot_claim, which blocks until the starter says
+ * whose sandbox this is; and boot_report, which tells cay-privd ready or the reason. No program
+ * of the tenant's runs before boot_confine; a step that fails ends the sandbox. */
+
 #include "agent/boot.h"
 
 #include "base/io.h"

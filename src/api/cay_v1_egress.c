@@ -1,4 +1,9 @@
-/* What may leave a sandbox, what was refused, and the log of it. See cay_v1.h. */
+/* Routes of /cay/v1 for the way out of a sandbox: its policy, what was refused, connections that
+ * wait for their owner, explanations, the log. See cay_v1.h for the forms. Policies are checked
+ * and stored by core (policy_check.c, sandbox_network.c) and answered when cay-egress has them;
+ * the other answers come from cay-egress as text (core/egress_query.h) and are relayed unread.
+ * Roles were checked before a handler is called (api.c). */
+
 #include "api/cay_v1.h"
 
 #include "api/e2b.h"

@@ -1,4 +1,8 @@
-/* GET /api/sandbox: newest first, page by page. */
+/* Lists of sandboxes for Daytona's clients: by cursor (GET /api/sandbox, newest first) and by
+ * the number of a page. A parameter that is not known here is refused: if it were ignored, a
+ * client that filters by it would get sandboxes that it excluded. Pages by number are counted
+ * through core's pages each time, since Daytona's answer has the total. */
+
 #include "api/daytona.h"
 #include "api/e2b.h"
 #include "base/arena.h"

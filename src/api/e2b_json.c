@@ -1,3 +1,8 @@
+/* Sandboxes and errors in E2B's JSON: the form of a create, of a list and of the details, which
+ * differ in fields. Called by all e2b_*.c and, for errors, by handlers of snapshots and
+ * templates. Pure but for the reply: nothing is changed in core. Tokens are shown to the tenant
+ * whose sandbox it is, which is the caller's to have checked. */
+
 #include "api/e2b.h"
 #include "core/ingress.h"
 #include "core/life.h"

@@ -1,3 +1,8 @@
+/* Lists of sandboxes for E2B's clients: version 1 (all at once) and 2 (pages). A query is read
+ * whole before core is asked; a filter that cannot be read is refused, since ignoring it would
+ * show more than was asked for. The next page is named by a token with the last id (e2b_page.c),
+ * and core's order (list.c) makes it stable while sandboxes come and go. */
+
 #include "api/e2b.h"
 #include "base/arena.h"
 #include "base/clock.h"

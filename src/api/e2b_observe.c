@@ -1,4 +1,8 @@
-/* What a sandbox used and what it said: metrics and logs, in E2B's shapes. */
+/* What a sandbox used and what it logged: metrics and logs, in E2B's shapes. Core asks the agent
+ * and cay-privd (metrics.c, logs.c); the handlers filter, order and print. The list form of
+ * metrics asks for one sandbox after the other, so that one call has one question under way; a
+ * sandbox that is unknown or has ended meanwhile is left out, as upstream does. */
+
 #include "api/e2b.h"
 #include "http/json.h"
 

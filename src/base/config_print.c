@@ -1,3 +1,8 @@
+/* The table of settings in words: for errors (which values are allowed), --help, the example
+ * file and the manual page. Called by config.c when a value is refused, by the daemons' --help
+ * and by `cay --generate`. All are derived from the same rows, so that a setting has one
+ * description; values are printed in the units in which they may be typed (1G, 10m). */
+
 #include "base/config.h"
 
 #include "base/config_internal.h"

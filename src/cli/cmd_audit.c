@@ -1,4 +1,9 @@
-/* audit [-f], audit verify: the log of what left sandboxes and what did not. */
+/* `audit [-f]` and `audit verify`: the log of what left sandboxes and what did not. Following is
+ * polling: each request asks for what is not older than the newest record printed, and records
+ * of that millisecond that were printed already are left out by their "prev", which no other
+ * record has. `verify` prints one line for each process of cay-egress and fails when one log is
+ * broken. */
+
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"

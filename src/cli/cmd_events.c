@@ -1,4 +1,8 @@
-/* events [-f]: what happens to sandboxes, as the server tells it. */
+/* `events [-f]`: what happens to sandboxes, as the server reports it. A follower reads lines of
+ * JSON until the connection ends, and then asks again from the last id that it printed,
+ * TRIES_MAX times a second apart: a restart of the server loses nothing that its ring still has.
+ * Without -f one answer is printed. */
+
 #include "cli/commands.h"
 #include "cli/lines.h"
 #include "cli/terminal.h"

@@ -1,4 +1,8 @@
-/* exec and run. */
+/* `exec` and `run`: a program in a sandbox, with this terminal's input and output (session.h),
+ * or with its output collected where --json is given; one with a policy of its own goes by
+ * cmd_exec_policy.c. `run` makes the sandbox first and kills it after, also when the program
+ * could not be started. The exit status is the program's; 124 to 127 are cli.h's. */
+
 #include "base/io.h"
 #include "cli/commands.h"
 #include "cli/session.h"

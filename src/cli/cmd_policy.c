@@ -1,4 +1,8 @@
-/* policy show|set|check, denials; and reading a policy for create and run. */
+/* `policy show|set|check` and `denials`, and the reading of a policy for create and run
+ * (policy_from). A policy is checked here first, by the same parser as the server's, so that a
+ * mistake is reported with its location also without a server; warnings about rules without
+ * effect come from the server's answer. `set` replaces the whole policy. */
+
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "policy/policy.h"

@@ -1,4 +1,7 @@
-/* tenant quota|usage. */
+/* `tenant quota` and `tenant usage`: amounts are read here ("64M", "5", "none") and sent as
+ * numbers; the server alone knows which quotas there are and what they allow. Each command is
+ * one request, and what it prints comes from the answer. */
+
 #include "cli/commands.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* template build|ls|limits|rm. */
+/* `template build|ls|limits|rm`. A build is a job of the server: the command starts it, then
+ * polls it every POLL_MS and prints its progress until it has ended; interrupting the command
+ * leaves the job running. Names are checked here before they become a part of a path. */
+
 #include "base/clock.h"
 #include "base/plain_name.h"
 #include "cli/commands.h"

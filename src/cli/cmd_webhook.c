@@ -1,4 +1,7 @@
-/* webhook create|ls|rm|deliveries|retry|ping. */
+/* `webhook create|ls|rm|deliveries|retry|ping`. Each command is one request to /cay/v1/webhooks,
+ * and prints its answer. The secret by which deliveries are signed is in the answer of `create`
+ * alone: it is printed once and cannot be shown again. */
+
 #include "cli/commands.h"
 #include "cli/terminal.h"
 

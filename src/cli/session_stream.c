@@ -1,3 +1,10 @@
+/* The answer of a program that runs in a sandbox: Connect's envelopes, as E2B's envd sends them,
+ * become output, an exit status or an error. session.c feeds what has come; each whole envelope
+ * is handled in order: start (the pid), data, end, and the last one, which carries the error of
+ * the stream, if any. A caller may take the output by a function (spec->output) in place of
+ * descriptors. A part of an envelope stays in the session's buffer until the rest of it is
+ * there. */
+
 #include "cli/session_internal.h"
 
 #include "base/base64.h"

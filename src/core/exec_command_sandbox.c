@@ -1,4 +1,11 @@
-/* The command sandbox that commands with policies of their own run in: see exec.h. */
+/* The command sandbox that a command with a policy of its own runs in: see exec.h. Two steps
+ * before the program starts, each of two calls side by side: the environment from the sandbox's
+ * agent and COMMAND_SANDBOX of cay-privd; then /init of the new agent and the policy's arrival
+ * at cay-egress. exec.c goes on with op->next when all calls of a step are answered
+ * (exec_op_step_done), also after a failure, so that no answer finds the op freed; op->why then
+ * keeps later steps from beginning anything. The end withdraws the policy, asks cay-privd to end
+ * the command sandbox and answers the client after that. */
+
 #include "base/log.h"
 #include "core/core.h"
 #include "core/core_internal.h"

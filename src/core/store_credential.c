@@ -1,3 +1,9 @@
+/* The rows of credentials: name, binding and metadata in clear, the value as cay-egress sealed
+ * it. Called by credential.c, and by renewal.c for a new record; each statement is one commit. A
+ * renewal replaces the record only where it is still the one that was renewed, so that a
+ * credential that its owner has set meanwhile is not undone. A tenant's number is bounded at the
+ * insert. */
+
 #include "core/store_internal.h"
 
 #include "base/log.h"

@@ -1,3 +1,8 @@
+/* The rows of API keys: a hash of each key, its tenant, role and label; the key itself is
+ * nowhere. Called by key.c, which makes keys and checks those of requests. The first key of a
+ * tenant is written with the tenant's row in one transaction, so that neither is there without
+ * the other; a row with a role that this version does not know opens nothing. */
+
 #include "core/store_internal.h"
 
 #include <string.h>

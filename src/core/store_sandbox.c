@@ -1,3 +1,10 @@
+/* The rows of sandboxes, one for each that has not ended. lifecycle.c and what changes a sandbox
+ * write here before a step and after it; core.c reads all rows once, at the start. An update has
+ * the columns that change with its state; metadata and network have statements of their own, and
+ * the rest is written by the insert alone. A row is checked as it is read: one with a state,
+ * level or key that this version does not know makes the start fail, since a sandbox must not be
+ * taken over on a guess. */
+
 #include "core/store_internal.h"
 
 #include <string.h>

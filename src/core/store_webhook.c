@@ -1,3 +1,10 @@
+/* The rows of webhooks and of their deliveries. Called by webhook.c (create, delete, start) and
+ * webhook_send.c. A delivery is inserted with its event and stays until it was delivered
+ * (delete) or its webhook is removed; after a failed attempt it is written again with its next
+ * time or as dead (store_delivery_again, which keeps only the newest dead ones), and a client
+ * may revive those. So a delivery that was under way when cayd ended is sent once more:
+ * receivers see its id. */
+
 #include "core/store_internal.h"
 #include "core/webhook_internal.h"
 

@@ -1,3 +1,12 @@
+/* A request's body, on its way to the handler. The handler chooses a mode once, from on_request
+ * or later: collect (whole, within its maximum and the server's total), stream (pieces without
+ * framing) or raw (with framing, for relays, which may also take bytes by splice: pass.h); what
+ * a response has made useless is discarded. conn.c feeds bytes while body_wants_input, and
+ * reports the end once (body_report_end). Until a mode is chosen, or while it is paused, nothing
+ * is read, so that the peer is held back by TCP. A body over its limit is answered with 413 or
+ * 503 and discarded up to HTTP_DISCARD_BYTES; after that the connection closes. Collected bytes
+ * are wiped when they are released. */
+
 #include "http/internal.h"
 
 #include <assert.h>

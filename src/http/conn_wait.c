@@ -1,4 +1,10 @@
-/* What a connection waits for: what its socket is polled for, and for how long. */
+/* What a connection waits for: what its socket is polled for, and for how long. conn_pump
+ * (conn.c) calls conn_wait_settle as its last step, when no other step can go on; from the
+ * connection's state, body and output it derives the events and one time limit for reading and
+ * one for writing (server.h names them). A limit begins anew only when what it limits has moved,
+ * so that a trickle of bytes does not extend the wait for a head. conn_timed_out answers 408
+ * where a request is incomplete, and else ends the connection. */
+
 #include "http/internal.h"
 #include "http/wire.h"
 

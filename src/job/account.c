@@ -1,4 +1,9 @@
-/* What every template has: the two users, sudo without a password, homes, mount points. */
+/* What every template has: the two users, sudo without a password, homes, mount points and the
+ * command cay-denials. Called by the builds of `host` and `base` (host.c, base.c), with the new
+ * root as working directory; paths are relative to it. Runs once for each build, after the
+ * packages and before the tree is sealed; what is there already is replaced, but for the homes'
+ * files, which may be the distribution's. */
+
 #include "contract/proto.h"
 #include "job/kinds.h"
 #include "job/say.h"

@@ -1,3 +1,9 @@
+/* Where packages of a build come from: the host's own apt sources, as far as they are of the
+ * suite that is built. base.c calls sources_suite, then sources_collect into a directory of the
+ * build's, and at the end sources_put, which writes Debian's public servers into the template:
+ * the host's mirrors may carry names or credentials. Both forms of apt's files are read line by
+ * line within fixed sizes; a line or stanza that is longer, or of another suite, is left out. */
+
 #include "job/sources.h"
 
 #include "base/io.h"

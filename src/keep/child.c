@@ -1,3 +1,12 @@
+/* A daemon that cay-keep starts, and starts again when it has ended. In the child, between fork
+ * and exec: descriptors to their fixed numbers, files that only root may read opened, then
+ * privileges given up, then exec; a failure is reported through the ready pipe. In keep:
+ * child_start, child_read_ready when the pipe can be read (ready, or the reason), child_ended
+ * from the reaper, which sets when to start again: at once where the end was expected, else
+ * after a delay that doubles up to BACKOFF_MAX_MS and is forgotten after STABLE_MS of life. A
+ * child dies with keep (PR_SET_PDEATHSIG). child_check runs the program with --check and the new
+ * files before a reload replaces anything. */
+
 #include "keep/child.h"
 
 #include "base/clock.h"

@@ -1,4 +1,8 @@
-/* The tools that make and end a sandbox, pause and resume it, and tell the address of a port. */
+/* The tools that make and end a sandbox, pause and resume it, and give the address of a port.
+ * Each finds its sandbox by target.c, calls core, and answers the request once, from core's
+ * callback; the session (session.c) remembers which sandbox is its own. Only `kill` makes it
+ * forget that: the next call makes a new sandbox. */
+
 #include "mcp/result.h"
 #include "mcp/target.h"
 #include "mcp/tool.h"

@@ -1,4 +1,8 @@
-/* The tools that read: a file in pieces, and a directory. */
+/* The tools that read: a file in pieces, and a directory. A read is stat, then one range of the
+ * file, whose size the client chooses within a bound; text is cut at a character's end and the
+ * next offset is told, images and other bytes go as base64. The request is answered once, from
+ * the last callback or the first that failed. */
+
 #include "base/base64.h"
 #include "http/json.h"
 #include "mcp/file_call.h"

@@ -1,4 +1,8 @@
-/* The tool "search": grep and find in the sandbox, with the rights of its user. */
+/* The tool "search": grep and find in the sandbox, as its user. They are started by core's exec
+ * without a shell, so that a pattern or path is data and never a command; their output, which
+ * may be cut at TEXT_BYTES, is read into matches up to where it was cut. The request is answered
+ * once, when the program has ended; grep's status 1 is an empty result, not a failure. */
+
 #include "core/exec.h"
 #include "mcp/result.h"
 #include "mcp/target.h"

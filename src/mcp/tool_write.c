@@ -1,4 +1,9 @@
-/* The tools that write: a file as a whole, and a text in a file. */
+/* The tools that write: a file as a whole, and a replaced text in a file. An edit is three calls
+ * of the agent, one after the other: stat (size and kind), read, write; between read and write
+ * another program may change the file, and its change is lost, as with any editor. What is to be
+ * written is the request's state and freed with it; the request is answered once, from the last
+ * callback or the first that failed. */
+
 #include "base/base64.h"
 #include "mcp/file_call.h"
 #include "mcp/result.h"

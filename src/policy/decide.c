@@ -1,4 +1,11 @@
-/* The three questions: see policy.h for their order and what each knows. */
+/* The three questions of policy.h: policy_name before a name is resolved, policy_address before
+ * it is dialled, policy_request for each request that is read. Pure, without state: cay-egress
+ * asks in that order, and core for explanations. All three build a subject with what is known so
+ * far and give it to decide(): the first rule that surely matches wins, unless an earlier one
+ * might match once more is known; then the verdict says so (inspect, or a check at the next
+ * question). What no rule decides is the default's. No answer of a later question is wider than
+ * that of an earlier one. */
+
 #include "policy/internal.h"
 
 #include <string.h>

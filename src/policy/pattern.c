@@ -1,4 +1,10 @@
-/* Names and paths against their patterns. */
+/* Names and paths against the patterns of rules. Called when a policy is read (normalizing) and
+ * for each question (decide.c, rule.c). Pure and linear in the subject, whatever a tenant wrote.
+ * A name is normalized before it is compared; one that old parsers take for an address is no
+ * name. A path is compared as it was sent, and where servers could read it in more than one way
+ * (pattern_path_is_ambiguous) a rule about paths never allows it: escapes of separators, dot
+ * segments, parameters, trimmed blanks. */
+
 #include "policy/internal.h"
 
 #include <ctype.h>

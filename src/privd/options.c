@@ -1,3 +1,8 @@
+/* cay-privd's options: one table of rows, from argv alone as cay-keep gives them; no file is
+ * read. main() calls options_parse before anything else is done. A value out of its row's range
+ * is refused with the range; ranges of ids are checked together at the end, so that no sandbox
+ * gets an id of the host's. Nothing here is cayd's: what cayd sends is checked by permit.c. */
+
 #include "privd/options.h"
 
 #include "base/test_bypass.h"

@@ -1,3 +1,10 @@
+/* The state disk as a file: a btrfs image on a loop device, where the host's own file system is
+ * not btrfs. disk.c calls image_mount once at cay-privd's start. Order: an image that is mounted
+ * already is used as it is (a restart); else it is made beside its name and renamed when it is
+ * whole, or checked for having been cut off and grown to the configured size; then attached,
+ * mounted nosuid and nodev, and quotas are switched on. Names are opened beneath the state
+ * directory without following links. disk_unmount undoes it at a stop that leaves nothing. */
+
 #include "runtime/image.h"
 
 #include "base/log.h"

@@ -1,4 +1,9 @@
-/* Looking at sandboxes: numbers, and what is there after a restart. */
+/* Looking at sandboxes from outside: which processes are theirs, what they use, and what is
+ * there after a restart of cay-privd. A pid is a number that can be used again: each use is
+ * checked against a descriptor (pidfd or /proc directory) that was opened in between, and a
+ * process counts as the sandbox's only if its cgroup, its uid range and its place in the pid
+ * namespaces agree. Nothing from inside is believed: no name, no file of the tenant's is read.
+ * runtime_scan is called by recover.c alone, at the start. */
 
 #include "runtime/observe.h"
 

@@ -1,3 +1,10 @@
+/* Control groups of ended sandboxes that are kept to be used again (version 1 only, where making
+ * and removing one is slow): renamed to spare-N at an end, and to the slot's name at the next
+ * start. Called by cgroup.c inside tasks of cay-privd, several at a time, so that rename(2)
+ * alone decides who gets one. A group is kept only if nothing of its old sandbox is left in it:
+ * no process, little memory charged, no OOM, no quota; it is removed otherwise. Version 2 has
+ * none. */
+
 #include "sys/cgroup_internal.h"
 
 #include "base/io.h"

@@ -1,4 +1,9 @@
-/* Searches in files and their names, and replacing: by the sandbox's own grep, find and perl. */
+/* Searches in files and in their names, and replacing, by the sandbox's own grep, find and perl
+ * (run.h). Patterns, paths and values reach the program as arguments or variables of its
+ * environment and never as a part of the script. Its output is read as NUL-terminated fields,
+ * since a name may hold any other byte; an answer that was cut at ANSWER_MAX ends with the last
+ * whole match. */
+
 #include "toolbox/files.h"
 
 #include "http/json.h"

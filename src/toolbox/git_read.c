@@ -1,4 +1,9 @@
-/* What git prints, as Daytona's clients read it. */
+/* What git prints, as Daytona's clients read it: porcelain status, branches, history, and
+ * refusals by their words. Pure: git.c runs git in the sandbox and hands its output here. The
+ * output is a tenant's and may be anything: each reader takes whole entries only and reports
+ * -EBADMSG for what is not git's form. Refusals are known by git's English texts, for which
+ * git.c sets LC_ALL=C. */
+
 #include "toolbox/git.h"
 
 #include "http/json.h"

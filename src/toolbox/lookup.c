@@ -1,3 +1,10 @@
+/* Questions to the control loop: which sandbox a request reaches, whether its key or signature
+ * is right, and a socket to its agent. Called by toolbox.c for each request and by agent.c for
+ * each further connection. A question waits in a table of fixed size; its ticket (index and
+ * count of the entry's uses) goes along, so that an answer that comes late finds its entry used
+ * by another and is dropped. done is called once: by the answer, or with NULL by the sweep when
+ * the time is over or the mailbox was full. */
+
 #include "toolbox/internal.h"
 
 #include "base/clock.h"

@@ -1,4 +1,8 @@
-/* Ports that are listened on: from the sandbox's /proc/net/tcp and tcp6. */
+/* Ports that programs of a sandbox listen on: read from its /proc/net/tcp and tcp6 by a program
+ * that is run there, since the tables are those of its network namespace. The text is a tenant's
+ * and may be anything; the reader takes well-formed lines only. Ports outside of PORT_FIRST to
+ * PORT_LAST and that of the proxy are left out. */
+
 #include "toolbox/port.h"
 
 #include <string.h>
@@ -98,7 +102,7 @@ static void listed(void *arg, const struct toolbox_result *r, const struct err *
     toolbox_reply_json(c, 200, json_pack("{s:o}", "ports", ports));
 }
 
-static void on_list_again(void *arg, const struct toolbox_result *r, const struct err *why)
+static void on_listed_for_one(void *arg, const struct toolbox_result *r, const struct err *why)
 {
     struct toolbox_call *c = arg;
     CLEANUP_FREE uint8_t *seen = read_answer(c, r, why);
@@ -134,5 +138,5 @@ void port_in_use(struct toolbox_call *c)
         toolbox_fail(c, 400, "BAD_REQUEST", "port must be a number of %u to %u", PORT_FIRST,
                      PORT_LAST);
     else
-        list_ports(c, on_list_again);
+        list_ports(c, on_listed_for_one);
 }

@@ -1,4 +1,10 @@
-/* process/execute and process/code-run: one command, or one text of a program, to its end. */
+/* process/execute and process/code-run: one command, or one text of a program, to its end. The
+ * request is read whole and checked; a command that is too long for an argument is first written
+ * to a file by the agent (write_command) and removed by the script that runs it. The script ends
+ * its output with a line of a random token and the exit status, so that the status is known also
+ * where the output was cut, and no output can pretend to be it. The call is answered once, when
+ * the program has ended or its time is over. */
+
 #include "toolbox/process.h"
 
 #include "http/json.h"

@@ -1,3 +1,9 @@
+/* Answers of the toolbox in Daytona's shapes: JSON, empty, text, and errors with the codes that
+ * its SDKs compare. All handlers answer through this file, once for each call; a call whose
+ * client has gone is not answered (call.c). Errors of the agent come in two forms, Connect's and
+ * plain, and are read here; the status that a client sees is derived from the code alone, the
+ * message is for people. */
+
 #include "toolbox/internal.h"
 
 #include "base/clock.h"

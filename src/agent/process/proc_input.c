@@ -1,3 +1,12 @@
+/* Standard input of a program, a pipe or a terminal that does not block. process_input.c hands
+ * over pieces with their exchanges; a piece is answered when it was written, not when it was
+ * queued, so that a client that sends one piece after the other is slowed down to what the
+ * program reads. Order: pieces wait in a list within PROC_INPUT_BYTES_MAX, are written as the
+ * descriptor becomes writable, and answered from first to last; a request to close takes effect
+ * after the last one. An exchange that goes away (proc_input_forget) leaves its bytes in the
+ * list: they were accepted. An answer may close the input, so each step looks at the descriptor
+ * again. */
+
 #include "agent/process/proc.h"
 
 #include <errno.h>

@@ -1,3 +1,11 @@
+/* Between fork and exec: the child prepares itself, and the client waits for the start event.
+ * process.c begins a launch when the child was forked (spawn.h); the status pipe says how it
+ * went: closed by the exec (went_well: the client becomes the process's first subscriber, and
+ * its streams are read), or an error (failed: the client gets it, and the process is discarded).
+ * If the client goes away first, the process is started all the same, without it. The launch
+ * frees itself on the loop's next turn. The time limit of a process is here too, since it counts
+ * from the start; it goes on after the launch. */
+
 #include "agent/process/proc.h"
 
 #include "agent/common/logs.h"

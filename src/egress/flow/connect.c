@@ -1,3 +1,10 @@
+/* HTTP CONNECT on a sandbox's listener (RFC 9110 9.3.6). flow.c calls connect_start when the
+ * first bytes are a CONNECT line. Order: the head is waited for without being taken from the
+ * socket (MSG_PEEK, SO_RCVLOWAT), its target becomes the flow's, flow_route decides and dials;
+ * connect_connected then answers 200 and detection begins anew on what the client sends through,
+ * connect_refuse answers with the reason and ends the flow. Nothing is dialled before the whole
+ * head is there. */
+
 #include "egress/flow/connect.h"
 
 #include "egress/flow/authority.h"

@@ -1,3 +1,9 @@
+/* What a connection's first bytes are: TLS, HTTP/1, HTTP/2, CONNECT, SOCKS5, or opaque. Pure:
+ * protocol_detect.c peeks at the bytes and asks again while the answer is SNIFF_MORE. The rule
+ * is that what some server could take for a request or for TLS is named so, since a strict
+ * reader then refuses it, while unread bytes would reach that server with another Host or name
+ * than the policy saw. Each exception names the server that made it necessary. */
+
 #include "egress/flow/sniff.h"
 
 #include "base/util.h"

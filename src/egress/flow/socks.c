@@ -1,3 +1,10 @@
+/* SOCKS5 (RFC 1928) on a sandbox's listener: no authentication, CONNECT only, with a name or an
+ * address. flow.c calls socks_start when the first byte is 5. Order: greeting, its answer,
+ * request, then flow_route decides and dials; socks_connected answers and detection begins on
+ * what follows, socks_refuse answers with the reply code and ends the flow. A message is peeked
+ * at until it is whole, within SOCKS_MESSAGE_MAX and TIMEOUT_MS, so that no byte of what comes
+ * behind it is taken. The bound address is never told: the reply has zeros. */
+
 #include "egress/flow/socks.h"
 
 #include "base/util.h"

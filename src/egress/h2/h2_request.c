@@ -1,3 +1,11 @@
+/* A request of an HTTP/2 client, from its head to the server. h2_stream.c calls request_begin
+ * when the head is whole. Order: the head is checked (h2_head.c); the policy is asked
+ * (o.evaluate), which may answer, refuse, or put the request off (`parked`: h2_again asks once
+ * more when its owner or a renewal has answered, and its body waits within the stream's window);
+ * an allowed one is sent on with what was injected. Where the credential signs or changes the
+ * body, the body is collected first, within H2_COLLECT_BYTES of a connection, and the head
+ * leaves after it. Each stream ends in one of: submitted to the server, answered here, failed. */
+
 #include "egress/h2/h2_internal.h"
 
 #include <ctype.h>
