@@ -85,6 +85,7 @@ struct conn {
     bool eof;           /* the peer's last byte was read */
     bool half;          /* the peer will send no more than what waits in the socket */
     bool cut;           /* close with a reset: the peer must see that something is missing */
+    bool unannounced;   /* nor is its answer's end, which the upstream has not announced */
     bool timed_out;     /* in waiting for body bytes or for the peer to take bytes */
     bool shut;          /* our last byte is out and announced */
     bool got_input;     /* since the last settling: restarts the wait for a body */

@@ -38,7 +38,7 @@ ssize_t layer_write(struct conn *c, const struct iovec *iov, int n)
 
 bool layer_shut(struct conn *c)
 {
-    int r = c->layer ? c->layer_ops->shut(c->layer) : 0;
+    int r = c->layer && !c->unannounced ? c->layer_ops->shut(c->layer) : 0;
 
     c->shut_wants_write = r == -EINPROGRESS;
     if (c->shut_wants_write)

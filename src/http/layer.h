@@ -6,6 +6,7 @@
  * the connection's. What comes back is 0 or more when it was done, or -errno:
  *   -EAGAIN       goes on when the socket is readable
  *   -EINPROGRESS  goes on when the socket is writable
+ *   -ENODATA      (read) lost: the socket has ended, and the peer has not announced that
  *   others        the connection is lost */
 
 #include <stdbool.h>

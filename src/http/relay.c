@@ -338,10 +338,14 @@ static void on_head_bytes(struct relay *r, const char *data, size_t n)
 
 void relay_upstream_ended(struct relay *r, ssize_t n)
 {
-    if (r->tunnel && n == 0)
+    bool until_close = r->has_head && r->parse.framing == HTTP_BODY_UNTIL_CLOSE;
+
+    if (r->tunnel && (n == 0 || n == -ENODATA))
         tunnel_up_ended(r);
-    else if (n == 0 && r->has_head && r->parse.framing == HTTP_BODY_UNTIL_CLOSE)
+    else if (n == 0 && until_close)
         relay_finish(r);
+    else if (n == -ENODATA && until_close && !r->tunnel)
+        relay_finish_unannounced(r);
     else
         relay_fail(r, ERR_UNAVAILABLE, "the connection ended before the answer was whole",
                    n < 0 ? (int)n : 0);

@@ -58,6 +58,22 @@ void relay_finish(struct relay *r)
         o.on_reusable(fd, o.arg);
 }
 
+void relay_finish_unannounced(struct relay *r)
+{
+    static const char why[] = "the server has gone without announcing the end of its answer";
+    struct err e;
+
+    if (!r->x->conn->layer) { /* a plain socket's end says that all is there */
+        relay_fail(r, ERR_UNAVAILABLE, why, 0);
+        return;
+    }
+    err_set(&e, ERR_UNAVAILABLE, "%s", why);
+    if (r->o.on_break)
+        r->o.on_break(r->x, &e, r->o.arg);
+    r->x->conn->unannounced = true;
+    relay_finish(r);
+}
+
 /* An upstream that is to answer soon is to take its request soon, too. */
 static uint64_t full_timeout_ms(const struct relay *r)
 {

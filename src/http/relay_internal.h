@@ -61,6 +61,10 @@ void relay_fail(struct relay *r, enum err_code code, const char *text, int errnu
 /* The answer is whole. r is gone. */
 void relay_finish(struct relay *r);
 
+/* The upstream has gone without announcing the end of its answer, which may be a part that looks
+ * like the whole: the client's connection ends likewise, behind what came. r is gone. */
+void relay_finish_unannounced(struct relay *r);
+
 /* (Re)starts the timer for what is due next, and its end. */
 void relay_arm(struct relay *r);
 void relay_timed_out(struct wire *w);

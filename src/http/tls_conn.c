@@ -19,7 +19,7 @@
 struct tls_conn {
     SSL *ssl;
     const char *reason; /* it was lost for */
-    bool failed;        /* OpenSSL wants not to be asked again */
+    int lost;           /* why OpenSSL is not to be asked again: -errno, or 0 */
     bool shut;          /* close_notify is out */
 };
 
@@ -110,16 +110,19 @@ const char *tls_conn_reason(const void *layer)
 /* What OpenSSL's last call on this connection means. 0: the peer announced its end. */
 static int result(struct tls_conn *c, int r)
 {
+    bool ended;
+
     switch (SSL_get_error(c->ssl, r)) {
     case SSL_ERROR_WANT_READ: return -EAGAIN;
     case SSL_ERROR_WANT_WRITE: return -EINPROGRESS;
     case SSL_ERROR_ZERO_RETURN: return 0;
     default:
         c->reason = ERR_reason_error_string(ERR_peek_last_error());
+        ended = ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
         log_debug("TLS: a connection is lost: %s", c->reason ? c->reason : "no reason given");
         ERR_clear_error();
-        c->failed = true;
-        return -ECONNRESET;
+        c->lost = ended ? -ENODATA : -ECONNRESET;
+        return c->lost;
     }
 }
 
@@ -133,7 +136,7 @@ static int conn_begin(void *layer)
     if (r == 1)
         return 0;
     r = result(c, r);
-    return r == 0 ? -ECONNRESET : r;
+    return r == 0 || r == -ENODATA ? -ECONNRESET : r;
 }
 
 /* Record by record: a call gives one at most, and it fits. What came before a connection was lost
@@ -144,8 +147,8 @@ static ssize_t conn_read(void *layer, void *out, size_t n, bool *end)
     size_t have = 0, got;
     int r = 1;
 
-    if (c->failed)
-        return -ECONNRESET;
+    if (c->lost)
+        return c->lost;
     ERR_clear_error();
     while (n - have >= HTTP_LAYER_READ_BYTES && r == 1) {
         r = SSL_read_ex(c->ssl, (char *)out + have, n - have, &got);
@@ -198,7 +201,7 @@ static ssize_t conn_write(void *layer, const struct iovec *iov, int n)
     char record[RECORD_BYTES];
     size_t total = 0, skip = 0, len;
 
-    if (c->failed || c->shut)
+    if (c->lost || c->shut)
         return -EPIPE;
     for (;;) {
         const void *data;
@@ -225,7 +228,7 @@ static int conn_shut(void *layer)
     struct tls_conn *c = layer;
     int r;
 
-    if (c->failed || c->shut || !SSL_is_init_finished(c->ssl))
+    if (c->lost || c->shut || !SSL_is_init_finished(c->ssl))
         return 0;
     ERR_clear_error();
     r = SSL_shutdown(c->ssl);

@@ -34,7 +34,7 @@ static ssize_t fake_read(void *layer, void *out, size_t n, bool *end)
 
     assert_true(n >= HTTP_LAYER_READ_BYTES);
     if (len <= 0)
-        return len < 0 && errno == EAGAIN ? -EAGAIN : -ECONNRESET; /* without a word */
+        return len == 0 ? -ENODATA : errno == EAGAIN ? -EAGAIN : -ECONNRESET;
     turn_over(out, (size_t)len);
     *end |= ((char *)out)[len - 1] == END;
     return *end ? len - 1 : len;
@@ -183,14 +183,19 @@ static void test_client_ends(void **state)
 struct relayed {
     struct fixture f;
     struct http_relay_options o;
-    struct fake l;
-    int up, fails, reused;
+    struct fake l, client;
+    int up, fails, breaks, reused;
 };
 
 static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
     ((struct relayed *)arg)->fails++;
     http_respond_error(x, 502, "%s", why->text);
+}
+
+static void on_break(struct http_exchange *x, const struct err *why, void *arg)
+{
+    ((struct relayed *)arg)->breaks++;
 }
 
 static void on_reusable(int fd, void *arg)
@@ -216,14 +221,17 @@ static int start_relay(struct relayed *t, bool layer)
     int pair[2];
 
     http_server_config_default(&c);
-    c.relays = true;
+    c.relays = c.adopts_layers = true;
     memset(t, 0, sizeof(*t));
     fixture_start(&t->f, &c, relay);
     fixture_tcp_pair(pair);
     t->up = pair[0];
     t->l.fd = pair[1];
-    t->o = (struct http_relay_options){
-        .fd = pair[1], .on_fail = on_fail, .on_reusable = on_reusable, .arg = t};
+    t->o = (struct http_relay_options){.fd = pair[1],
+                                       .on_fail = on_fail,
+                                       .on_break = on_break,
+                                       .on_reusable = on_reusable,
+                                       .arg = t};
     if (layer) {
         t->o.layer = &t->l;
         t->o.layer_ops = &fake_ops;
@@ -294,6 +302,51 @@ static void test_upstream_announces_its_end(void **state)
         assert_int_equal(t.l.closed, 1);
         assert_int_equal(t.reused, 0);
         end_relay(&t, fd);
+    }
+}
+
+/* An answer without a length is whole where its end was announced. Where it was not, a client with a
+ * layer is not told an end either, and a plain one is reset: it would take a part for the whole. */
+static void upstream_ends(bool announced, bool reset, bool client_layer)
+{
+    const struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    bool quiet = !announced && !reset && client_layer;
+    struct relayed t;
+    int fd = start_relay(&t, true), pair[2], how;
+
+    if (client_layer) {
+        close(fd);
+        fixture_tcp_pair(pair);
+        t.client.fd = pair[1];
+        assert_int_equal(http_server_adopt_layer(t.f.server, pair[1], 7, &fake_ops, &t.client), 0);
+        fd = pair[0];
+        send_turned(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    } else {
+        fixture_send(&t.f, fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    send_turned(&t.f, t.up,
+                announced ? "HTTP/1.1 200 OK\r\n\r\npart\4" : "HTTP/1.1 200 OK\r\n\r\npart");
+    recv_turned(&t.f, t.up, &seen); /* a socket with something unread would be reset */
+    if (reset)
+        assert_int_equal(setsockopt(t.up, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+    close(t.up);
+    t.up = -1;
+    fixture_spin(&t.f);
+    how = client_layer ? recv_turned(&t.f, fd, &got) : fixture_recv(&t.f, fd, &got);
+    assert_non_null(strstr(got.data, "\r\n\r\npart"));
+    assert_int_equal(how, announced || quiet ? FIXTURE_EOF : FIXTURE_RST);
+    assert_int_equal(strchr(got.data, END) != NULL, announced && client_layer);
+    assert_int_equal(t.client.shut, announced && client_layer);
+    assert_int_equal(t.breaks, !announced);
+    end_relay(&t, fd);
+}
+
+static void test_upstream_ends_unannounced(void **state)
+{
+    for (int layer = 0; layer < 2; layer++) {
+        upstream_ends(true, false, layer);
+        upstream_ends(false, false, layer);
+        upstream_ends(false, true, layer);
     }
 }
 
@@ -546,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_client_ends),
         cmocka_unit_test(test_upstream_layer),
         cmocka_unit_test(test_upstream_announces_its_end),
+        cmocka_unit_test(test_upstream_ends_unannounced),
         cmocka_unit_test(test_client_call),
         cmocka_unit_test(test_filter_grows),
         cmocka_unit_test(test_filter_waits),

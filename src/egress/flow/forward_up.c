@@ -15,6 +15,7 @@
 #include "egress/flow/tls_intercept.h"
 #include "egress/http/override.h"
 #include "http/relay.h"
+#include "http/tls_conn.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -81,7 +82,7 @@ static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoi
     struct http_relay_options o = {
         .fd = end.fd,
         .layer = end.tls,
-        .layer_ops = &tls_endpoint_server_ops,
+        .layer_ops = &tls_conn_ops,
         .on_fail = on_relay_fail,
         .on_break = on_relay_break,
         .on_reusable = on_reusable,

@@ -11,6 +11,7 @@
 #include "egress/flow/tls_intercept.h"
 #include "egress/tls/tls_endpoint.h"
 #include "http/client.h"
+#include "http/tls_conn.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -99,7 +100,7 @@ int https_call_send(struct https_call *c, const struct http_header *headers, siz
     struct tls_endpoint *end = TAKE_PTR(c->end);
     const struct http_client_request q = {.fd = end->fd,
                                           .layer = end->tls,
-                                          .layer_ops = &tls_endpoint_server_ops,
+                                          .layer_ops = &tls_conn_ops,
                                           .method = "POST",
                                           .target = c->url.target,
                                           .host = c->url.authority,

@@ -57,30 +57,3 @@ void tls_endpoint_close(struct tls_endpoint *t, bool announce)
     }
     util_close(&t->fd);
 }
-
-/* -- a server's, as a layer of its own --------------------------------------------------------- */
-
-static ssize_t read_server(void *layer, void *out, size_t n, bool *end)
-{
-    ssize_t got = tls_conn_ops.read(layer, out, n, end);
-
-    return got < 0 && got != -EAGAIN && got != -EINPROGRESS ? 0 : got;
-}
-
-static ssize_t write_server(void *layer, const struct iovec *iov, int n)
-{
-    return tls_conn_ops.write(layer, iov, n);
-}
-
-static int shut_server(void *layer)
-{
-    return tls_conn_ops.shut(layer);
-}
-
-static void close_server(void *layer)
-{
-    tls_conn_ops.close(layer);
-}
-
-const struct http_layer_ops tls_endpoint_server_ops = {
-    .read = read_server, .write = write_server, .shut = shut_server, .close = close_server};

@@ -32,7 +32,3 @@ bool tls_endpoint_shut(struct tls_endpoint *t);
 
 /* Closes it without waiting for anything; a close_notify is tried where `announce`. */
 void tls_endpoint_close(struct tls_endpoint *t, bool announce);
-
-/* For t->tls of a server, where http's relay or client takes it over with t->fd. A server that goes
- * without announcing its end has ended: many do so after their answer. */
-extern const struct http_layer_ops tls_endpoint_server_ops;

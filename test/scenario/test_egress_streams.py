@@ -1,0 +1,110 @@
+"""What a peer does with the stream itself, below and around HTTP, where cay-egress reads TLS: ends without a word,
+trailers. The servers here say byte by byte what they say; they are threads whose listener is in the stand-in
+internet's namespace."""
+
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+
+import pytest
+
+from worldlib import API, ZONE, make_certificates, make_world, sandbox  # isort: skip: it makes the next ones found
+import internet  # isort: skip
+
+PORT = 9543
+RULED = [{"action": "allow", "domains": [API], "paths": ["/*"]}]  # requests are read
+NAMED = [{"action": "allow", "domains": [API]}]  # connections pass as they are
+
+
+@pytest.fixture(scope="module")
+def world():
+    w = make_world(ZONE)
+    (w.dir / "servers").mkdir()
+    make_certificates(w, w.dir / "servers")
+    yield w
+    w.close()
+
+
+@contextlib.contextmanager
+def server(world, work):
+    """A TLS server that calls work(connection) for each connection, and ends it as it is left."""
+    listener = internet.inside(world.net, lambda: socket.create_server((internet.WEB, PORT)))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(world.dir / "servers/good.pem", world.dir / "servers/good.key")
+
+    def one(connection):
+        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as c:
+            c.settimeout(30)
+            work(c)
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=one, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def read_head(connection):
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += connection.recv(65536) or pytest.fail(f"ended after {data}")
+    return data
+
+
+def client(world, s, ruled):
+    """A TLS connection from inside that tells an end without a word from one that was announced."""
+    context = ssl.create_default_context(cafile=str(s.ca if ruled else world.ca))
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    c = context.wrap_socket(s.connect(s.resolve(API)[1][0], PORT), server_hostname=API, suppress_ragged_eofs=False)
+    c.settimeout(30)
+    return c
+
+
+def read_to_end(connection):
+    """What came, and how it ended: "whole", or "lost"."""
+    data = b""
+    try:
+        while piece := connection.recv(65536):
+            data += piece
+    except (ssl.SSLError, ConnectionError):
+        return data, "lost"
+    return data, "whole"
+
+
+# -- ends --------------------------------------------------------------------------------------------
+
+
+def say_and_end(connection, has_read):
+    how = read_head(connection).split()[1].decode().strip("/")
+    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\npart")
+    if how == "announced":
+        connection.unwrap()
+    elif how == "reset":
+        has_read.wait(30)  # a reset takes nothing with it then
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize("ruled", [False, True], ids=["passed", "read"])
+def test_an_end_without_a_word_is_no_whole_answer(world, ruled):
+    """Of an answer without a length: the client sees what it sees where nothing is in between."""
+    has_read = threading.Event()
+    with server(world, lambda c: say_and_end(c, has_read)), sandbox(world, [], [], RULED if ruled else NAMED) as s:
+        for how, end in ("announced", "whole"), ("silent", "lost"), ("reset", "lost"):
+            with client(world, s, ruled) as c:
+                c.sendall(f"GET /{how} HTTP/1.1\r\nHost: {API}:{PORT}\r\n\r\n".encode())
+                got = b""
+                while not got.endswith(b"part"):
+                    got += c.recv(65536) or pytest.fail(f"ended after {got}")
+                if how == "reset":
+                    has_read.set()
+                assert read_to_end(c) == (b"", end), how
+        failed = [r["path"] for r in world.audit() if r["sandbox"] == f"sandbox{s.slot}" and r.get("outcome") == "failed"]
+        assert failed == (["/silent", "/reset"] if ruled else [])
