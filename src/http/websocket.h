@@ -23,7 +23,8 @@ enum websocket_code {
     WEBSOCKET_PROTOCOL = 1002,
     WEBSOCKET_POLICY = 1008,
     WEBSOCKET_TOO_BIG = 1009,
-    WEBSOCKET_FAILED = 1011
+    WEBSOCKET_FAILED = 1011,
+    WEBSOCKET_DAYTONA_TIMEOUT = 4008 /* an application's own: an execution took too long */
 };
 
 /* Does the request ask for one? */

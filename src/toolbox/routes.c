@@ -1,6 +1,7 @@
 /* What there is, and what is answered with a sentence. */
 #include "toolbox/files.h"
 #include "toolbox/git.h"
+#include "toolbox/interpreter.h"
 #include "toolbox/port.h"
 #include "toolbox/process.h"
 #include "toolbox/pty.h"
@@ -24,6 +25,10 @@ static const struct toolbox_route process_routes[] = {
     {"DELETE", "/process/pty/{}", pty_delete},
     {"POST", "/process/pty/{}/resize", pty_resize},
     {"GET", "/process/pty/{}/connect", pty_connect, TOOLBOX_NO_BODY},
+    {"POST", "/process/interpreter/context", interpreter_create},
+    {"GET", "/process/interpreter/context", interpreter_list},
+    {"DELETE", "/process/interpreter/context/{}", interpreter_delete},
+    {"GET", "/process/interpreter/execute", interpreter_execute, TOOLBOX_NO_BODY},
     {0},
 };
 
@@ -69,8 +74,6 @@ static const struct toolbox_route git_routes[] = {
 
 /* What is not there: after all others. */
 static const struct toolbox_route missing[] = {
-    {"*", "/process/interpreter/*", toolbox_unsupported, NO_BODY,
-     "the interpreter (run the code by process/execute, or in a session)"},
     {"*", "/git/*", toolbox_unsupported, NO_BODY, "this call of git (run git by process/execute)"},
     {"*", "/lsp/*", toolbox_unsupported, NO_BODY,
      "language servers (run one by process/execute, and reach it by its port)"},

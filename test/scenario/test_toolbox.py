@@ -551,7 +551,7 @@ def test_a_bad_call_about_files(box, method, path, query, body, headers, status)
 
 def test_what_is_not_there_says_so(box):
     box.refused(404, "GET", "/nothing/here", why="/nothing/here")
-    for method, path in (("POST", "/git/reset"), ("POST", "/git/credentials"), ("POST", "/lsp/start"), ("GET", "/process/interpreter/context"), ("GET", "/proxy/80/x"), ("POST", "/computeruse/start")):
+    for method, path in (("POST", "/git/reset"), ("POST", "/git/credentials"), ("POST", "/lsp/start"), ("GET", "/proxy/80/x"), ("POST", "/computeruse/start")):
         box.refused(501, method, path, code="NOT_IMPLEMENTED", why="not supported")
     box.refused(413, "POST", "/process/execute", b"[" + b" " * (5 << 20))
 

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaNotFoundError, SessionExecuteRequest, VolumeMount
+from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaNotFoundError, DaytonaTimeoutError, SessionExecuteRequest, VolumeMount
 
 URL, KEY = f"https://{os.environ['E2B_DOMAIN']}/api", os.environ["E2B_API_KEY"]
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples/python"
@@ -41,6 +41,21 @@ def test_a_session(sandbox):
     sandbox.process.delete_session("s")
     with pytest.raises(DaytonaNotFoundError):
         sandbox.process.get_session("s")
+
+
+def test_the_interpreter(sandbox):
+    seen, errors, python = [], [], sandbox.code_interpreter
+    assert python.run_code("x = 41").error is None
+    done = python.run_code("print(x + 1)\n1 / 0", on_stdout=lambda m: seen.append(m.output), on_error=errors.append)
+    assert (done.stdout, "".join(seen), done.error.name, errors[0].value) == ("42\n", "42\n", "ZeroDivisionError", "division by zero")
+    context = python.create_context(cwd="/tmp")
+    assert [c.id for c in python.list_contexts()] == [context.id] and context.cwd == "/tmp"
+    done = python.run_code("import os; print('x' in globals(), os.getcwd(), os.environ['A'])", context=context, envs={"A": "b"})
+    assert done.stdout == "False /tmp b\n"
+    python.delete_context(context)
+    with pytest.raises(DaytonaTimeoutError):
+        python.run_code("import time; time.sleep(600)", timeout=1)
+    assert python.run_code("print(x)").stdout == "41\n"
 
 
 def test_files(sandbox):

@@ -54,6 +54,19 @@ test('a terminal', async () => {
   assert.match(seen, /30 90\r\n<bar>/)
 })
 
+test('the interpreter keeps its variables', async () => {
+  const python = sandbox.codeInterpreter
+  const seen = []
+  assert.equal((await python.runCode('x = 41')).error, undefined)
+  const done = await python.runCode('print(x + 1)\n1 / 0', { onStdout: (m) => seen.push(m.output) })
+  assert.deepEqual([done.stdout, seen.join(''), done.error.name], ['42\n', '42\n', 'ZeroDivisionError'])
+  const context = await python.createContext('/tmp')
+  assert.deepEqual((await python.listContexts()).map((one) => one.id), [context.id])
+  assert.equal((await python.runCode("print('x' in globals())", { context })).stdout, 'False\n')
+  await python.deleteContext(context)
+  await assert.rejects(python.runCode('import time; time.sleep(600)', { timeout: 1 }), { name: 'DaytonaTimeoutError' })
+})
+
 test('a stop keeps the files, and a start goes on with them', async () => {
   await sandbox.process.executeCommand('echo kept >kept')
   await sandbox.stop()
