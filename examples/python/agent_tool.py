@@ -1,4 +1,4 @@
-"""A tool for an AI agent: runs code that nobody has read, in a sandbox that lives as long as the talk.
+"""A tool for an AI agent: runs unreviewed code, in a sandbox that lives as long as the talk.
 
 pip install e2b; eval "$(cay env)"; python3 agent_tool.py
 """

@@ -26,8 +26,8 @@
 
 const struct config_key settings_keys[] = {
     {"listen", "address", CONFIG_STRING, FIELD(listen_address), "localhost", 0, 0, "ADDRESS",
-     "Numeric IPv4 or IPv6 address to listen on, or localhost for 127.0.0.1 and ::1. Whoever can "
-     "reach it and has a key can run programs in sandboxes: other than a loopback address needs "
+     "Numeric IPv4 or IPv6 address to listen on, or localhost for 127.0.0.1 and ::1. Clients that "
+     "reach it and have a key can run programs in sandboxes: other than a loopback address needs "
      "tls = only (or plain_outside)."},
     {"listen", "port", CONFIG_INT, FIELD(listen_port), "3000", 1, 65535, "PORT",
      "TCP port of the control plane and of all sandbox traffic."},
@@ -36,7 +36,7 @@ const struct config_key settings_keys[] = {
      "domain). It is read again when cay-keep gets SIGHUP. When absent, `cay up` makes a "
      "certificate and a local authority that signs it (see docs/compatibility.md)."},
     {"listen", "tls_key", CONFIG_STRING, FIELD(listen_tls_key), NULL, 0, 0, "FILE",
-     "Its private key in PEM, without passphrase. Root opens it; nobody else needs to be able to "
+     "Its private key in PEM, without passphrase. Root opens it; no other user needs to be able to "
      "read it."},
     {"listen", "tls", CONFIG_STRING, FIELD(listen_tls), "optional", 0, 0, "MODE",
      "optional speaks TLS and plain HTTP on the same port, only refuses plain HTTP, off speaks no "

@@ -113,7 +113,7 @@ const struct cli_command commands_access[] = {
                             NULL},
                            {0, "label", "TEXT", "What it is for.", NULL}),
         .examples = EXAMPLES(
-            {"cay key create --tenant=alice --label=laptop", "a key for somebody"},
+            {"cay key create --tenant=alice --label=laptop", "a key for a tenant"},
             {"cay key create --role=read-only --label=dashboard", "one that changes nothing"}),
         .operands_max = 0,
         .raw_after = -1,

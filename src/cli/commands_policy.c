@@ -124,7 +124,7 @@ const struct cli_command commands_policy[] = {
         .operands = "NAME --domain=HOST... [OPTION...]",
         .summary = "store a secret that is put on requests outside of sandboxes",
         .text =
-            "The value is read from standard input, or a file; it is sealed, and nobody can read "
+            "The value is read from standard input, or a file; it is sealed, and cannot be read "
             "it "
             "again. A sandbox uses it where its policy says so (\"inject\" in docs/policy.md), and "
             "only toward the hosts that are named here. One of the same name is replaced, also "
@@ -146,7 +146,7 @@ const struct cli_command commands_policy[] = {
              "With --oauth: basic (the default) or body, where a client secret stands.", NULL},
             {0, "scope", "TEXT", "With --oauth: what is asked for.", NULL},
             {0, "prefix", "TEXT", "Before the value, with header:NAME.", NULL},
-            {0, "insecure", NULL, "Also over plain HTTP, where everybody can read it.", NULL},
+            {0, "insecure", NULL, "Also over plain HTTP, where all on its way can read it.", NULL},
             {0, "header", "HEADER",
              "A placeholder may stand in this header, * in any; else in those that keys are usual "
              "in. "

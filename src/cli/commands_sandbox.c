@@ -88,7 +88,7 @@ const struct cli_command commands_sandbox[] = {
         "the background needs an output of its own (>/dev/null 2>&1 &)."
         "\n\nWith --policy the command has a network of its own, where both that policy and the "
         "sandbox's hold. It has no terminal then, its input is read first, what it leaves "
-        "running ends with it, and so does all of it when nobody reads its output any more; it has "
+        "running ends with it, and so does all of it when its output is not read any more; it has "
         "60 s unless --timeout says otherwise. What it was refused is said on standard error.",
         .options = OPTIONS({0, "policy", "FILE",
                             "Less than the sandbox may: a file, public, deny or allow.", "file"},

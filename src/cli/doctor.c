@@ -334,12 +334,10 @@ static void check_processes(struct doctor_result *r)
     if (l.rlim_max >= 1024)
         doctor_say(r, DOCTOR_OK, "no low limit on processes of a user");
     else
-        doctor_say(
-            r, DOCTOR_LIMITED,
-            "%llu processes at most for each user, in sandboxes too (RLIMIT_NPROC of whoever "
-            "starts "
-            "the server)",
-            (unsigned long long)l.rlim_max);
+        doctor_say(r, DOCTOR_LIMITED,
+                   "%llu processes at most for each user, in sandboxes too (RLIMIT_NPROC of the "
+                   "program that starts the server)",
+                   (unsigned long long)l.rlim_max);
 }
 
 static void check_sys_resource(struct doctor_result *r)

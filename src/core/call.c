@@ -100,7 +100,7 @@ void call_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen
 {
     struct privsep_msg m = {.op = PRIVSEP_KILL, .slot = slot, .gen = gen};
 
-    log_warn("privd has a sandbox that nobody knows (%s, slot %u): ending it", id, slot);
+    log_warn("privd has a sandbox that the store does not have (%s, slot %u): ending it", id, slot);
     call_privd(c, "", &m, ignore_reply, NULL);
 }
 

@@ -33,7 +33,7 @@ struct core_ask_answer {
 void core_ask_answer(struct core *c, const char *tenant, const char *id,
                      const struct core_ask_answer *answer, core_text_cb done, void *arg);
 
-/* For core: the question is not told to anyone. */
+/* For core: the question reaches no follower. */
 struct sandbox;
 void egress_ask_unfollowed(struct core *c, const struct sandbox *s, const char *ask);
 

@@ -74,7 +74,7 @@ void events_free(struct core *c);
 /* Takes fields over (NULL: none); what they say of "time" goes for the event's own. */
 void events_add(struct tenant *t, enum event_type type, const char *sandbox, json_t *fields);
 
-/* Does anyone follow who is told events of that type of the sandbox? */
+/* Is there a follower of events of that type of the sandbox? */
 bool events_are_followed(const struct tenant *t, enum event_type type, const char *sandbox);
 
 /* So many of the tenant's (of the sandbox's, unless NULL) are not told. -1: their number is not

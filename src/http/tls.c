@@ -64,7 +64,7 @@ static void warn_of_readers(int fd)
     struct stat st;
 
     if (fstat(fd, &st) == 0 && st.st_mode & S_IROTH)
-        log_warn("TLS: everybody on this machine may read the key file: chmod 600 it");
+        log_warn("TLS: all users of this machine may read the key file: chmod 600 it");
 }
 
 /* -- the certificate --------------------------------------------------------------------------- */

@@ -2,7 +2,8 @@
 /* Container images on the disk of the person who calls: what is in one is read strictly, and every
  * byte that is handed on was compared with its digest on the way.
  *
- *   oci:DIR[:TAG]               a directory of the OCI image layout (image-spec 1.1, image-layout.md)
+ *   oci:DIR[:TAG]               a directory of the OCI image layout (image-spec 1.1,
+ *                               image-layout.md)
  *   docker-archive:FILE[:TAG]   what `docker save` writes, not compressed
  *
  * Only images for linux/amd64 are taken. Nothing is unpacked here, and no layer is looked into: a

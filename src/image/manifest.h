@@ -49,7 +49,8 @@ struct image_docker_manifest {
 bool image_digest_is_valid(const char *text);
 
 /* The one manifest or index that text, an index, has for this platform and tag (NULL: any, when it
- * is only one). *is_index: what it points to is an index again. ERR_NOT_FOUND names what there is. */
+ * is only one). *is_index: what it points to is an index again. ERR_NOT_FOUND names what there
+ * is. */
 enum err_code image_index_parse(const char *text, size_t len, const char *tag,
                                 struct image_blob *out, bool *is_index, struct err *e);
 

@@ -162,7 +162,7 @@ static int put_mask(void)
         r = usr_put_mask("/usr", "usrmask");
     if (r == -E2BIG)
         return say_failure(-r,
-                           "/usr holds too much that not everybody may read, or too much at all");
+                           "/usr holds too much that other users may not read, or too much at all");
     if (r == 0)
         r = put_python();
     if (r == 0)

@@ -63,7 +63,7 @@ static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *w
     }
     if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode) || (st.st_uid != 0 && st.st_uid != uid)) {
         snprintf(why, PREPARE_WHY_SIZE,
-                 "%s is not a directory of root's (a link, a file, or somebody else's), and what "
+                 "%s is not a directory of root's (a link, a file, or another user's), and what "
                  "is in it "
                  "would be trusted; move it away, or chown it",
                  path);

@@ -1,5 +1,5 @@
 #pragma once
-/* privd takes from itself what it does not need, before it serves anyone. */
+/* privd takes from itself what it does not need, before it serves a peer. */
 
 /* A mount namespace of its own that holds only what it and its jobs work with: programs and
  * configuration of the host read-only, devices, /proc, /sys, the state and run directories.

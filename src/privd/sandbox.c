@@ -151,7 +151,7 @@ static void started(struct slot *s)
     if (r < 0) {
         /* The requester is gone, and the next peer may have listed already: no peer would know of
          * it. Kept files that it took go back to their number (the record still says so). */
-        log_info("sandbox %.*s, slot %u: ended, nobody is there to be told of it", PRIVSEP_ID_SIZE,
+        log_info("sandbox %.*s, slot %u: ended, no peer is there to be notified", PRIVSEP_ID_SIZE,
                  s->id, s->number);
         end_force(p, s);
     } else {

@@ -106,7 +106,7 @@ static void on_timer(uv_timer_t *timer)
         try_connect(c);
         return;
     }
-    log_warn("privd's channel: there is nobody who answers");
+    log_warn("privd's channel: no peer answers");
     lose(c, -ETIMEDOUT);
 }
 

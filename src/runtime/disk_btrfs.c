@@ -238,7 +238,7 @@ static int open_volume(const struct disk *d, uint32_t n)
     return mnt_open_beneath(d->volumes_fd, disk_name_number(name, n), O_RDONLY | O_DIRECTORY, 0);
 }
 
-/* Its root belongs to the ordinary user of the built-in templates, and everyone inside may write
+/* Its root belongs to the ordinary user of the built-in templates, and all users inside may write
  * there: which users a template has is not known here. The umask must not decide. */
 static int fill_volume(int fd, uint64_t bytes)
 {

@@ -129,7 +129,7 @@ static int open_dirs(struct runtime *rt, const struct runtime_config *config)
     if (rt->state_fd < 0 || fstat(rt->state_fd, &st) < 0) {
         log_error(
             "runtime: state directory %s: %s (every part of it has to be a directory of root's "
-            "that nobody else can write to)",
+            "that no other user can write to)",
             config->state_dir, strerror(rt->state_fd < 0 ? -rt->state_fd : errno));
         return rt->state_fd < 0 ? rt->state_fd : -errno;
     }

@@ -199,7 +199,7 @@ def download(sandbox, address, header=b"", port=DOWNLOADS):
 
 
 class Past:
-    """Connects to the servers themselves: what a load costs everybody by the processors alone."""
+    """Connects to the servers themselves: what a load costs all sandboxes by the processors alone."""
 
     def __init__(self, world):
         self.world = world

@@ -220,7 +220,7 @@ def test_keys_keep_tenants_apart(cay, box):
     assert cay("ls", "-q", env=other).stdout == ""
     assert cay("exec", box, "true", env=other).returncode == 125
     assert cay("kill", box, env=other).returncode == 1
-    assert cay("key", "create", "--tenant=somebody", env=other).returncode == 1
+    assert cay("key", "create", "--tenant=another", env=other).returncode == 1
     assert cay("status", "--json", "--api-key", "e2b_" + "0" * 40).returncode == 1
 
 

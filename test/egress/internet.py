@@ -1,4 +1,4 @@
-"""A stand-in internet for tests of the way out, and whoever stands around cay-egress there.
+"""A stand-in internet for tests of the way out, and for the parties around cay-egress there.
 
 Three network namespaces, without any link to the machine's own network:
 
@@ -195,7 +195,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.send(data, fields.get("Content-Type", "text/plain"), int(fields.get("Status", "200").split()[0]))
 
     def events(self):
-        """Each event but the first is sent when somebody has said that the one before was seen (/seen)."""
+        """Each event but the first is sent when a client has said that the one before was seen (/seen)."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -440,7 +440,7 @@ def inside(name, work):
                 return
         try:
             result.append(work())
-        except Exception as e:  # told to whoever asked
+        except Exception as e:  # sent to the client
             result.append(e)
 
     thread = threading.Thread(target=enter)
@@ -677,7 +677,7 @@ class World:
             run("ip", "-n", self.net, "address", "add", f"{address}/{128 if ':' in address else 32}", "dev", "lo")
 
     def make_certificates(self):
-        """A CA and a certificate of everybody in the zone."""
+        """A CA and a certificate of each name in the zone."""
         d = self.dir
         names = ",".join(f"DNS:{name}" for name in self.zone if "*" not in name) or "DNS:web.example.com"
         self.ca, self.cert, self.key = d / "ca.pem", d / "cert.pem", d / "key.pem"

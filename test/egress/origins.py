@@ -198,7 +198,7 @@ class Origin(http.server.BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(b"data: first\n\n")
-        self.wfile.write(b"data: second\n\n" if self.released.wait(30) else b"data: nobody asked\n\n")
+        self.wfile.write(b"data: second\n\n" if self.released.wait(30) else b"data: not released\n\n")
 
     def on_release(self, _):
         self.released.set()

@@ -34,7 +34,7 @@ to be, {bad} not.
 What a program in a sandbox may try in order to reach what its policy denies, or to get at a secret, and what comes of
 it. Each is tried in sandboxes of a server, or of `cay-egress` alone, against a stand-in internet in network namespaces of the
 tests' own (`test/egress/internet.py`) in which the forbidden addresses exist and answer. The positive control of a case is in
-the same test, unless another is named: the same attempt gets through where the policy allows it, or where nobody is in
+the same test, unless another is named: the same attempt gets through where the policy allows it, or where no proxy is in
 between.
 
 What the sandbox itself does not let a program do: [security-tests.md](security-tests.md).

@@ -406,7 +406,7 @@ def load_stdout(server):
         stream = box.stream("process.Process/Start", {"process": {"cmd": "/bin/sh", "args": [
             "-c", "head -c 200M /dev/zero"]}, "stdin": False}, timeout=30)
         next(stream)
-        time.sleep(2.5)  # nobody reads
+        time.sleep(2.5)  # it is not read
         stream.close()
         return resident(server)
     before = resident(server)
@@ -482,7 +482,7 @@ def conntrack():
         return 0
 
 
-@scene("load.zombies", "processes that nobody waits for", shown="PID 1 reaps them: their number is asked inside")
+@scene("load.zombies", "processes without a wait of their parent", shown="PID 1 reaps them: their number is asked inside")
 def load_zombies(server):
     def attack(box):
         box.run("for i in $(seq 1 150); do (sh -c 'true &' &); done; sleep 1", timeout=40)

@@ -136,7 +136,7 @@ static int real_root = -1;
 static const int crashes[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
 static struct sigaction fuzzers[ARRAY_SIZE(crashes)];
 
-/* Whoever reports must find the real files: the input is written, the symbols are read. */
+/* A report must find the real files: the input is written, the symbols are read. */
 static void leave_world(void)
 {
     if (real_root >= 0 && fchdir(real_root) == 0)

@@ -20,7 +20,7 @@ static void sniff(const uint8_t *data, size_t size)
         for (size_t n = 0; n <= size; n++) {
             enum sniff now = sniff_bytes(data, n, false, listener);
 
-            /* A method that nobody knows is seen only once its line is whole. */
+            /* An unknown method is seen only once its line is whole. */
             FUZZ_CHECK(now == decided || decided == SNIFF_MORE ||
                        (decided == SNIFF_OPAQUE && (now == SNIFF_HTTP || now == SNIFF_CONNECT)));
             FUZZ_CHECK(sniff_bytes(data, n, true, listener) != SNIFF_MORE);

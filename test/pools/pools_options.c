@@ -148,7 +148,7 @@ static size_t tcp_md5(size_t want)
     return held;
 }
 
-/* Errors of datagrams that came back, which nobody reads. */
+/* Errors of datagrams that came back, which are never read. */
 static size_t error_queue(size_t want)
 {
     struct sockaddr_in sin = {

@@ -63,7 +63,7 @@ static size_t pipes_small(size_t want)
     return made * 2 * PAGE;
 }
 
-/* Input that nobody reads, and output of the other side. */
+/* Unread input, and output of the other side. */
 static size_t terminals(size_t want)
 {
     static const char data[4096];
@@ -165,7 +165,7 @@ static size_t watches(size_t want)
     return made * 2048;
 }
 
-/* Of which nobody reads any. */
+/* Of which none is read. */
 static size_t watch_events(size_t want)
 {
     size_t held = 0;

@@ -153,7 +153,7 @@ static size_t udp_corked(size_t want)
     return held;
 }
 
-/* Ping sockets: answers that nobody reads. */
+/* Ping sockets: answers that are never read. */
 static size_t ping(size_t want)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -334,7 +334,7 @@ static size_t tcp_backlog(size_t want)
     return made * 8192;
 }
 
-/* Connections that ended: the kernel remembers each for a minute, whoever asked for it. */
+/* Connections that ended: the kernel remembers each for a minute, whichever side ended it. */
 static size_t tcp_time_wait(size_t want)
 {
     struct sockaddr_in sin;

@@ -302,7 +302,7 @@ static void segments(void)
 
 static void words(void)
 {
-    static const char line[] = "a line that somebody has to carry away, and nobody wants to read\n";
+    static const char line[] = "a line that has to be carried away, and is never read\n";
 
     for (int i = 0; i < 100; i++)
         (void)!write(1, line, sizeof(line) - 1);
@@ -360,7 +360,7 @@ static const struct {
     {"forks", "processes that end at once", forks},
     {"memory", "memory touched and given back", memory},
     {"segments", "System V segments", segments},
-    {"words", "output that nobody reads", words},
+    {"words", "unread output", words},
     {"flows", "connections that are refused by policy", flows},
     {"questions", "questions to the resolver", questions},
 };

@@ -228,7 +228,7 @@ static void from_file(struct finding *f, const char *path, const char *inner)
         found_refused(f, "%s from the prepared file: status %#x", inner, (unsigned)status);
 }
 
-/* A set-uid file gives its owner's id to whoever runs it: no call of setuid is needed. */
+/* A set-uid file gives its owner's id to the program's caller: no call of setuid is needed. */
 static void set_uid_file(struct finding *f)
 {
     const char *path = "/tmp/cay-probe-suid";

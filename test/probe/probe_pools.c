@@ -125,7 +125,7 @@ static void receive_buffer(struct finding *f)
         found_refused(f, "the receive buffer stays at %d bytes", now);
 }
 
-/* A datagram to a port where nobody listens: its refusal would wait in the queue of errors. */
+/* A datagram to a closed port: its refusal would wait in the queue of errors. */
 static void error_queue(struct finding *f, int family, int level, int option)
 {
     struct sockaddr_in sin = {

@@ -37,7 +37,7 @@
 static const char *const nodes[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random",
                                     "/dev/urandom"};
 
-/* Whether somebody else has a lock there. */
+/* Whether another process has a lock there. */
 static bool is_locked(const char *path, int flags)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKED_BYTE, .l_len = 1};
@@ -205,7 +205,7 @@ static void cgroup_path(struct finding *f)
     fclose(file);
 }
 
-/* To nobody's, which is taken on for good where it may be: in a child of the probe, which ends. */
+/* To one without an owner, which is taken on for good where it may be: in a child of the probe, which ends. */
 static void login_uid(struct finding *f)
 {
     int fd = open("/proc/self/loginuid", O_WRONLY);

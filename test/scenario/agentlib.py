@@ -46,7 +46,7 @@ def need_plain_build():
 
 
 def need_processes(count):
-    """A hard RLIMIT_NPROC that is low binds every user of a sandbox, and nobody here may raise it."""
+    """A hard RLIMIT_NPROC that is low binds every user of a sandbox, and no program here may raise it."""
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     if hard != resource.RLIM_INFINITY and hard < count:
         pytest.skip(f"this machine gives a user {hard} processes (RLIMIT_NPROC), the test needs {count}")

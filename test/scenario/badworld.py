@@ -196,7 +196,7 @@ def flags_of_clone3(pid, address):
 
 
 def answer(listener):
-    """One clone3: refused when it asks for a user namespace. False: nobody is left who could ask."""
+    """One clone3: refused when it asks for a user namespace. False: no process is left that could ask."""
     asked = ctypes.create_string_buffer(80)
     if libc.ioctl(listener, ctypes.c_ulong(NOTIF_RECV), asked) < 0:
         return ctypes.get_errno() in (errno.EINTR, errno.ENOENT)

@@ -239,7 +239,7 @@ def processor():
 
 
 def datagrams():
-    """To ports of its own, each a connection for whoever tracks them."""
+    """To ports of its own, each a connection in the tracking table."""
     if not kept:
         kept.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     try:

@@ -24,7 +24,7 @@ user namespace owns them, the rest by its directories. Slots that are kept ready
 moments must have the same number of them: settled() waits for that. Only slabs are the whole machine's;
 other work on it shows there, so they get a tolerance that the caller states, or are left out.
 
-A kind that the kernel shows nobody: a namespace that only a socket in flight holds. The slab
+A kind that the kernel does not show: a namespace that only a socket in flight holds. The slab
 net_namespace tells of it.
 """
 
@@ -153,7 +153,7 @@ def _links(folder):
 
 
 def _owner(path, kind):
-    """The uid that made the user namespace that owns it (or is it); -1 when nobody may know."""
+    """The uid that made the user namespace that owns it (or is it); -1 when the kernel does not tell."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:

@@ -415,7 +415,7 @@ def test_nobody_listens(agent):
     s = agent.start("/bin/sh", "-c", "sleep 0.3; seq 1 1000000; echo x > /tmp/alone; sleep 1000")
     pid = started_pid(s)
     s.close()
-    until(lambda: pathlib.Path(f"/proc/{agent.pid}/root/tmp/alone").exists(), what="it waits for nobody")
+    until(lambda: pathlib.Path(f"/proc/{agent.pid}/root/tmp/alone").exists(), what="it waits for no client")
     until(lambda: status_of(agent, pid) == "S", what="a lost client does not end its process")
     again = agent.stream("Connect", {"process": {"pid": pid}})
     assert started_pid(again) == pid
@@ -701,7 +701,7 @@ def test_a_child_that_cannot_get_on_holds_up_nobody(tmp_path):
                 a.sh("echo alone > /tmp/alone", timeout=0.3)
             os.read(pipe, 65536)
             assert stuck.result(10).text() == "through\n"
-        until(lambda: pathlib.Path(f"/proc/{a.pid}/root/tmp/alone").exists(), what="it waits for nobody")
+        until(lambda: pathlib.Path(f"/proc/{a.pid}/root/tmp/alone").exists(), what="it waits for no client")
     finally:
         os.close(pipe)
         a.stop()

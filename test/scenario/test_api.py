@@ -243,7 +243,7 @@ def test_keys(cay, other_tenant):
     assert made.status == 201 and made.json["tenant"] == "others"
     mine = cay.call("GET", "/cay/v1/status", key=made.json["key"]).json
     assert mine["operator"] is False
-    with cay.create(), other_tenant.create() as box:  # how many others have is nobody's to know but the operator's
+    with cay.create(), other_tenant.create() as box:  # how many others have is for the operator alone
         theirs, all_of_them = other_tenant.call("GET", "/cay/v1/status").json, cay.call("GET", "/cay/v1/status").json
         assert theirs["sandboxes"] == mine["sandboxes"] + 1 < all_of_them["sandboxes"]
         assert other_tenant.call("GET", f"/sandboxes/{box.id}").status == 200

@@ -64,10 +64,10 @@ def test_ids_of_others(cay, other_tenant):
         for method, path, body in (("GET", "/sandboxes/{}", None), ("DELETE", "/sandboxes/{}", None),
                                    ("POST", "/sandboxes/{}/timeout", {"timeout": 9})):
             theirs = other_tenant.call(method, path.format(box.id), body)
-            nobody = other_tenant.call(method, path.format("i00000000000000000000"), body)
-            assert theirs.status == nobody.status == 404
+            unknown = other_tenant.call(method, path.format("i00000000000000000000"), body)
+            assert theirs.status == unknown.status == 404
             assert theirs.body.replace(box.id.encode(), b"ID") == \
-                nobody.body.replace(b"i00000000000000000000", b"ID")
+                unknown.body.replace(b"i00000000000000000000", b"ID")
         assert box.id not in json.dumps(other_tenant.call("GET", "/v2/sandboxes").json)
         assert cay.call("GET", f"/sandboxes/{box.id}").status == 200
 

@@ -299,7 +299,7 @@ def test_a_giant_envelope(cay, sandbox, length):
 
 
 def test_upgrades_that_stop(cay, sandbox):
-    """Half a WebSocket to a port of the sandbox where nobody listens, and to the server itself."""
+    """Half a WebSocket to a closed port of the sandbox, and to the server itself."""
     held = []
     try:
         for n in range(50):

@@ -170,7 +170,7 @@ import ctypes, os, socket, sys, time
 for f in ("/tmp/victim.sock", "/tmp/victim.pid"):
     if os.path.exists(f):
         os.unlink(f)
-ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1 % 2**64), 0, 0, 0)  # whoever may may: not Yama's doing
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1 % 2**64), 0, 0, 0)  # ptrace is allowed: not Yama's doing
 abstract, path, tcp = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX), socket.socket()
 abstract.bind("\\0victim"); path.bind("/tmp/victim.sock"); tcp.bind(("0.0.0.0", 7777))
 for s in (abstract, path, tcp):
@@ -222,7 +222,7 @@ def named():
     return [p for p in os.listdir("/proc") if p.isdigit() and b"victim" in open(f"/proc/{p}/cmdline", "rb").read()]
 
 namespace = f"/proc/{pid}/ns/net"
-out["see"] = "done" if named() else "nobody"
+out["see"] = "done" if named() else "none"
 out["trace"] = attempt(trace)
 out["descriptor"] = attempt(take_descriptor)
 out["signal"] = attempt(lambda: libc.kill(pid, 0))
@@ -241,7 +241,7 @@ out["path"] = attempt(lambda: connect(socket.AF_UNIX, "/tmp/victim.sock"))
 out["names"] = [ask_name("198.18.0.1"), ask_name("8.8.8.8")]
 print(json.dumps(out))
 """
-OUTSIDE_OF_THE_ROOM = {"see": "nobody", "trace": "ESRCH", "descriptor": "ESRCH", "signal": "ESRCH", "open namespace": "ENOENT",
+OUTSIDE_OF_IT = {"see": "none", "trace": "ESRCH", "descriptor": "ESRCH", "signal": "ESRCH", "open namespace": "ENOENT",
                        "enter namespace": "ENOENT", "enter own": "EPERM", "enter PID 1": "EACCES", "root of PID 1": "EACCES",
                        "unshare": "EPERM", "uncover": "EPERM", "abstract": "ECONNREFUSED", "loopback": "ECONNREFUSED",
                        "agent": "ECONNREFUSED", "raw": "EPERM"}
@@ -258,7 +258,7 @@ def test_nothing_of_the_sandboxs_own_network_is_reached_from_inside(stack, own, 
     tried = json.loads(one.out(f"{as_whom}python3 /tmp/attack.py", "deny"))
     control = json.loads(one.out(f"{as_whom}python3 /tmp/attack.py"))
     names = tried.pop("names")
-    assert {k: v for k, v in tried.items() if k != "path"} == OUTSIDE_OF_THE_ROOM
+    assert {k: v for k, v in tried.items() if k != "path"} == OUTSIDE_OF_IT
     assert tried["path"] == "done"  # files are shared, and sockets that are files too: docs/policy.md
     assert {k: control[k] for k in REACHED} == dict.fromkeys(REACHED, "done")  # nothing but the room is in the way
     assert control["enter namespace"] == control["unshare"] == "EPERM"

@@ -6,7 +6,7 @@ import pytest
 LISTED = {"templateID", "sandboxID", "clientID", "startedAt", "endAt", "cpuCount", "memoryMB", "diskSizeMB", "state",
           "envdVersion"}
 MADE = {"templateID", "sandboxID", "clientID", "envdVersion"}
-NOBODY = "i" + "0" * 20
+UNKNOWN = "i" + "0" * 20
 SECRET = {"secretID", "name", "currentVersion", "metadata", "createdAt", "updatedAt"}
 BUILD = "/templates/host/builds/00000000-0000-0000-0000-000000000000"
 
@@ -98,9 +98,9 @@ def test_of_a_sandbox(cay, sandbox, row):
 
 @pytest.mark.parametrize("row", MISSING, ids=ids)
 def test_of_one_that_is_not_there_or_another_tenants(cay, sandbox, other_tenant, row):
-    """An unknown id is a 404 before anything else, and so is somebody else's."""
+    """An unknown id is a 404 before anything else, and so is another tenant's."""
     method, path, body = row
-    check(cay.call(method, path.format(NOBODY), body), 404, None)
+    check(cay.call(method, path.format(UNKNOWN), body), 404, None)
     check(other_tenant.call(method, path.format(sandbox.id), body), 404, None)
 
 

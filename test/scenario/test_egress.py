@@ -23,7 +23,7 @@ def test_what_nobody_reaches(stack, box):
                    "192.0.2.1", "[fd00:ec2::254]"):
         r = one.run(f"curl -sS -g --max-time 20 -w '%{{http_code}}' http://{target}/")
         assert r.exit_code != 0 or r.out.endswith("403"), f"{target}: {r.out}"
-    for address in (internet.METADATA, internet.PRIVATE):  # the control: whoever stands where cay-egress does
+    for address in (internet.METADATA, internet.PRIVATE):  # the control: a process in cay-egress's network
         reached = internet.inside(stack.networks.host,
                                   lambda a=address: internet.socket.create_connection((a, 80), 5))
         reached.close()

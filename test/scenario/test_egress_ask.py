@@ -44,7 +44,7 @@ def asks(client, sandbox):
 def test_held_told_and_answered(stack, own):
     one = own(policy=ASK)
     r = one.run(CURL + "http://web.example.com/a")
-    assert "no one follows" in r.out and json.loads(r.out)["rule"] == "ask", r.out  # nobody to be asked
+    assert "no one follows" in r.out and json.loads(r.out)["rule"] == "ask", r.out  # no follower to be asked
     with Stream(stack.cay, f"?sandbox={one.id}") as stream:
         for said, how_long, word in (("no", "once", "said no"), ("yes", "once", '"path": "/b"'), ("yes", "always", '"path": "/b"')):
             held = Held(stream, one, "http://web.example.com/b")

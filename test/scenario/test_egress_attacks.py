@@ -1,6 +1,6 @@
 """Ways past cay-egress, from inside real sandboxes of the whole server, against the stand-in internet: names,
 addresses, side doors, requests that two parsers read differently. Each with its control: the same thing gets
-through where the policy lets it, or where nobody is in between."""
+through where the policy lets it, or where no proxy is in between."""
 
 import contextlib
 import itertools
@@ -147,7 +147,7 @@ def raw(sandbox, probes):
 
 
 def direct(stack, host, port, data, ends=False):
-    """The same from the host, with nobody in between. ends: nothing more will be said."""
+    """The same from the host, without a proxy. ends: nothing more will be said."""
     def work():
         answer = b""
         with socket.create_connection((host, port), 5) as s:
@@ -210,7 +210,7 @@ ODD = ("web.example.com@other.example.net", "other.example.net@web.example.com",
 
 
 def test_odd_authorities(stack, web_only):
-    """Whatever two programs could read differently reaches nobody."""
+    """A message that two programs could read differently reaches no server."""
     before = stack.networks.asked().count("other.example.net")
     probes = [p for a in ODD for p in (("web.example.com", 80, request("", a)), *each_way(a))]
     for (host, port, sent), got in zip(probes, raw(web_only, probes), strict=True):
@@ -311,7 +311,7 @@ def test_addresses_dialled(stack, host_service, open_box, public):
 
 
 def test_many_addresses_of_the_host(stack, host_service, open_box):
-    """More than are kept one by one; and those that the host no longer has are anybody's."""
+    """More than are kept one by one; and those that the host no longer has are dialled like others."""
     def change(netns, what, addresses):
         lines = "".join(f"address {what} {a}/32 dev lo\n" for a in addresses)
         internet.run("ip", "-netns", netns, "-batch", "-", input=lines)
@@ -554,7 +554,7 @@ print("tried")
 
 @pytest.mark.parametrize("user", ["user", "root"])
 def test_nothing_but_tcp(stack, open_box, user):
-    """UDP, ICMP, raw, packet sockets: nothing of it is on the wire, whoever sends it, whatever the policy."""
+    """UDP, ICMP, raw, packet sockets: nothing of it is on the wire, from root or user, whatever the policy."""
     wire = Wire(stack.networks)
     assert open_box.write("/tmp/doors.py", DOORS.encode()).status == 200
     assert open_box.run("python3 /tmp/doors.py", user=user, timeout=120).out == "tried\n"

@@ -208,9 +208,9 @@ def test_curl(one, scheme, env):
 
 
 def test_the_authority_is_what_makes_it_trusted(stack):
-    """The control of every https test here: nobody between has another certificate taken for good."""
+    """The control of every https test here: a certificate of a third party is refused."""
     with stack.cay.create() as plain:
-        # The operator's ca_file is trusted inside too: so by an authority that nobody has.
+        # The operator's ca_file is trusted inside too: so by a CA that no server has.
         made = plain.run("openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=else -keyout /dev/null -out /tmp/else.pem")
         assert made.exit_code == 0, made.stderr
         r = plain.run("curl -sS --max-time 30 --capath /none --cacert /tmp/else.pem https://web.example.com/")

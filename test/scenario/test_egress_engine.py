@@ -771,7 +771,7 @@ HOST_PORT = 9300
 
 @contextlib.contextmanager
 def service_of_the_host(world):
-    """On all of its addresses, as a database is; it says "arrived" to whoever connects."""
+    """On all of its addresses, as a database is; it says "arrived" to each client."""
     s = inside(world.host, lambda: listener(socket.SOCK_STREAM, HOST_PORT))
     s.setblocking(True)
 

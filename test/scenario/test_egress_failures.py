@@ -152,8 +152,8 @@ def certificate(sandbox):
 
 
 def test_made_while_it_is_away(stack):
-    """cay-keep is held still, so that nobody starts cay-egress again. The sandbox is made; nothing leaves it; then it
-    has its network, and the certificate of its tenant, which nobody could know before."""
+    """cay-keep is held still, so that cay-egress is not started again. The sandbox is made; nothing leaves it; then it
+    has its network, and the certificate of its tenant, which did not exist before."""
     key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "later", "label": "test"}).json["key"]
     cay = Client(stack.server.url, key)
     until(lambda: stack.pids("cay-egress"))  # a cay-keep that is held still would not start it

@@ -203,7 +203,7 @@ def is_answered_during_checks(world, lines):
 
 
 def test_a_check_of_the_log_opens_plain_files_alone(world, box):
-    """What stands in the place of a log file could hold whoever opens it: a pipe without a writer."""
+    """What stands in the place of a log file could block the process that opens it: a pipe without a writer."""
     box().curl("http://v4.example.com/")
     log = until(lambda: world.audit_log() if world.audit_log().exists() else None)
     kept = log.with_name("kept")
@@ -396,7 +396,7 @@ def streams_go_on(world, loud, neighbour, port, count=8, least=1 << 19):
 
 
 def test_streams_of_a_sandbox_take_turns(world, box):
-    """Forty streams of one sandbox moved 4 MiB each before anybody else's event was looked at: its neighbour's requests took 40
+    """Forty streams of one sandbox moved 4 MiB each before another's event was looked at: its neighbour's requests took 40
     times as long (unit/test_egress_turns is the control; how long they take is in docs/reports/fairness.md). Now a sandbox
     has a share of each turn, and of its own streams none is left behind: carried, and with their requests read."""
     neighbour = box(tenant="tenant2")

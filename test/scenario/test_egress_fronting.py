@@ -273,7 +273,7 @@ def inside(sandbox, probes):
 
 
 def outside(stack, probes):
-    """The same with nobody in between."""
+    """The same without a proxy."""
     at = stack.networks.dir / "front.json"
     at.write_text(json.dumps([{**p, "host": internet.WEB} for p in probes]))
     (stack.networks.dir / "front.py").write_text(CLIENT)
@@ -410,7 +410,7 @@ except OSError:
 
 
 def test_an_encrypted_client_hello_is_opened(stack, box):
-    """Where names decide; the server outside, whose certificate nobody has signed, is then not reached."""
+    """Where names decide; the server outside, whose certificate no CA has signed, is then not reached."""
     port = NODE_TLS if shutil.which("node") else OPENSSL
     probes = [{"host": WEB, "port": port, "tls": {"sni": WEB, "second": WEB, "ech": ech}} for ech in (True, False)]
     opened, passed_on = inside(box, probes)

@@ -578,7 +578,7 @@ def test_server_that_is_not_there(box):
 
 
 def test_address_that_is_denied(world):
-    """The name resolves to where the policy lets nobody go: said to each request."""
+    """The name resolves to an address that the policy allows to no program: said to each request."""
     deny = [{"action": "deny", "addresses": ["93.184.216.34/32"], "name": "not-there"}, *RULES[1:]]
     with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model"), rules=deny) as s:
         r = curl(s, "-i", f"{URL}/v1/x")

@@ -221,7 +221,7 @@ def test_insecure_where_its_owner_says_so(world, origins):
     ({}, True), ({"reroute": f"{internet.WEB}:{PLAIN}"}, False), ({"reroute": f"{API}:{PLAIN}"}, False),
     ({"proxy": {"address": f"{internet.OTHER}:{internet.SOCKS_PORT}", "username": "user", "password": "pass word"}}, False), ({"reroute": f"{internet.WEB}:{MODEL}", "tls": True}, True)])
 def test_insecure_is_for_its_own_host(world, origins, more, passes):
-    """Whoever sets a policy does not hold the value: it is not theirs to send it in clear where they say. With TLS the server
+    """The author of a policy does not have the value: it is not theirs to send it in clear where they say. With TLS the server
     has to have the name's certificate."""
     way = [{"domain": API, "to": more["reroute"]}] if "reroute" in more else []
     credentials = [seal(world, "model", REAL_KEY, kind="bearer", insecure=True)]
@@ -535,7 +535,7 @@ def test_bad_seals(world):
 
 
 def test_each_tenant_has_an_authority_of_its_own(world, origins):
-    """Whoever trusts that of one does not trust what is signed for the sandboxes of another."""
+    """A program that trusts the CA of one does not trust what is signed for the sandboxes of another."""
     theirs = world.dir / "tenant2.pem"
     theirs.write_text(world.call("GET", "/v1/ca/tenant2")[1])
     with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model")) as s:

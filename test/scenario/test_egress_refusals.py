@@ -226,7 +226,7 @@ def test_reasons_are_short_and_plain(world, box):
 # -- allowed, and not reached ----------------------------------------------------------------------------
 
 
-CLOSED = 4444  # nobody listens there
+CLOSED = 4444  # a closed port
 
 
 @pytest.mark.parametrize("policy", [ALLOWED, [{**ALLOWED[0], "paths": ["/v1*"]}]], ids=["passed", "read"])

@@ -201,7 +201,7 @@ def test_no_other_key_beside_it(world, origins):
 
 
 def test_required(world, origins):
-    """Somebody else's key would carry files out to his account at an allowed host."""
+    """Another person's key would carry files out to his account at an allowed host."""
     with holder(world) as s:
         control = curl(s, "-H", "Authorization: Bearer attacker", f"{URL}/echo")
     assert sent(origins, "authorization") == ["Bearer attacker"], control.stdout

@@ -107,7 +107,7 @@ def test_a_refusal_is_told_while_it_happens_to_its_tenant_alone(stack, own, tena
         theirs = own(others)
         beat, first = elsewhere.take(2)
         assert (beat["type"], first["type"], first["sandbox"]) == ("heartbeat", "sandbox.created", theirs.id)
-        assert first["id"] == beat["id"] + 1  # nobody's count tells what others do
+        assert first["id"] == beat["id"] + 1  # a tenant's count does not tell what others do
     assert kinds(kept(others)) == ["sandbox.created"]
     reply = stack.cay.call("GET", f"/cay/v1/events?follow=0&sandbox={theirs.id}")
     assert reply.status == 404 and theirs.id in reply.json["message"]
@@ -214,7 +214,7 @@ def test_cay_egress_is_restarted(stack, own, how):
         killed = stack.kill("cay-egress", how)
         gap = next(stream)
         assert (gap["type"], gap["reason"], gap["count"]) == ("dropped", "egress_restarted", None)
-        # What was being connected while it died is nobody's refusal; what the one that ends refuses is not told.
+        # What was being connected while it died is no refusal; what the one that ends refuses is not told.
         stack.wait_replaced("cay-egress", killed)
         until(lambda: "egress_denied" in one.run(DENIED).out)
         assert stream.until(lambda e: e["type"] == "violation")["sandbox"] == one.id

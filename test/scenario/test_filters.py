@@ -112,7 +112,7 @@ print([good, bad, attach(), attach(), attach()])
 
 
 def test_all_else_is_refused(with_filters, probe_path):
-    """The probe, in a sandbox with filters: only they are open, and the listener is in nobody's reach."""
+    """The probe, in a sandbox with filters: only they are open, and the listener is out of every program's reach."""
     with open(probe_path, "rb") as f:
         assert with_filters.write("/tmp/probe", f.read(), user="root").status == 200
     with_filters.run("chmod 755 /tmp/probe", user="root")

@@ -122,7 +122,7 @@ def runs(c, s):
 
 
 # A file system whose directory one process holds locked, as its look-up of a name is never answered, and another wants to
-# lock: in that wait the kernel stops nobody. It is in a mount namespace of its own, and ends with the program.
+# lock: in that wait the kernel stops no process. It is in a mount namespace of its own, and ends with the program.
 STUCK = """
 import ctypes, os, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)

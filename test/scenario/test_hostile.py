@@ -26,7 +26,7 @@ from waitlib import until
 SLOTS, READY = 12, 2
 UID_BASE = 1342177280 + os.getpid() % 64 * 16 * 65536  # two runs at a time do not see each other
 SURPLUS = 4  # slots that may be under way at a time
-PEER = 64999  # nobody's
+PEER = 64999  # of no account
 MESSAGES = int(os.environ.get("CAY_HOSTILE_MESSAGES", "60000"))
 WATCHED = ["/etc", "/usr", "/boot", "/opt", "/srv", "/root/.ssh", "/var/spool"]
 TESTS_OWN = ("/usr/local/etc",  # where test_isolation.py puts a secret
@@ -263,7 +263,7 @@ def test_a_create_of_a_gone_cayd_leaves_no_sandbox(privd):
         c.close()
         c2.close()
         end_everything(privd).close()
-    assert "nobody is there to be told" in privd.log.read_text()
+    assert "no peer is there to be notified" in privd.log.read_text()
     until(lambda: not slot_processes(privd))
     assert settled(privd, before) == before
 

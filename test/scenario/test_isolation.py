@@ -68,7 +68,7 @@ def host_files():
 
 @pytest.mark.alone
 def test_what_not_everybody_may_read_of_usr_is_hidden(host_files):
-    """By passwordless sudo as little as by its user; those that everybody may read are the control. What comes later is
+    """By passwordless sudo as little as by its user; those that all users may read are the control. What comes later is
     hidden when the template is refreshed, which a start of cay-privd does."""
     own = OwnServer()
     later = "/usr/local/lib/cay-test/later"
@@ -80,7 +80,7 @@ def test_what_not_everybody_may_read_of_usr_is_hidden(host_files):
                 assert (done.exit_code == 0, done.out) == (shown, "host-secret" if shown else ""), path
             listed = box.run("ls -A /usr/local", user="root").out.split()
             assert "lib" in listed and not {"etc", "src", "cay-test"} & set(listed)
-            for path in ("/usr/lib/cay-test", "/usr/local/lib/cay-test"):  # whoever is root inside may go on from there
+            for path in ("/usr/lib/cay-test", "/usr/local/lib/cay-test"):  # root inside may go on from there
                 assert box.run(f"echo mine > {path}/secret && cat {path}/secret", user="root").out == "mine\n"
         with open(later, "w") as f:
             os.fchmod(f.fileno(), 0o600)

@@ -288,7 +288,7 @@ def test_what_is_refused_of_copies(privd):  # noqa: F811
 
 @pytest.mark.parametrize("delay_ms", DELAYS_MS)
 def test_killed_while_it_copies(privd, delay_ms):  # noqa: F811
-    """The source lives and goes on; of the copy there is all or nothing, and nothing of a copy that nobody knows of."""
+    """The source lives and goes on; of the copy there is all or nothing, and nothing of a copy without a row."""
     c = privd.channel()
     s = c.create("isource")
     write_marks(privd, s, "five")

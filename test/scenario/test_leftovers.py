@@ -69,7 +69,7 @@ def process(server, uid):
 
 @Leftover("zombies")
 def zombie(server, uid):
-    """A child of cay-keep's that nobody waits for cannot be made: keep waits for all. A stopped keep can."""
+    """A child of cay-keep's that stays a zombie cannot be made: keep waits for all. A stopped keep can."""
     os.kill(server.keep_pid, signal.SIGSTOP)
     for pid in leftovers.children(server.keep_pid, "cayd"):
         os.kill(pid, signal.SIGKILL)

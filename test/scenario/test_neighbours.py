@@ -169,7 +169,7 @@ def memory_of(box):
 
 
 def test_terminals_have_a_maximum_for_each(cay):
-    """The kernel's pool of terminals is one for all sandboxes (kernel.pty.max): nobody gets much of it."""
+    """The kernel's pool of terminals is one for all sandboxes (kernel.pty.max): no sandbox gets much of it."""
     pool = int(pathlib.Path("/proc/sys/kernel/pty/max").read_text())
     with cay.create() as box:
         taker = Taker(box, "terminals", 3000)

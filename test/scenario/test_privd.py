@@ -27,7 +27,7 @@ STAGE_PERMIT, STAGE_TEMPLATE, STAGE_LEVEL = 1, 2, 12
 
 
 def is_claimed(privd, slot):
-    """Not one that only waits to be somebody's: its record (src/privd/records.h) has an id."""
+    """Not one that only waits to become a sandbox's: its record (src/privd/records.h) has an id."""
     try:
         with open(f"{privd.run}/slots/table", "rb") as table:
             table.seek(slot * 256 + 80)
@@ -107,7 +107,7 @@ def test_rooms_are_bounded_numbered_once_and_end_with_who_asked(privd):
             assert b" 401 " in request_health(r.fds[0]) or b" 403 " in request_health(r.fds[0])
         assert c.room_end(s, 3).status == 0 and c.room_end(s, 3).status == -errno.ENOENT
         again = c.room(s)
-        assert again.status == 0 and again.number == 9  # 3 is nobody's again
+        assert again.status == 0 and again.number == 9  # 3 is free again
         for fd in again.fds:
             os.close(fd)
     until(lambda: slot_processes(privd) == alone)  # the channel's end is theirs; the sandbox's not
@@ -315,7 +315,7 @@ def test_sandboxes_survive_a_crash(privd):
     assert c.kill(boxes[0]).status == 0
     new = c.create("inew")
     assert new.status == 0 and (new.slot, new.gen) not in {(b.slot, b.gen) for b in boxes}
-    # one that ends while nobody is there is found gone
+    # one that ends while there is no peer is found gone
     privd.crash()
     for pid in slot_processes(privd):
         os.kill(pid, signal.SIGKILL)

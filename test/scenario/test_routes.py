@@ -64,8 +64,8 @@ def refused(reply, status, *what):
 
 
 def test_the_api_opens_nothing_without_a_key(cay, box, revoked):
-    nobody, never = Client(cay.url, False), Client(cay.url, "e2b_" + "0" * 40)
-    rows = [(client, row) for client in (nobody, never, revoked) for row in ROUTES if row[2] != "no key"]
+    keyless, never = Client(cay.url, False), Client(cay.url, "e2b_" + "0" * 40)
+    rows = [(client, row) for client in (keyless, never, revoked) for row in ROUTES if row[2] != "no key"]
     assert len(rows) > 3 * 80
     wrong(refused(ask(client, method, pattern, box.id), 401, method, pattern, client.key)
           for client, (method, pattern, *_) in rows)

@@ -175,7 +175,7 @@ def test_nodes_are_whole(sandbox):
 
 
 def test_mounts_tell_nothing_of_the_host(sandbox):
-    """Neither whose ids it has nor how much memory the machine has, which sizes that nobody set tell."""
+    """Neither whose ids it has nor how much memory the machine has, which default sizes tell."""
     for line in sandbox.run("cat /proc/self/mountinfo", user="root").out.splitlines():
         for option in line.split(" - ")[1].split()[2].split(","):
             key, _, value = option.partition("=")

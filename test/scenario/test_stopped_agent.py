@@ -1,4 +1,4 @@
-"""An agent (cay-init) that is stopped from outside: calls to its sandbox end with the reason, nobody else
+"""An agent (cay-init) that is stopped from outside: calls to its sandbox end with the reason, no other client
 notices, and it goes on when it is continued. A kill of cayd in the middle of uploads, terminals and watches."""
 
 import base64
@@ -66,7 +66,7 @@ def calls_of(box):
         "a call": lambda: box.rpc("process.Process/List", {}),
         "a download": lambda: box.read("/etc/hostname"),
         "a small upload": lambda: box.write("/tmp/x", b"x"),
-        "an upload that nobody takes": lambda: box.request("POST", "/files?path=/tmp/y", bytes(16 << 20),
+        "an upload that is not read": lambda: box.request("POST", "/files?path=/tmp/y", bytes(16 << 20),
                                                            {"Content-Type": "application/octet-stream"}, timeout=HANG_SECONDS),
     }
 

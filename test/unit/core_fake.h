@@ -74,7 +74,7 @@ void fake_restart(struct fake *f, bool forget);
 /* Closes the channel, and does not listen until fake_restart. */
 void fake_down(struct fake *f);
 
-/* A sandbox that nobody asked for. */
+/* A sandbox that no call asked for. */
 void fake_add_stray(struct fake *f, const char *id);
 
 /* PID 1 of that sandbox dies: it goes, and ENDED is sent. */

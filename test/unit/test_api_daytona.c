@@ -201,7 +201,7 @@ static void test_update(void **state)
         {name, "{\"networkAllowList\":\"\"}", name},
         {cidr, "{\"domainAllowList\":\"\"}", cidr},
         {block, "{\"networkAllowList\":\"\",\"domainAllowList\":\"\"}", block},
-        /* Set by somebody else: only what says something replaces it. */
+        /* Set by another client: only what says something replaces it. */
         {"", "{\"networkAllowList\":\"\"}", "nothing"},
         {"", "{\"networkAllowList\":\"\",\"domainAllowList\":\",\"}", "nothing"},
         {"", "{\"networkBlockAll\":false}", "{}"},
@@ -404,7 +404,7 @@ static void test_shown(void **state)
     }
 }
 
-/* The settings are nobody's but Daytona's calls' to write, and no part of what E2B's clients see. */
+/* Only Daytona's calls write the settings, and no part of what E2B's clients see. */
 static void test_beside_e2b(void **state)
 {
     json_t *network = json("{\"allowPublicTraffic\":false,\"denyOut\":[\"0.0.0.0/0\"],"

@@ -169,7 +169,7 @@ static void test_mailbox_is_bounded_and_drops(void **state)
     mailbox_answer(&r.box, &extra->message); /* an answer always fits */
     mailbox_close(&r.box);
     assert_int_equal(dropped, 4);
-    mailbox_answer(&r.box, &note_new(4)->message); /* nobody reads any more */
+    mailbox_answer(&r.box, &note_new(4)->message); /* the reader has gone */
     assert_int_equal(dropped, 5);
     extra = note_new(5);
     assert_int_equal(mailbox_post(&r.box, &extra->message), -EPIPE);

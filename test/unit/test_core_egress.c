@@ -86,7 +86,7 @@ static void a_create_does_not_wait_for_it_and_a_restart_is_told_all(void **state
     char id[IDS_SANDBOX_SIZE];
 
     proxy_known_to(w, NULL);
-    world_create(w, &r, id); /* nobody is there */
+    world_create(w, &r, id); /* cay-egress is not there */
     proxy_start(&p, w);
     world_run_until(w, &p.puts, 1);
     check_told(&p, w, id, "{\"default\":\"deny\"}");
@@ -103,7 +103,7 @@ static void a_create_does_not_wait_for_it_and_a_restart_is_told_all(void **state
     proxy_stop(&p);
 }
 
-/* A store that lost a tenant: what its sandboxes may do is known to nobody. */
+/* A store that lost a tenant: what its sandboxes may do is unknown. */
 static void nothing_leaves_a_sandbox_without_a_tenant(void **state)
 {
     struct world *w = *state;

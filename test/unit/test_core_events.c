@@ -392,7 +392,7 @@ static void a_life_is_told(void **state)
     struct told t;
 
     fake_set(w->fake, FAKE_FAIL_CREATES, 1);
-    world_create_fails(w, &r); /* nobody was told of it */
+    world_create_fails(w, &r); /* no client was told of it */
     world_create_default(w, id);
     world_create_default(w, lost);
     core_sandbox_set_network(w->core, TENANT, id, &n, world_on_answer, &set);

@@ -839,7 +839,7 @@ static void where_files_are_in_memory_they_are_not_kept(void **state)
     clear(w, &k);
 }
 
-/* Kept files of no row go, and their number is nobody's meanwhile. */
+/* Kept files of no row go, and their number is free meanwhile. */
 static void kept_files_that_no_row_names_are_dropped(void **state)
 {
     struct world *w = *state;

@@ -213,7 +213,7 @@ static void a_stray_that_appears_later_is_ended(void **state)
     assert_int_equal(fake_counts(w->fake).lists, 3);
 }
 
-/* privd does not answer: whoever waits is told, and the late answer is made good. */
+/* privd does not answer: its callers are told, and the late answer is made good. */
 static void waits_for_privd_end(void **state)
 {
     struct world *w = *state;
@@ -242,7 +242,7 @@ static void waits_for_privd_end(void **state)
     assert_int_equal(a.calls, 1);
 }
 
-/* Neither is anybody served nor anybody forgotten before privd has said what lives. */
+/* No client is served and no sandbox forgotten before privd has said what lives. */
 static void a_list_that_is_never_answered_is_asked_for_anew(void **state)
 {
     struct world *w = *state;

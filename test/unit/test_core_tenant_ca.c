@@ -54,7 +54,7 @@ static void a_tenant_ca_comes_later(void **state)
     assert_string_equal(body, "{\"caBundle\":\"-----BEGIN CERTIFICATE-----\\nfor default\\n\"}");
     assert_int_equal(p.tenant_cas, 1);
     before = p.lives;
-    proxy_stop(&p); /* nobody lacks it any more */
+    proxy_stop(&p); /* no sandbox lacks it any more */
     proxy_start(&p, w);
     world_run_until(w, &p.lives, before + 1);
     world_run_for(w, 50);

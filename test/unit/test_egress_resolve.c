@@ -89,7 +89,7 @@ static void on_answer(struct egress *eg, uint64_t id, int status, const struct p
     w.status = n == 1 ? status : -EPROTO;
 }
 
-/* Is it known, so that nobody has to be asked? */
+/* Is it known, so that no server has to be asked? */
 static bool is_known(const struct sandbox *s, const char *name)
 {
     unsigned asked = w.asked, answered = w.answered;

@@ -624,7 +624,7 @@ static void test_nonsense(void **state)
     assert_non_null(strstr(ready.text, "it ended in the handshake"));
 }
 
-/* Someone who says nothing does not hold a place for ever. */
+/* A silent client does not hold its share for ever. */
 static void test_late(void **state)
 {
     int fds[2];

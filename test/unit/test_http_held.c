@@ -64,7 +64,7 @@ static bool gets_all(struct fixture *f, int fd, size_t taken)
     return end == FIXTURE_OPEN && got.len + taken >= ANSWER;
 }
 
-/* The first who takes nothing gives way; whoever takes does not, however old its answer. */
+/* The first client that takes nothing gives way; one that takes does not, however old its answer. */
 static void test_who_takes_nothing(void **state)
 {
     struct fixture f;

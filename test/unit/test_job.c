@@ -231,7 +231,7 @@ static void the_sweep_takes_what_is_left_and_nothing_else(void **state)
     assert_int_equal(mkdir(dir, 0700) | chdir(dir), 0);
 }
 
-/* As privd starts them: the sweep once no sandbox is left, and somebody's wish to remove the template. */
+/* As privd starts them: the sweep once no sandbox is left, and a client's wish to remove the template. */
 static void a_sweep_beside_a_removal_takes_nothing_from_it(void **state)
 {
     for (int i = 0; i < 40; i++) {

@@ -291,7 +291,7 @@ static void kept_records_say_whose_they_are(void **state)
     assert_int_equal(kept_open(k, dir), 0);
     assert_true(kept_is_of(kept_find(k, 9), r.owner));
     assert_false(kept_is_of(kept_find(k, 9), other) || kept_is_of(kept_find(k, 9), none));
-    /* An older record is believed, and is anybody's, as it was. */
+    /* An older record is believed, and may be used by every peer, as it was. */
     assert_int_equal(kept_find(k, 10)->state, KEPT_WHOLE);
     assert_true(kept_is_of(kept_find(k, 10), other) && kept_is_of(kept_find(k, 10), none));
     /* The next of the same number does not inherit one. */

@@ -538,7 +538,7 @@ static void test_rows_are_complete(void **state)
     assert_null(runtime_driver(PRIVSEP_LEVEL_COUNT));
 }
 
-/* A level that is not there does nothing, whoever calls it without having asked probe. */
+/* A level that is not there does nothing, also for a caller that did not ask probe. */
 static void test_absent_levels_refuse(void **state)
 {
     const struct runtime_sandbox sb = {.slot = 1, .gen = 1, .pidfd = -1};

@@ -158,7 +158,7 @@ static void test_pid_of_somebody_elses_child(void **state)
         assert_int_equal(code, CLD_EXITED);
         assert_int_equal(status, 9);
     }
-    print_message("# status of somebody else's child: %s\n", rc == 0 ? "known" : "unknown");
+    print_message("# status of another's child: %s\n", rc == 0 ? "known" : "unknown");
     close(pidfd);
     for (int i = 0; i < 2; i++) {
         close(pipes[i]);
@@ -276,7 +276,7 @@ static socklen_t address_of(const char *text, uint16_t port, struct sockaddr_sto
     return sizeof(*v6);
 }
 
-/* Nobody listens where questions end: the asker is told, rather than left to wait. */
+/* The port where questions end is closed: the resolver is told, rather than left to wait. */
 static bool question_is_refused(const char *text)
 {
     struct sockaddr_storage to;
@@ -311,7 +311,7 @@ static int sealed_network(void)
     if (nft_setup_proxied(TCP_PORT, UDP_PORT, usual_rate) < 0)
         return 4;
     alarm(5);
-    if (connect_errno("198.51.100.1", SOCK_STREAM) != ECONNREFUSED) /* nobody listens */
+    if (connect_errno("198.51.100.1", SOCK_STREAM) != ECONNREFUSED) /* a closed port */
         return 5;
     if (connect_errno("198.51.100.1", SOCK_DGRAM) == 0)
         return 6;
@@ -413,7 +413,7 @@ static int proxied_network(void)
     if (!asks(resolver, "198.18.0.1") || !asks(resolver, "8.8.8.8") || !asks(resolver, "fd00::53"))
         return 5;
     long before = tracked();
-    for (unsigned i = 0; i < 500; i++) /* to a port that nobody has, and to one that somebody has */
+    for (unsigned i = 0; i < 500; i++) /* to a closed port, and to an open one */
         if (connect_errno("127.0.0.1", SOCK_DGRAM) != 0 || !asks(resolver, "8.8.4.4"))
             return 6;
     long after = tracked();
@@ -571,7 +571,7 @@ static int pools_not_refused(void)
     if (refused(syscall(SYS_mbind, 0, 0, 0, 0, 0, 0)) != EPERM ||
         refused(syscall(447 /* memfd_secret */, 0)) != ENOSYS)
         return 5;
-    /* Nobody looks at the descriptor: nothing is done. */
+    /* The descriptor is not looked at: nothing is done. */
     return refused(syncfs(-1)) == 0 && refused(msync(NULL, 0, MS_ASYNC)) == 0 ? 0 : 6;
 }
 

@@ -33,7 +33,7 @@ async function withSandbox(f, params = {}) {
   }
 }
 
-/** What curl gets inside for an address that is allowed to nobody here. */
+/** What curl gets inside for an address that is allowed to no sandbox here. */
 async function refusal(sandbox, url) {
   const done = await call('POST', `/cay/v1/sandboxes/${sandbox.id}/exec`, { command: ['curl', '-sS', '--max-time', '20', url] })
   assert.equal(done.exit_code, 0, done.stderr)
