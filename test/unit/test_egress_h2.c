@@ -730,9 +730,21 @@ static void say_to(char *out, size_t size, size_t *n)
     }
 }
 
-/* Requests that are taken back at once. One write, so that one turn of the loop reads them: they are
- * counted by the second of its clock, however long the machine takes for them. */
-static void reset_at_once(unsigned count)
+#define PROVOKED 50 /* their streams are there until the reset has left: fewer than may be */
+
+/* What makes the other side reset a stream: a window that overflows (RFC 9113 6.9.1). */
+static size_t overflow(char *out, uint32_t id)
+{
+    memcpy(out, "\0\0\4\10\0....\x7f\xff\xff\xff", 13);
+    id = htonl(id);
+    memcpy(out + 5, &id, sizeof(id));
+    return 13;
+}
+
+/* Requests that the other side takes back, and then some that are taken back at once. One write, so
+ * that one turn of the loop reads them: they are counted by the second of its clock, however long
+ * the machine takes for them. */
+static void reset_at_once(unsigned count, unsigned provoked)
 {
     static char frames[65536];
     size_t n = 0;
@@ -743,7 +755,10 @@ static void reset_at_once(unsigned count)
         int32_t id = ask("/x");
 
         say_to(frames, sizeof(frames), &n);
-        nghttp2_submit_rst_stream(w.client.session, 0, id, NGHTTP2_CANCEL);
+        if (i >= provoked)
+            nghttp2_submit_rst_stream(w.client.session, 0, id, NGHTTP2_CANCEL);
+        else
+            n += overflow(frames + n, (uint32_t)id);
         say_to(frames, sizeof(frames), &n);
     }
     assert_int_equal(send(w.client.fd, frames, n, MSG_DONTWAIT | MSG_NOSIGNAL), n);
@@ -751,18 +766,27 @@ static void reset_at_once(unsigned count)
 
 static void test_rapid_reset(void **state)
 {
-    reset_at_once(H2_RESETS_MAX + 1);
+    reset_at_once(H2_RESETS_MAX + 1, 0);
+    UNTIL(w.client.gone || w.ends == 1);
+    assert_int_equal(w.client.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
+    UNTIL(w.client.ended);
+}
+
+/* A client may make this side reset its streams instead ("MadeYouReset", CVE-2025-8671). */
+static void test_resets_that_are_provoked(void **state)
+{
+    reset_at_once(H2_RESETS_MAX + 1, PROVOKED);
     UNTIL(w.client.gone || w.ends == 1);
     assert_int_equal(w.client.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
     UNTIL(w.client.ended);
 }
 
 /* The control: as many as may be in a second. */
-static void test_some_resets(void **state)
+static void some_resets(unsigned provoked)
 {
     int32_t id;
 
-    reset_at_once(H2_RESETS_MAX);
+    reset_at_once(H2_RESETS_MAX, provoked);
     turns(30);
     assert_false(w.client.gone);
     w.server.silent = false;
@@ -770,6 +794,16 @@ static void test_some_resets(void **state)
     id = ask("/x");
     UNTIL(told(&w.client, id)->closed);
     assert_string_equal(told(&w.client, id)->text, "hello");
+}
+
+static void test_some_resets(void **state)
+{
+    some_resets(0);
+}
+
+static void test_some_resets_that_are_provoked(void **state)
+{
+    some_resets(PROVOKED);
 }
 
 static void put_frames(struct peer *p, const char *frame, size_t n, int times)
@@ -1026,7 +1060,9 @@ int main(void)
         ON_A_LINE(test_other_rules),
         ON_A_LINE(test_streams_are_bounded),
         ON_A_LINE(test_rapid_reset),
+        ON_A_LINE(test_resets_that_are_provoked),
         ON_A_LINE(test_some_resets),
+        ON_A_LINE(test_some_resets_that_are_provoked),
         ON_A_LINE(test_ping_flood),
         ON_A_LINE(test_settings_flood),
         ON_A_LINE(test_few_pings),

@@ -40,7 +40,7 @@
 #define H2_COLLECT_BYTES     (8u * 1024u * 1024u)
 #define H2_SHARE_BYTES       (16u * 1024u * 1024u)
 #define H2_SHARE_CONNS       64u
-#define H2_RESETS_MAX        200u  /* in a second, of one peer */
+#define H2_RESETS_MAX        200u  /* in a second, of one peer, or that it has provoked */
 #define H2_EMPTY_MAX         1000u /* frames that bring nothing on, likewise */
 #define H2_CONTINUED_MAX     8u    /* CONTINUATION frames of one head */
 /* frames for a peer that reads none: then it is not read either */

@@ -40,16 +40,32 @@ static bool brings_nothing(const struct h2_end *e, const nghttp2_frame *f)
     }
 }
 
-static void weigh(struct h2_end *e, const nghttp2_frame *f)
+/* This second's. */
+static struct h2_meter *meter_of(struct h2_end *e)
 {
     uint64_t second = uv_now(e->poll.loop) / 1000;
 
     if (e->meter.second != second)
         e->meter = (struct h2_meter){.second = second};
+    return &e->meter;
+}
+
+static void weigh(struct h2_end *e, const nghttp2_frame *f)
+{
+    struct h2_meter *m = meter_of(e);
+
     if (f->hd.type == NGHTTP2_RST_STREAM)
-        count(e, &e->meter.resets, H2_RESETS_MAX);
+        count(e, &m->resets, H2_RESETS_MAX);
     else if (brings_nothing(e, f))
-        count(e, &e->meter.empty, H2_EMPTY_MAX);
+        count(e, &m->empty, H2_EMPTY_MAX);
+}
+
+/* A stream is reset here that was not to be: its peer has broken a rule of it, which costs the same
+ * as a reset of the peer's own. */
+static void weigh_reset(struct h2_end *e, const struct h2_stream *s)
+{
+    if (s && !s->reset_here[e->side])
+        count(e, &meter_of(e)->resets, H2_RESETS_MAX);
 }
 
 /* A head that goes on and on in pieces would be held without end. */
@@ -182,11 +198,12 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *f, void *arg)
 {
     struct h2_end *e = arg;
     bool head = f->hd.type == NGHTTP2_HEADERS;
-    struct h2_stream *s;
+    struct h2_stream *s = f->hd.stream_id > 0 ? find(session, f->hd.stream_id) : NULL;
 
+    if (f->hd.type == NGHTTP2_RST_STREAM)
+        weigh_reset(e, s);
     if (!head && (e->side == H2_SERVER || f->hd.type != NGHTTP2_DATA))
         return 0;
-    s = find(session, f->hd.stream_id);
     if (s && e->side == H2_SERVER && f->headers.cat == NGHTTP2_HCAT_REQUEST)
         stream_begin_wide(s);
     if (!s || e->side == H2_SERVER)
@@ -439,6 +456,12 @@ void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before)
 
 void end_reset(struct h2_end *e, int32_t id, uint32_t code)
 {
-    if (e->session && id > 0)
-        (void)nghttp2_submit_rst_stream(e->session, NGHTTP2_FLAG_NONE, id, code);
+    struct h2_stream *s;
+
+    if (!e->session || id <= 0)
+        return;
+    s = find(e->session, id);
+    if (s)
+        s->reset_here[e->side] = true;
+    (void)nghttp2_submit_rst_stream(e->session, NGHTTP2_FLAG_NONE, id, code);
 }

@@ -37,8 +37,9 @@ struct h2_body {
 struct h2_stream {
     struct h2 *conn;
     struct h2_stream *prev, *next;
-    int32_t id[H2_SIDES]; /* 0: none there */
-    bool open[H2_SIDES];  /* nghttp2 has it */
+    int32_t id[H2_SIDES];      /* 0: none there */
+    bool open[H2_SIDES];       /* nghttp2 has it */
+    bool reset_here[H2_SIDES]; /* by this program, for no fault of that side's peer */
     struct h2_body to[H2_SIDES];
     struct arena arena;
     const struct http_head *head; /* of the request; NULL until it is whole */

@@ -307,8 +307,10 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
     bool zipped = s->unzip && e->side == H2_CLIENT; /* response_more has paid */
     size_t n;
 
-    if (zipped && b->bytes.len == 0 && response_more(s) < 0)
+    if (zipped && b->bytes.len == 0 && response_more(s) < 0) {
+        s->reset_here[e->side] = true; /* by the library, and no fault of its peer */
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
     n = MIN(size, b->bytes.len);
     if (n == 0 && (!b->ended || (zipped && s->unzip)))
         return NGHTTP2_ERR_DEFERRED;
