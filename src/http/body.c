@@ -60,6 +60,21 @@ static void collect_piece(struct http_exchange *x, const struct parse_piece *p)
                    p->len); /* of the connection's input: it may be secret */
 }
 
+/* As it came, but for trailers that are not to go on. */
+static void take_raw(struct http_exchange *x, const char *raw, const struct parse_piece *p)
+{
+    size_t behind = p->trailers + p->trailers_len;
+
+    if (!x->drop_trailers || p->trailers_len == 0) {
+        x->on_data(x, raw, p->used);
+        return;
+    }
+    if (p->trailers > 0)
+        x->on_data(x, raw, p->trailers);
+    if (behind < p->used)
+        x->on_data(x, raw + behind, p->used - behind);
+}
+
 static void take_piece(struct http_exchange *x, const char *raw, const struct parse_piece *p)
 {
     switch (x->mode) {
@@ -68,7 +83,7 @@ static void take_piece(struct http_exchange *x, const char *raw, const struct pa
         if (p->len > 0)
             x->on_data(x, p->data, p->len);
         break;
-    case BODY_RAW: x->on_data(x, raw, p->used); break;
+    case BODY_RAW: take_raw(x, raw, p); break;
     default: x->discarded += p->used; break;
     }
 }

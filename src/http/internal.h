@@ -116,6 +116,7 @@ struct http_exchange {
 
     enum body_mode mode;
     bool paused;
+    bool drop_trailers;    /* BODY_RAW */
     bool expects_continue; /* until 100 was sent or bytes came */
     bool end_reported;     /* on_end, done or on_eof was called */
     bool close_announced;

@@ -206,10 +206,34 @@ static int on_framing_byte(struct parse_body *b, char c)
     }
 }
 
+static bool is_in_trailer(int state)
+{
+    return state == TRAILER_NAME || state == TRAILER_VALUE || state == TRAILER_LF;
+}
+
+/* Framing up to the next contents, or the end. How many bytes; -EBADMSG. */
+static ssize_t framing_next(struct parse_body *b, const char *in, size_t n, struct parse_piece *out)
+{
+    size_t i = 0;
+
+    while (i < n && b->state != CHUNK_DATA && !b->done) {
+        bool inside = is_in_trailer(b->state);
+
+        if (on_framing_byte(b, in[i]) < 0)
+            return -EBADMSG;
+        if (inside || is_in_trailer(b->state)) {
+            if (out->trailers_len == 0)
+                out->trailers = i;
+            out->trailers_len++;
+        }
+        i++;
+    }
+    return (ssize_t)i;
+}
+
 static int chunked_next(struct parse_body *b, const char *in, size_t n, struct parse_piece *out)
 {
     llhttp_errno_t e;
-    size_t i = 0;
 
     *out = (struct parse_piece){.data = in};
     if (b->state == CHUNK_DATA) {
@@ -218,10 +242,11 @@ static int chunked_next(struct parse_body *b, const char *in, size_t n, struct p
         if (b->left == 0)
             b->state = CHUNK_DATA_CR;
     } else {
-        while (i < n && b->state != CHUNK_DATA && !b->done)
-            if (on_framing_byte(b, in[i++]) < 0)
-                return -EBADMSG;
-        out->used = i;
+        ssize_t used = framing_next(b, in, n, out);
+
+        if (used < 0)
+            return -EBADMSG;
+        out->used = (size_t)used;
     }
     /* The second opinion: the message may end for llhttp exactly where it ends here. */
     e = llhttp_execute(&b->parser, in, out->used);

@@ -19,11 +19,13 @@ struct parse_body {
 };
 
 /* What one call found: `used` bytes from the start of the input, of which [data, data + len) are
- * contents (len 0: only framing). The message ended with the last used byte when body->done. */
+ * contents (len 0: only framing). The message ended with the last used byte when body->done.
+ * Trailer lines in it are [trailers, trailers + trailers_len) of the used bytes. */
 struct parse_piece {
     size_t used;
     const char *data;
     size_t len;
+    size_t trailers, trailers_len;
 };
 
 /* A whole head of n bytes. 0, or the status to refuse it with and *why. */

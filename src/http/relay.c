@@ -486,6 +486,7 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
         relay_filter_start(r);
     buf_clear(b);
     relay_request_head(r, b);
+    x->drop_trailers = o->drop_trailers;
     body_stream_raw(x, on_request_data, o->layer || o->filter ? NULL : on_request_passed,
                     on_request_end);
     if (!relay_write(r, b->data, b->len))

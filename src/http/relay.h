@@ -56,6 +56,8 @@ struct http_relay_options {
     uint64_t connect_timeout_ms;
     uint64_t head_timeout_ms; /* from the request's end to the response's head, and without the
                                * upstream taking any of the request; 0 none (long calls) */
+    bool drop_trailers;       /* of the request: servers that take them for headers would see what
+                               * `remove` and `add` are to decide */
     bool websocket_only;      /* no other change of protocol is asked for */
     bool add_cors;            /* adds Access-Control-Allow-Origin: * to the response */
     /* Before bytes of the request's body, or of the answer, go on. False: they do not, and the

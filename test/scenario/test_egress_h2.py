@@ -198,13 +198,14 @@ def test_trailers_and_interim_answers(box, origin):
     r = run(box, PAUSED + """
 stream = ask("/echo", "POST", end=False)
 c.send_data(stream, b"body")
-c.send_headers(stream, [("x-sum", "1"), ("authorization", "Bearer own")], end_stream=True)
+c.send_headers(stream, [("x-sum", "1"), ("authorization", "Bearer own"), ("x-api-key", "own"),
+                        ("x-http-method-override", "DELETE"), ("x-original-url", "/secret")], end_stream=True)
 s.sendall(c.data_to_send())
 while not any(isinstance(e, h2.events.StreamEnded) for e in events()):
     pass
 """, API, str(H2))
     sent = headers(origin.seen()[-1])
-    assert sent["trailer-x-sum"] == "1" and "trailer-authorization" not in sent, r.stderr
+    assert [name for name in sent if name.startswith("trailer-")] == ["trailer-x-sum"], r.stderr  # none of a key or rule
 
 
 def test_resets_go_both_ways(box, origin):

@@ -108,3 +108,27 @@ def test_an_end_without_a_word_is_no_whole_answer(world, ruled):
                 assert read_to_end(c) == (b"", end), how
         failed = [r["path"] for r in world.audit() if r["sandbox"] == f"sandbox{s.slot}" and r.get("outcome") == "failed"]
         assert failed == (["/silent", "/reset"] if ruled else [])
+
+
+# -- trailers ----------------------------------------------------------------------------------------
+
+TRAILERS = b"X-HTTP-Method-Override: DELETE\r\nX-Original-URL: /admin\r\nAuthorization: Bearer own\r\nCookie: own\r\n"
+
+
+@pytest.mark.parametrize("ruled", [False, True], ids=["passed", "read"])
+def test_trailers_say_nothing_that_a_rule_decides(world, ruled):
+    """There are servers that take a request's trailers for headers: behind the rules, and behind the credential."""
+    seen = []
+
+    def work(connection):
+        data = read_head(connection)
+        while not data.endswith(b"\r\n\r\n") or b"\r\n0\r\n" not in data:
+            data += connection.recv(65536) or pytest.fail(f"ended after {data}")
+        seen.append(data.partition(b"\r\n\r\n")[2])
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    with server(world, work), sandbox(world, [], [], RULED if ruled else NAMED) as s, client(world, s, ruled) as c:
+        c.sendall(f"POST / HTTP/1.1\r\nHost: {API}:{PORT}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+                  + b"5\r\nhello\r\n0\r\n" + TRAILERS + b"\r\n")
+        assert read_head(c).endswith(b"\r\n\r\nok")
+    assert seen == [b"5\r\nhello\r\n0\r\n" + (b"" if ruled else TRAILERS) + b"\r\n"]

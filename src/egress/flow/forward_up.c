@@ -116,6 +116,7 @@ static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoi
         forward_say_refused(x, f, 403);
         return;
     }
+    o.drop_trailers = l->tls || f->sandbox->credentials || request_is_ruled(f->sandbox, &l->want);
     if (!o.remove && request_is_ruled(f->sandbox, &l->want) &&
         override_names(h, http_exchange_arena(x), &o.remove) < 0) {
         tls_endpoint_close(&end, true);

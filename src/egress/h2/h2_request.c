@@ -8,6 +8,9 @@
 
 #include "egress/h2/h2_internal.h"
 
+#include "egress/credential/client_keys.h"
+#include "egress/http/override.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -256,6 +259,20 @@ void h2_again(struct h2 *conn)
     end_watch(&conn->end[H2_SERVER]);
 }
 
+/* What no trailer may say (RFC 9110 6.5.1), a key, or another method or path: there are servers that
+ * take trailers for headers. */
+static bool is_no_trailer(const char *name, const char *value)
+{
+    static const char *const names[] = {
+        "host",   "content-length", "content-type", "content-encoding", "content-range",
+        "expect", "range",          "te",           "trailer"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (strcasecmp(names[i], name) == 0)
+            return true;
+    return override_is(name) || client_keys_header(name, value);
+}
+
 /* The client's own words in the credential's place are left out here too. */
 int request_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out)
 {
@@ -264,7 +281,8 @@ int request_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_f
     for (size_t i = 0; i < f->count && rc == 0; i++) {
         const char *name = h2_fields_name(f, i), *value = h2_fields_value(f, i);
 
-        if (name[0] != ':' && !h2_is_hop(name) && !is_removed(s, name))
+        if (name[0] != ':' && !h2_is_hop(name) && !is_removed(s, name) &&
+            !is_no_trailer(name, value))
             rc = h2_fields_add(out, (const uint8_t *)name, strlen(name), (const uint8_t *)value,
                                strlen(value));
     }
