@@ -100,7 +100,7 @@ static struct policy_verdict decide(const struct policy *p, const struct subject
     }
     sure = i < p->n_rules ? by_rule(p, i, p->rules[i].action) : by_default(p, s);
     /* a rule that denies requests holds also where the owner says yes to the rest */
-    sure.looks = inspect_first;
+    sure.inspects = inspect_first;
     return inject(p, s, (sure.action == POLICY_DENY ? may_pass : inspect_first) ? open : sure);
 }
 

@@ -98,7 +98,7 @@ struct policy_verdict {
     enum policy_action action;
     enum policy_source source;
     bool asks;               /* denied, for nothing allows it: the owner may be asked */
-    bool looks;              /* and where the owner allows it, rules have to see its requests */
+    bool inspects;           /* and where the owner allows it, rules have to see its requests */
     bool warned;             /* allowed, for the policy only warns */
     bool capped;             /* a limit of the operator's denies it, also where another does */
     int rule;                /* number of the rule from 0, or -1 */

@@ -32,7 +32,7 @@ static int on_hello(SSL *ssl, int *alert, void *arg)
     return SSL_CLIENT_HELLO_ERROR;
 }
 
-static void ask_openssl(const uint8_t *data, size_t size, struct seen *s)
+static void parse_by_openssl(const uint8_t *data, size_t size, struct seen *s)
 {
     static SSL_CTX *ctx;
     BIO *in = BIO_new_mem_buf(data, (int)size), *out = BIO_new(BIO_s_mem());
@@ -59,7 +59,7 @@ static void judge(const uint8_t *data, size_t size, int rc, const struct clienth
     static struct seen s;
 
     s.hello = false;
-    ask_openssl(data, size, &s);
+    parse_by_openssl(data, size, &s);
     FUZZ_CHECK(rc != 0 || s.hello);
     if (!s.hello)
         return;
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rc = clienthello_read(data, size, &h);
     FUZZ_CHECK(rc == 0 || rc == -EAGAIN || rc == -EPROTO);
     judge(data, size, rc, &h);
-    FUZZ_CHECK(retry_hello_at(data, size) <= (ssize_t)size && retry_is_asked_for(data, size) <= 1);
+    FUZZ_CHECK(retry_hello_at(data, size) <= (ssize_t)size && retry_is_requested(data, size) <= 1);
     if (rc == -EAGAIN)
         return 0;
     if (rc == 0)

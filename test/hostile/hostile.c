@@ -236,6 +236,15 @@ static bool take(int wait_ms)
     return true;
 }
 
+/* The oldest request that waits for its reply. */
+static const char *oldest_open(void)
+{
+    for (uint64_t i = 0; i + 1 < h.next_seq; i++)
+        if (h.asked[i].open)
+            return privsep_op_name(h.asked[i].op);
+    return "none";
+}
+
 static void drain_to(size_t left)
 {
     uint64_t end = clock_mono_ms() + REPLY_MS;
@@ -243,7 +252,7 @@ static void drain_to(size_t left)
     while (h.fd >= 0 && h.under_way > left) {
         take(1000);
         if (clock_mono_ms() > end)
-            fail("no reply to %zu requests", h.under_way);
+            fail("no reply to %zu requests, the first: %s", h.under_way, oldest_open());
     }
 }
 

@@ -690,11 +690,11 @@ static void hello_retry_requests(void **state)
     static const unsigned char second[] = {0x14, 3, 3, 0, 1, 1, 0x17, 3, 3, 0, 2, 1, 2, 0x16};
 
     for (size_t n = 0; n < 43; n++)
-        assert_int_equal(retry_is_asked_for(answer, n), -EAGAIN);
-    assert_int_equal(retry_is_asked_for(answer, 43), 1);
+        assert_int_equal(retry_is_requested(answer, n), -EAGAIN);
+    assert_int_equal(retry_is_requested(answer, 43), 1);
     answer[42]++;
-    assert_int_equal(retry_is_asked_for(answer, 43), 0);
-    assert_int_equal(retry_is_asked_for((const unsigned char *)"\x15\x03", 2), 0);
+    assert_int_equal(retry_is_requested(answer, 43), 0);
+    assert_int_equal(retry_is_requested((const unsigned char *)"\x15\x03", 2), 0);
     assert_int_equal(retry_hello_at(second, sizeof(second)), sizeof(second) - 1);
     for (size_t n = 0; n < sizeof(second); n++)
         assert_int_equal(retry_hello_at(second, n), -EAGAIN);

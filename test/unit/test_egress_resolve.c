@@ -94,7 +94,7 @@ static bool is_known(const struct sandbox *s, const char *name)
 {
     unsigned asked = w.asked, answered = w.answered;
 
-    resolver_ask(w.resolver, s, name, 1, on_answer);
+    resolver_query(w.resolver, s, name, 1, on_answer);
     while (w.answered == answered)
         uv_run(&w.loop, UV_RUN_ONCE);
     assert_int_equal(w.status, 0);

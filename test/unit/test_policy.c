@@ -909,12 +909,12 @@ static void test_a_policy_that_asks_looks(void **state)
                               "[\"a.example\"], \"paths\": [\"/admin*\"]}]}");
     struct policy_verdict v = policy_name(p, "a.example", 443);
 
-    assert_true(v.asks && v.looks);
-    assert_false(policy_name(p, "b.example", 443).looks);
+    assert_true(v.asks && v.inspects);
+    assert_false(policy_name(p, "b.example", 443).inspects);
     v = policy_request(p, "a.example", NULL, 443, "GET", "/admin/x");
     assert_false(v.asks);
     v = policy_request(p, "a.example", NULL, 443, "GET", "/x");
-    assert_true(v.asks && !v.looks);
+    assert_true(v.asks && !v.inspects);
     policy_free(p);
 }
 

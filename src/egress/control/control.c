@@ -287,7 +287,7 @@ static void get_asks(struct http_exchange *x)
 static void take_answer(struct http_exchange *x, struct sandbox *s, const char *id, const json_t *o)
 {
     static const char *const names[] = {
-        [ASKS_NO] = "no", [ASKS_YES] = "yes", [ASKS_NOBODY] = "nobody"};
+        [ASKS_NO] = "no", [ASKS_YES] = "yes", [ASKS_UNFOLLOWED] = "nobody"};
     const char *said = json_string_value(json_object_get(o, "answer"));
     size_t i = 0;
     int rc;

@@ -105,8 +105,8 @@ static void answer_itself(struct policy_explanation *out)
 static json_t *explain_with(const struct sandbox *s, const struct policy *instead,
                             const json_t *credentials, struct policy_query *q)
 {
-    struct verdict_asked asked = {.s = s};
-    struct policy_stack stack = verdict_stack(&asked);
+    struct verdict_question subject = {.s = s};
+    struct policy_stack stack = verdict_stack(&subject);
     struct policy_explanation out;
 
     if (instead)

@@ -40,7 +40,7 @@
 #define CREDENTIAL_KEY_BYTES      32u
 #define CREDENTIAL_SEALED_MAX     32768u /* of the base64 text */
 #define CREDENTIAL_PARAMETER_SIZE 65u
-#define CREDENTIAL_PLACES_MAX     16u /* headers that a placeholder may stand in */
+#define CREDENTIAL_PLACEMENTS_MAX 16u /* headers that a placeholder may stand in */
 
 enum credential_kind {
     CREDENTIAL_BEARER,
@@ -92,7 +92,7 @@ struct credential_oauth {
     char *refused;         /* why there is no newer one; NULL: not known */
     bool final;            /* and will not be before the owner sets the credential anew */
     uint64_t retry_ms;     /* else from then on it may be asked for again; by the monotonic clock */
-    uint64_t asked_ms;     /* cayd was asked to have it renewed then; 0: not yet */
+    uint64_t requested_ms; /* cayd was asked to have it renewed then; 0: not yet */
 };
 
 struct credential {
@@ -100,7 +100,7 @@ struct credential {
     enum credential_kind kind;
     bool insecure;
     bool any_header, in_target, in_bodies, require, any_domain; /* of kind placeholder */
-    char *in_headers[CREDENTIAL_PLACES_MAX]; /* none: those that keys are usual in */
+    char *in_headers[CREDENTIAL_PLACEMENTS_MAX]; /* none: those that keys are usual in */
     size_t in_header_count;
     struct policy *bound;
     char *header, *prefix, *parameter, *region, *service; /* NULL where bind has none */

@@ -209,9 +209,9 @@ static enum err_code read_header_names(struct credential *c, const json_t *list,
         return ERR_OK;
     if (c->kind != CREDENTIAL_PLACEHOLDER)
         return err_set(e, ERR_INVALID, "bind.headers: belongs to kind placeholder");
-    if (json_array_size(list) == 0 || json_array_size(list) > CREDENTIAL_PLACES_MAX)
+    if (json_array_size(list) == 0 || json_array_size(list) > CREDENTIAL_PLACEMENTS_MAX)
         return err_set(e, ERR_INVALID, "bind.headers: must be a list of 1 to %u headers' names",
-                       CREDENTIAL_PLACES_MAX);
+                       CREDENTIAL_PLACEMENTS_MAX);
     json_array_foreach (list, i, item) {
         const char *name = json_string_value(item);
 

@@ -62,7 +62,7 @@ void answers_apply(const struct sandbox *whose, const struct sandbox *s, const s
     if (!a && !is_granted(t))
         return;
     v->asks = false;
-    v->action = a && !a->yes ? POLICY_DENY : v->looks ? POLICY_INSPECT : POLICY_ALLOW;
+    v->action = a && !a->yes ? POLICY_DENY : v->inspects ? POLICY_INSPECT : POLICY_ALLOW;
     v->source = POLICY_BY_OWNER;
     v->name = "owner";
 }

@@ -19,7 +19,7 @@ struct sandbox;
 #define ASKS_EACH_MAX 16u    /* connections of a sandbox and its commands that wait */
 #define ASKS_MAX      1024u  /* of all, shared out by tenant and sandbox */
 
-enum asks_answer { ASKS_NO, ASKS_YES, ASKS_NOBODY /* follows the tenant's events */ };
+enum asks_answer { ASKS_NO, ASKS_YES, ASKS_UNFOLLOWED /* follows the tenant's events */ };
 
 /* Holds f, or refuses it with the reason. */
 void asks_hold(struct flow *f);

@@ -188,7 +188,7 @@ static void make_line(struct audit *a, const struct audit_log *l, const struct a
     put_bytes(a, "}", 1);
 }
 
-static void tell_followers(struct audit *a, const char *line, size_t n)
+static void notify_followers(struct audit *a, const char *line, size_t n)
 {
     for (size_t i = 0; i < FOLLOWERS; i++)
         if (a->followers[i].id)
@@ -215,7 +215,7 @@ void audit_record(struct audit *a, const struct audit_record *r)
     }
     make_line(a, l, r);
     audit_store_append(a->store, l, a->line, a->line_len);
-    tell_followers(a, a->line, a->line_len);
+    notify_followers(a, a->line, a->line_len);
     if (!uv_is_active((uv_handle_t *)&a->flush))
         uv_prepare_start(&a->flush, on_prepare);
 }

@@ -81,7 +81,7 @@ static struct sandbox *sandbox_of(const struct dial *d)
     return d->lone ? d->lone : registry_find(d->egress, d->slot, d->gen, d->command);
 }
 
-static struct dial **place(struct egress *eg, uint64_t id)
+static struct dial **entry_of(struct egress *eg, uint64_t id)
 {
     struct dial **p = &eg->dialer->buckets[id % BUCKETS];
 
@@ -121,7 +121,7 @@ static void on_timer_closed(uv_handle_t *h)
 
 static void take_out(struct dial *d)
 {
-    struct dial **p = place(d->egress, d->id);
+    struct dial **p = entry_of(d->egress, d->id);
 
     *p = d->next;
     d->done = true;
@@ -212,7 +212,7 @@ void dial_note(struct target *t, const struct dial_result *r)
 
 static void on_handshake(struct egress *eg, uint64_t dial_id, int fd, const struct err *why)
 {
-    struct dial *d = *place(eg, dial_id);
+    struct dial *d = *entry_of(eg, dial_id);
 
     if (!d) {
         if (fd >= 0)
@@ -447,7 +447,7 @@ static void first_try(struct dial *d)
 static void on_resolved(struct egress *eg, uint64_t id, int status, const struct policy_address *a,
                         size_t n)
 {
-    struct dial *d = *place(eg, id);
+    struct dial *d = *entry_of(eg, id);
 
     if (!d || !d->resolving)
         return;
@@ -493,7 +493,7 @@ static void resolve(struct dial *d, struct sandbox *s, const char *name)
 {
     d->resolving = true;
     uv_timer_start(&d->timer, on_timer, d->egress->config.connect_timeout_ms, 0);
-    resolver_ask(d->egress->resolver, s, name, d->id, on_resolved);
+    resolver_query(d->egress->resolver, s, name, d->id, on_resolved);
 }
 
 /* The way of a rerouted name: an address, or a name, which is resolved where every name is. That
@@ -573,7 +573,7 @@ uint64_t dial_start(struct egress *eg, struct sandbox *s, const struct target *t
         memcpy(d->name, t->name, MIN(strlen(t->name), sizeof(d->name) - 1));
     uv_timer_init(eg->loop, &d->timer);
     d->timer.data = d;
-    p = place(eg, d->id);
+    p = entry_of(eg, d->id);
     *p = d;
     begin(d, s, t);
     return d->id;
@@ -581,7 +581,7 @@ uint64_t dial_start(struct egress *eg, struct sandbox *s, const struct target *t
 
 void dial_cancel(struct egress *eg, uint64_t id)
 {
-    struct dial *d = id ? *place(eg, id) : NULL;
+    struct dial *d = id ? *entry_of(eg, id) : NULL;
 
     if (d)
         take_out(d);

@@ -181,7 +181,7 @@ bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question)
     return announced;
 }
 
-void tell_renewal(struct egress *eg, struct sandbox *s, json_t *request)
+void event_stream_send_renewal(struct egress *eg, struct sandbox *s, json_t *request)
 {
     bool full = false;
 

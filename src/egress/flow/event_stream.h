@@ -32,7 +32,7 @@ bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question);
 
 /* What needs a credential renewed says so (oauth.h bounds how often); request is dropped. Nothing
  * where cayd does not watch or read: it is told again. */
-void tell_renewal(struct egress *eg, struct sandbox *s, json_t *request);
+void event_stream_send_renewal(struct egress *eg, struct sandbox *s, json_t *request);
 
 /* s ends: its count is told at once. */
 void event_stream_end(struct egress *eg, struct sandbox *s);

@@ -398,7 +398,7 @@ static void refuse_address(struct flow *f, const struct dial_result *r)
 }
 
 /* The client may go on: it is told so where it asked a proxy, and what it says is looked at. */
-static void tell_client(struct flow *f)
+static void notify_client(struct flow *f)
 {
     if (f->via == FLOW_BY_SOCKS)
         socks_connected(f);
@@ -434,7 +434,7 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
     dial_note(&f->target, r);
     f->must_inspect |= r->verdict.action == POLICY_INSPECT;
     flow_allow(f, &r->verdict);
-    tell_client(f);
+    notify_client(f);
 }
 
 static void dial(struct flow *f)
@@ -475,7 +475,7 @@ void flow_route(struct flow *f)
     }
     /* Nothing is dialled before it is known to be something that can be read. */
     f->must_inspect = true;
-    tell_client(f);
+    notify_client(f);
 }
 
 void flow_recheck(struct flow *f)

@@ -234,7 +234,7 @@ static bool has_credential(struct http_exchange *x, struct client_conn *l, struc
     uint64_t now = clock_mono_ms();
     struct err e;
 
-    switch (oauth_look(f->sandbox, v->credential, l->waiting_ms ? now - l->waiting_ms : 0, &e)) {
+    switch (oauth_inspect(f->sandbox, v->credential, l->waiting_ms ? now - l->waiting_ms : 0, &e)) {
     case OAUTH_READY: l->waiting_ms = 0; return true;
     case OAUTH_WAITING:
         if (!l->waiting_ms)

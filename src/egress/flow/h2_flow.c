@@ -136,7 +136,7 @@ static bool has_credential(struct flow *f, const struct http_head *h,
 {
     struct err e;
 
-    switch (oauth_look(f->sandbox, p->credential, v->waited_ms, &e)) {
+    switch (oauth_inspect(f->sandbox, p->credential, v->waited_ms, &e)) {
     case OAUTH_READY: return true;
     case OAUTH_WAITING: v->later = true; return false;
     default: break;

@@ -45,15 +45,17 @@ static void ask(struct sandbox *s, struct credential *c)
 {
     uint64_t now = clock_mono_ms();
 
-    if (c->oauth.asked_ms && now - c->oauth.asked_ms < OAUTH_ASK_MS)
+    if (c->oauth.requested_ms && now - c->oauth.requested_ms < OAUTH_AGAIN_MS)
         return;
-    c->oauth.asked_ms = now;
-    tell_renewal(s->egress, s->parent ? s->parent : s,
-                 json_pack("{s:s, s:I, s:b}", "credential", c->name, "serial",
-                           (json_int_t)c->oauth.serial, "rejected", c->oauth.rejected));
+    c->oauth.requested_ms = now;
+    event_stream_send_renewal(s->egress, s->parent ? s->parent : s,
+                              json_pack("{s:s, s:I, s:b}", "credential", c->name, "serial",
+                                        (json_int_t)c->oauth.serial, "rejected",
+                                        c->oauth.rejected));
 }
 
-enum oauth_state oauth_look(struct sandbox *s, const char *name, uint64_t waited_ms, struct err *e)
+enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t waited_ms,
+                               struct err *e)
 {
     struct credential *c = name ? find(s, name) : NULL;
     bool refused;

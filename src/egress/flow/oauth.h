@@ -17,8 +17,8 @@
 
 struct sandbox;
 
-#define OAUTH_WAIT_MS 20000u /* of one request */
-#define OAUTH_ASK_MS  2000u  /* cayd is asked again for a credential of a sandbox after it */
+#define OAUTH_WAIT_MS  20000u /* of one request */
+#define OAUTH_AGAIN_MS 2000u  /* cayd is asked again for a credential of a sandbox after it */
 #define OAUTH_EARLY_MS \
     60000 /* before its end a token is renewed, or in the last tenth of its life */
 
@@ -29,7 +29,8 @@ enum oauth_state {
 };
 
 /* About credential `name` (or NULL) of s, for a request that has waited so long already. */
-enum oauth_state oauth_look(struct sandbox *s, const char *name, uint64_t waited_ms, struct err *e);
+enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t waited_ms,
+                               struct err *e);
 
 /* The policy of s, and its credentials with it, have come: what waits is looked at again. */
 void oauth_settle(struct sandbox *s);

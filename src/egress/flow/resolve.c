@@ -196,7 +196,7 @@ static int status_of(int ares_status)
     }
 }
 
-static void tell_all(struct resolver *r, struct entry *e)
+static void notify_all(struct resolver *r, struct entry *e)
 {
     struct waiter *w = e->waiters, *next;
     struct policy_address addresses[RESOLVE_ADDRESSES_MAX];
@@ -238,7 +238,7 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
         ares_freeaddrinfo(info);
     e->until_ms = clock_mono_ms() + (e->status == 0 ? (uint64_t)ttl * 1000 : RESOLVE_NEGATIVE_MS);
     link_age(r, e);
-    tell_all(r, e);
+    notify_all(r, e);
 }
 
 static void free_resolver(struct resolver *r)
@@ -355,8 +355,8 @@ static int add_waiter(struct resolver *r, const struct sandbox *s, struct entry 
     return 0;
 }
 
-void resolver_ask(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
-                  resolve_cb cb)
+void resolver_query(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
+                    resolve_cb cb)
 {
     const struct ares_addrinfo_hints hints = {
         .ai_flags = ARES_AI_NOSORT, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};

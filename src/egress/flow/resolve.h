@@ -32,5 +32,5 @@ int resolver_new(struct egress *eg, const char *servers, struct resolver **out);
 
 /* For s, whose share of names and waits it takes (-EAGAIN when it has none left). cb is called
  * exactly once, perhaps from inside this call; id is handed to it. */
-void resolver_ask(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
-                  resolve_cb cb);
+void resolver_query(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
+                    resolve_cb cb);

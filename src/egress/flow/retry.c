@@ -20,7 +20,7 @@
 
 /* -- pure -------------------------------------------------------------------------------------- */
 
-int retry_is_asked_for(const unsigned char *p, size_t n)
+int retry_is_requested(const unsigned char *p, size_t n)
 {
     /* Record and handshake heads, then the version and the random that is the SHA-256 of
      * "HelloRetryRequest" (RFC 8446 4.1.3). 0 in the mask: any. */
@@ -138,7 +138,7 @@ static bool on_more(struct flow *f)
     return true;
 }
 
-static void ask_again(struct flow *f)
+static void request_again(struct flow *f)
 {
     if (flow_watch(f, UV_READABLE | UV_DISCONNECT, on_second, EGRESS_SNIFF_MS, on_late) < 0) {
         flow_reset(f);
@@ -156,13 +156,13 @@ static bool on_answer(struct flow *f)
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
-    rc = n > 0 ? retry_is_asked_for(data, (size_t)n) : 0;
+    rc = n > 0 ? retry_is_requested(data, (size_t)n) : 0;
     if (rc == -EAGAIN)
         low_water(f->up_fd, (int)n + 1);
     else if (rc == 0)
         tunnel(f); /* its end too is the tunnel's to tell */
     else
-        ask_again(f);
+        request_again(f);
     return true;
 }
 

@@ -15,7 +15,7 @@ struct flow;
 void retry_start(struct flow *f, size_t wire_bytes);
 
 /* Is p[0..n) the start of a HelloRetryRequest? 1, 0, or -EAGAIN: more bytes tell. */
-int retry_is_asked_for(const unsigned char *p, size_t n);
+int retry_is_requested(const unsigned char *p, size_t n);
 
 /* Where the second ClientHello begins in what the client has sent after its first: behind the
  * records that may stand before it (change_cipher_spec, early data). Its offset; -EAGAIN;

@@ -25,17 +25,17 @@
 #include <sys/socket.h>
 #include <uv.h>
 
-#define PIPE_BYTES      (256u * 1024u)
-#define POOL_MAX        64u
-#define SMALL_BYTES     4096u              /* a page: any empty pipe takes that */
-#define BULK_BYTES      (4u * SMALL_BYTES) /* in a row: then it is a stream */
-#define EVENTS          256
-#define LIMITED_BYTES   (64u * 1024u)        /* at a time, where a sandbox's bytes are limited */
-#define TURN_BYTES      (4u * 1024u * 1024u) /* of one direction, before others get their turn */
-#define LOOK_BYTES      (32u * 1024u)        /* between looks at whether its time is over */
-#define SWEEP_MS        5000
-#define HALF_IDLE_MS    300000u /* one direction has ended, and nothing moves in the other */
-#define HALF_CROWDED_MS 10000u  /* the same, while more than half of all flows' places are taken */
+#define PIPE_BYTES        (256u * 1024u)
+#define POOL_MAX          64u
+#define SMALL_BYTES       4096u              /* a page: any empty pipe takes that */
+#define BULK_BYTES        (4u * SMALL_BYTES) /* in a row: then it is a stream */
+#define EVENTS            256
+#define LIMITED_BYTES     (64u * 1024u)        /* at a time, where a sandbox's bytes are limited */
+#define TURN_BYTES        (4u * 1024u * 1024u) /* of one direction, before others get their turn */
+#define CHECK_EVERY_BYTES (32u * 1024u)        /* between looks at whether its time is over */
+#define SWEEP_MS          5000
+#define HALF_IDLE_MS      300000u /* one direction has ended, and nothing moves in the other */
+#define HALF_CROWDED_MS   10000u /* the same, while more than half of all flows' places are taken */
 
 /* A client that ended its side may wait for an answer, or have gone: over TCP both look the same
  * until it is sent something. One that has gone answers probes for as long as its kernel remembers
@@ -273,7 +273,7 @@ static void probe(int fd)
 /* 1: its turn is over and there may be more; 0: all is done for now; -errno. */
 static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
 {
-    uint64_t end = *h->count + TURN_BYTES, look = *h->count + LOOK_BYTES, allowance;
+    uint64_t end = *h->count + TURN_BYTES, check = *h->count + CHECK_EVERY_BYTES, allowance;
     bool over = false;
     int a, b = 0;
 
@@ -284,8 +284,9 @@ static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
             b = drain(h);
         if (a < 0 || b < 0)
             return a < 0 ? a : b;
-        if (*h->count >= look) { /* a look at the clock costs a question and its answer something */
-            look = *h->count + LOOK_BYTES;
+        if (*h->count >=
+            check) { /* a look at the clock costs a question and its answer something */
+            check = *h->count + CHECK_EVERY_BYTES;
             over = *h->count >= end || turns_is_over(t->egress->turns);
         }
     } while ((a > 0 || b > 0) && !over);

@@ -46,23 +46,23 @@ bool verdict_depends_on_names(const struct sandbox *s)
 static void answer(void *arg, bool of_outer, const struct policy_target *t,
                    struct policy_verdict *v)
 {
-    const struct verdict_asked *asked = arg;
+    const struct verdict_question *subject = arg;
     const struct target target = {.name = t->name,
                                   .said = t->said,
                                   .address = t->address,
                                   .port = t->port,
-                                  .granted = asked->granted};
+                                  .granted = subject->granted};
 
-    answers_apply(of_outer ? whole_of(asked->s) : asked->s, asked->s, &target, v);
+    answers_apply(of_outer ? whole_of(subject->s) : subject->s, subject->s, &target, v);
 }
 
-struct policy_stack verdict_stack(struct verdict_asked *asked)
+struct policy_stack verdict_stack(struct verdict_question *subject)
 {
-    const struct sandbox *s = asked->s, *outer = whole_of(s);
+    const struct sandbox *s = subject->s, *outer = whole_of(s);
     struct policy_stack stack = {.own = s->policy,
                                  .outer = s->parent ? outer->policy : NULL,
                                  .answer = answer,
-                                 .arg = asked};
+                                 .arg = subject};
 
     for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
         stack.limits[i] = outer->ceilings[i];
@@ -82,8 +82,8 @@ static struct policy_target target_of(const struct target *t)
 
 struct policy_verdict verdict_name(const struct sandbox *s, const struct target *t)
 {
-    struct verdict_asked asked = {.s = s, .granted = t->granted};
-    const struct policy_stack stack = verdict_stack(&asked);
+    struct verdict_question subject = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&subject);
     const struct policy_target target = target_of(t);
 
     return policy_stack_name(&stack, &target);
@@ -91,8 +91,8 @@ struct policy_verdict verdict_name(const struct sandbox *s, const struct target 
 
 struct policy_verdict verdict_dial(const struct sandbox *s, const struct target *t)
 {
-    struct verdict_asked asked = {.s = s, .granted = t->granted};
-    const struct policy_stack stack = verdict_stack(&asked);
+    struct verdict_question subject = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&subject);
     const struct policy_target target = target_of(t);
 
     return policy_stack_dial(&stack, &target);
@@ -100,8 +100,8 @@ struct policy_verdict verdict_dial(const struct sandbox *s, const struct target 
 
 struct policy_verdict verdict_way(const struct sandbox *s, const struct target *t)
 {
-    struct verdict_asked asked = {.s = s, .granted = t->granted};
-    const struct policy_stack stack = verdict_stack(&asked);
+    struct verdict_question subject = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&subject);
     struct policy_target target = target_of(t);
 
     target.via_unresolved = true;
@@ -111,8 +111,8 @@ struct policy_verdict verdict_way(const struct sandbox *s, const struct target *
 struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
                                       bool resolved, const char *method, const char *path)
 {
-    struct verdict_asked asked = {.s = s, .granted = t->granted};
-    const struct policy_stack stack = verdict_stack(&asked);
+    struct verdict_question subject = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&subject);
     const struct policy_target target = target_of(t);
 
     return policy_stack_request(&stack, &target, resolved, method, path);

@@ -38,11 +38,11 @@ struct policy_verdict verdict_request(const struct sandbox *s, const struct targ
                                       bool resolved, const char *method, const char *path);
 
 /* What these ask, for another target. asked and its sandbox outlive the stack. */
-struct verdict_asked {
+struct verdict_question {
     const struct sandbox *s;
     enum target_granted granted;
 };
-struct policy_stack verdict_stack(struct verdict_asked *asked);
+struct policy_stack verdict_stack(struct verdict_question *subject);
 
 /* The way of that name in s, whose commands go it too; NULL: none. */
 const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name);

@@ -196,7 +196,7 @@ void h2_close(struct h2 *conn)
         destroy(conn);
 }
 
-static uint64_t tell_moved(struct h2 *conn)
+static uint64_t report_moved(struct h2 *conn)
 {
     return conn->o.on_moved ? conn->o.on_moved(conn->o.arg, conn->end[H2_CLIENT].read_bytes,
                                                conn->end[H2_CLIENT].written_bytes)
@@ -205,12 +205,12 @@ static uint64_t tell_moved(struct h2 *conn)
 
 uint64_t h2_conn_may_send(struct h2 *conn)
 {
-    return conn->dead ? 0 : tell_moved(conn);
+    return conn->dead ? 0 : report_moved(conn);
 }
 
 static void die(struct h2 *conn)
 {
-    (void)tell_moved(conn);
+    (void)report_moved(conn);
     if (conn->closed) /* the callee has closed it */
         return;
     destroy(conn);
@@ -401,7 +401,7 @@ static void sweep_one(struct h2 *conn, uint64_t now)
 {
     uint64_t idle = now - conn->moved_ms;
 
-    (void)tell_moved(conn);
+    (void)report_moved(conn);
     if (conn->closed)
         return;
     for (struct h2_stream *s = conn->streams; s; s = s->next)

@@ -360,8 +360,8 @@ static int say(struct h2_stream *s, const struct h2_verdict *v)
     struct h2_body *b = &s->to[H2_CLIENT];
     struct h2_fields *f = calloc(1, sizeof(*f));
     bool grpc = is_grpc(s),
-         bare = grpc || v->body.len == 0 || (s->head && strcmp(s->head->method, "HEAD") == 0);
-    int rc = !f ? -ENOMEM : bare ? 0 : buf_append(&b->bytes, v->body.data, v->body.len);
+         empty = grpc || v->body.len == 0 || (s->head && strcmp(s->head->method, "HEAD") == 0);
+    int rc = !f ? -ENOMEM : empty ? 0 : buf_append(&b->bytes, v->body.data, v->body.len);
 
     if (f)
         h2_fields_reset(f);
@@ -371,7 +371,7 @@ static int say(struct h2_stream *s, const struct h2_verdict *v)
         rc = add(f, DENY_HEADER, v->rule);
     b->ended = true;
     if (rc == 0)
-        rc = submit_head(s, grpc ? 200 : v->status, f, bare);
+        rc = submit_head(s, grpc ? 200 : v->status, f, empty);
     if (f)
         h2_fields_free(f);
     free(f);

@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define ARENA_BYTES ((size_t)256 * 1024)
-#define BODY_SPARE  ((size_t)64 * 1024)
+#define ARENA_BYTES   ((size_t)256 * 1024)
+#define BODY_HEADROOM ((size_t)64 * 1024)
 
 /* -- life -------------------------------------------------------------------------------------- */
 
@@ -28,7 +28,7 @@ struct h2_stream *stream_new(struct h2 *conn, int32_t id)
     s->open[H2_CLIENT] = true;
     arena_init(&s->arena, ARENA_BYTES);
     for (int i = 0; i < H2_SIDES; i++)
-        buf_init(&s->to[i].bytes, 2 * H2_STREAM_MAX_BYTES + BODY_SPARE);
+        buf_init(&s->to[i].bytes, 2 * H2_STREAM_MAX_BYTES + BODY_HEADROOM);
     buf_init(&s->collected, (size_t)2 * REWRITE_BODY_MAX);
     s->next = conn->streams;
     if (s->next)

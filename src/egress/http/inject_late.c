@@ -12,7 +12,7 @@
 #include <strings.h>
 #include <time.h>
 
-#define BODY_SPARE ((size_t)64 * 1024) /* by which placeholders may make a body longer at once */
+#define BODY_HEADROOM ((size_t)64 * 1024) /* by which placeholders may make a body longer at once */
 
 struct late {
     struct credentials *credentials;
@@ -234,7 +234,7 @@ static const struct credential *credential_here(const struct late *l, const stru
 static int put_replaced(const struct late *l, const char *text, size_t n, struct buf *out)
 {
     struct placeholder at;
-    int rc = buf_reserve(out, n + BODY_SPARE);
+    int rc = buf_reserve(out, n + BODY_HEADROOM);
 
     while (rc == 0 && placeholder_find(text, n, &at)) {
         const struct credential *c = credential_here(l, &at);

@@ -160,7 +160,7 @@ static SSL_CTX *context(void)
     return ctx;
 }
 
-static int ask_openssl(const void *data, size_t n, struct clienthello *out)
+static int parse_by_openssl(const void *data, size_t n, struct clienthello *out)
 {
     SSL_CTX *ctx = context();
     SSL *ssl = ctx ? SSL_new(ctx) : NULL;
@@ -191,7 +191,7 @@ int clienthello_read(const void *data, size_t n, struct clienthello *out)
     memset(out, 0, sizeof(*out));
     rc = check_records(data, n, &wire);
     if (rc == 0)
-        rc = ask_openssl(data, wire, out);
+        rc = parse_by_openssl(data, wire, out);
     if (rc == 0) {
         CLEANUP_FREE unsigned char *whole = malloc(wire);
 
