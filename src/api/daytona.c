@@ -71,7 +71,8 @@ static void set_resources(json_t *out, const struct privsep_limits *l)
 
 json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item)
 {
-    const char *state = state_name(s->state);
+    bool archived = core_sandbox_is_archived(s, clock_real_ms());
+    const char *state = archived ? "archived" : state_name(s->state);
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id,
                             "organizationId", s->tenant, "name", *s->name ? s->name : s->id,
                             "snapshot", s->template_id, "user", USER, "target", DAYTONA_TARGET,
@@ -85,6 +86,8 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
     json_object_set_new(out, "public", json_boolean(ingress_is_public(s->network)));
     daytona_network_show(network_shown(s->network), s->policy, out);
     set_resources(out, &s->limits);
+    json_object_set_new(out, "autoArchiveInterval",
+                        json_integer(s->auto_archive_ms / DAYTONA_MINUTE_MS));
     json_object_set_new(out, "createdAt", api_json_time(s->started_real_ms));
     if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
         json_object_set_new(out, "autoDestroyAt", api_json_time(s->end_real_ms));
@@ -215,8 +218,6 @@ static void set_network(struct api_call *call)
 
 /* -- routes ------------------------------------------------------------------------------------ */
 
-#define ARCHIVING "archiving (one that is stopped is at rest: nothing of it is kept but its files)"
-
 static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox", daytona_sandbox_create},
     {API_READ, "GET", "/api/sandbox", daytona_sandbox_list},
@@ -226,8 +227,10 @@ static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox/{id}/start", daytona_start},
     {API_WRITE, "POST", "/api/sandbox/{id}/stop", daytona_stop},
     {API_WRITE, "POST", "/api/sandbox/{id}/pause", daytona_pause},
+    {API_WRITE, "POST", "/api/sandbox/{id}/archive", daytona_archive},
     {API_WRITE, "POST", "/api/sandbox/{id}/network-settings", set_network},
     {API_WRITE, "POST", "/api/sandbox/{id}/autostop/{interval}", daytona_set_auto_stop},
+    {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", daytona_set_auto_archive},
     {API_WRITE, "POST", "/api/sandbox/{id}/autodelete/{interval}", daytona_set_auto_delete},
     {API_WRITE, "PUT", "/api/sandbox/{id}/labels", daytona_set_labels},
     {API_WRITE, "POST", "/api/sandbox/{id}/last-activity", daytona_activity},
@@ -242,8 +245,6 @@ static const struct api_route routes[] = {
     {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
      "ending a signed address of a port before its time (ask for one of few seconds, by "
      "expiresInSeconds)"},
-    {API_WRITE, "POST", "/api/sandbox/{id}/archive", api_unsupported, ARCHIVING},
-    {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", api_unsupported, ARCHIVING},
     {API_WRITE, "POST", "/api/sandbox/{id}/resize", api_unsupported,
      "other limits for a sandbox that is there (name cpu, memory and disk when it is created)"},
     {API_WRITE, "POST", "/api/sandbox/{id}/fork", api_unsupported,

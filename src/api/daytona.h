@@ -58,6 +58,9 @@ const struct sandbox *daytona_find(struct api_call *call);
 /* An autoStopInterval as what core takes; ERR_INVALID above the server's longest life. */
 enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *out, struct err *e);
 
+/* An autoArchiveInterval as what core takes: 0, and what is longer, is 30 days. */
+int64_t daytona_archive_ms(int64_t minutes);
+
 /* A core_sandbox_cb that answers with the sandbox; arg is the call. */
 void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *why);
 
@@ -81,12 +84,14 @@ void daytona_sandbox_paginated(struct api_call *call);
 void daytona_start(struct api_call *call);
 void daytona_stop(struct api_call *call);
 void daytona_pause(struct api_call *call);
+void daytona_archive(struct api_call *call);
 
 /* Ends s and answers with what it was. */
 void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s);
 
 void daytona_set_labels(struct api_call *call);
 void daytona_set_auto_stop(struct api_call *call);
+void daytona_set_auto_archive(struct api_call *call);
 void daytona_set_auto_delete(struct api_call *call);
 void daytona_activity(struct api_call *call);
 void daytona_toolbox_url(struct api_call *call);

@@ -47,7 +47,7 @@ static const struct {
     {"name", NULL},
     {"autoStopInterval", NULL},
     {"autoPauseInterval", "pausing (give ttlMinutes)"},
-    {"autoArchiveInterval", "archiving"},
+    {"autoArchiveInterval", NULL},
     {"cpu", NULL},
     {"memory", NULL},
     {"disk", NULL},
@@ -157,6 +157,18 @@ static enum err_code read_auto_stop(struct api_call *call, struct creation *c, s
     return rc == ERR_OK ? daytona_idle_ms(call, minutes, &c->r.idle_ms, e) : rc;
 }
 
+/* One that has been stopped for so long is archived. */
+static enum err_code read_auto_archive(const json_t *body, struct creation *c, struct err *e)
+{
+    int64_t minutes = 0;
+    enum err_code rc = json_get_int(body, "autoArchiveInterval", NULL, JSON_OPTIONAL, 0, INT32_MAX,
+                                    &minutes, e);
+
+    if (rc == ERR_OK && has(body, "autoArchiveInterval"))
+        c->r.auto_archive_ms = daytona_archive_ms(minutes);
+    return rc;
+}
+
 static enum err_code read_ttl(struct api_call *call, struct creation *c, struct err *e)
 {
     uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
@@ -164,6 +176,8 @@ static enum err_code read_ttl(struct api_call *call, struct creation *c, struct 
     enum err_code rc = json_get_int(call->body, "ttlMinutes", NULL, JSON_OPTIONAL, 0, INT32_MAX,
                                     &minutes, e);
 
+    if (rc == ERR_OK)
+        rc = read_auto_archive(call->body, c, e);
     if (rc == ERR_OK)
         rc = read_auto_stop(call, c, e);
     if (rc != ERR_OK)

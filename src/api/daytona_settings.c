@@ -46,6 +46,32 @@ void daytona_set_auto_stop(struct api_call *call)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }
 
+int64_t daytona_archive_ms(int64_t minutes)
+{
+    const int64_t most = CORE_ARCHIVE_MAX_MS / DAYTONA_MINUTE_MS;
+
+    return (minutes == 0 ? most : MIN(minutes, most)) * DAYTONA_MINUTE_MS;
+}
+
+/* POST .../autoarchive/{interval}: minutes from the stop; 0, and what is longer: 30 days. */
+void daytona_set_auto_archive(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    char *end;
+    long minutes = strtol(call->params[1], &end, 10);
+    struct err e;
+
+    if (!s)
+        return;
+    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
+        api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
+    else if (core_sandbox_set_auto_archive(call->core, call->who.tenant, s->id,
+                                           daytona_archive_ms(minutes), &s, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+}
+
 /* 0: one that stops is gone; below: it stays. Of one with a time of its own (ttlMinutes) only the
  * first is true. */
 static void set_auto_delete(struct api_call *call, const struct sandbox *s, long minutes)

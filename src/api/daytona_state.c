@@ -2,6 +2,7 @@
  * that is paused has its processes too. */
 #include "api/daytona.h"
 
+#include "base/clock.h"
 #include "core/life.h"
 
 #include <string.h>
@@ -60,6 +61,8 @@ void daytona_stop(struct api_call *call)
         return;
     if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
         daytona_sandbox_delete(call, s);
+    else if (core_sandbox_is_archived(s, clock_real_ms()))
+        api_fail(call, 409, "Sandbox %s is archived: start it, and stop it then", s->id);
     else if (life_of(s->state)->pause == LIFE_CALL_ALREADY && !life_of(s->state)->files)
         api_fail(call, 409, "Sandbox %s is paused: start it, and stop it then", s->id);
     else if (remember(call, s))
@@ -76,4 +79,19 @@ void daytona_pause(struct api_call *call)
         api_fail(call, 409, "Sandbox %s is stopped: start it, and pause it then", s->id);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FROZEN, changed, call);
+}
+
+/* One that is archived already stays so. A start makes a running one of it, as of one that is
+ * stopped. */
+void daytona_archive(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    struct err e;
+
+    if (!s)
+        return;
+    if (core_sandbox_archive(call->core, call->who.tenant, s->id, &s, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }

@@ -85,6 +85,9 @@ struct sandbox {
     int64_t idle_ms;          /* its end moves to so long after the last use; 0: it stands */
     unsigned idle_counts;     /* bits of enum sandbox_idle: what is a use */
     int64_t last_end_real_ms; /* not beyond this; 0: no bound */
+    int64_t kept_real_ms;     /* since when its files alone are kept; 0: they are not */
+    int64_t auto_archive_ms;  /* so long after that it counts as archived */
+    bool archived;            /* its owner has archived it, before that */
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
     struct privsep_limits limits;
@@ -240,6 +243,7 @@ struct sandbox_request {
     int64_t ttl_ms;            /* > 0, <= max_ttl_ms; 0 = default */
     int64_t idle_ms;      /* > 0: ends so long after the last use, within ttl_ms if that is given */
     unsigned idle_counts; /* enum sandbox_idle; 0: traffic */
+    int64_t auto_archive_ms; /* 0: CORE_ARCHIVE_DEFAULT_MS */
     enum sandbox_timeout_action on_timeout;
     bool auto_resume, keep_memory, secure, allow_internet;
     uint32_t level;               /* enum privsep_level */
@@ -316,6 +320,20 @@ void core_sandbox_used(struct core *c, const char *id);
 /* From now on it ends idle_ms after the last use; 0: at the end that it has. Written through. */
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
+
+#define CORE_ARCHIVE_DEFAULT_MS (7ll * 86400 * 1000)
+#define CORE_ARCHIVE_MAX_MS     (30ll * 86400 * 1000)
+
+/* One whose files alone are kept counts as archived from now on, until it is resumed. ERR_CONFLICT:
+ * it is not stopped. Written through. */
+enum err_code core_sandbox_archive(struct core *c, const char *tenant, const char *id,
+                                   const struct sandbox **out, struct err *e);
+
+/* It counts as archived so long after its stop; 1 to CORE_ARCHIVE_MAX_MS. Written through. */
+enum err_code core_sandbox_set_auto_archive(struct core *c, const char *tenant, const char *id,
+                                            int64_t after_ms, const struct sandbox **out,
+                                            struct err *e);
+bool core_sandbox_is_archived(const struct sandbox *s, int64_t now_real_ms);
 
 /* What becomes of it at the end of its time, as of its creation. keep_memory only counts where it
  * is paused; without it, ERR_UNIMPLEMENTED where files cannot be kept. Written through. */

@@ -161,3 +161,8 @@ bool life_may_move(enum sandbox_state from, enum sandbox_state to)
 {
     return to < SANDBOX_STATE_COUNT && (life_of(from)->next & LIFE_STEP(to));
 }
+
+bool life_is_at_rest(enum sandbox_state state)
+{
+    return life_of(state)->files && life_of(state)->change == LIFE_CHANGE_NONE;
+}

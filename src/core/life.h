@@ -104,4 +104,7 @@ struct life {
 /* Never NULL. For a number that is no state: a row that permits nothing. */
 const struct life *life_of(enum sandbox_state state);
 
+/* Its files and nothing else are there, and nothing is under way. */
+bool life_is_at_rest(enum sandbox_state state);
+
 bool life_may_move(enum sandbox_state from, enum sandbox_state to);

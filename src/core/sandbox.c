@@ -5,6 +5,7 @@
 
 #include "core/sandbox.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -48,6 +49,8 @@ void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
         abort();
     }
     o->s.state = to;
+    o->s.archived = false;
+    o->s.kept_real_ms = life_is_at_rest(to) ? clock_real_ms() : 0;
     sandbox_account(o);
     if (next->timer == LIFE_TIMER_NONE)
         timers_cancel(&o->core->timers, &o->end);

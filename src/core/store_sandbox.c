@@ -18,7 +18,8 @@ enum sandbox_flag {
     FLAG_FILTERS = 32,
     FLAG_PRIVATE_PORTS = 64,
     FLAG_IDLE_PROCESSES = 128,
-    FLAG_IDLE_NO_TRAFFIC = 256 /* so that rows of before count it */
+    FLAG_IDLE_NO_TRAFFIC = 256, /* so that rows of before count it */
+    FLAG_ARCHIVED = 512
 };
 
 static int flags_of(const struct sandbox *s)
@@ -28,7 +29,8 @@ static int flags_of(const struct sandbox *s)
            (s->has_tenant_ca ? FLAG_HAS_TENANT_CA : 0) | (s->limits.filters ? FLAG_FILTERS : 0) |
            (s->network && s->network->f.private_ports ? FLAG_PRIVATE_PORTS : 0) |
            (s->idle_counts & SANDBOX_IDLE_PROCESSES ? FLAG_IDLE_PROCESSES : 0) |
-           (s->idle_counts & SANDBOX_IDLE_TRAFFIC ? 0 : FLAG_IDLE_NO_TRAFFIC);
+           (s->idle_counts & SANDBOX_IDLE_TRAFFIC ? 0 : FLAG_IDLE_NO_TRAFFIC) |
+           (s->archived ? FLAG_ARCHIVED : 0);
 }
 
 /* The dialect's object, and the texts at `at` and the two after it. Private ports are a flag. */
@@ -98,6 +100,8 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     bind_kept(q, 30, s);
     store_bind_json(q, 32, s->volumes);
     sqlite3_bind_int64(q, 33, s->file_url_number);
+    sqlite3_bind_int64(q, 34, s->kept_real_ms);
+    sqlite3_bind_int64(q, 35, s->auto_archive_ms);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -118,6 +122,8 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     bind_kept(q, 11, s);
     sqlite3_bind_int(q, 13, (int)s->on_timeout);
     sqlite3_bind_int64(q, 14, s->file_url_number);
+    sqlite3_bind_int64(q, 15, s->kept_real_ms);
+    sqlite3_bind_int64(q, 16, s->auto_archive_ms);
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
 }
 
@@ -210,6 +216,9 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->env = store_column_json(q, 30);
     s->volumes = store_column_json(q, 31);
     s->file_url_number = (uint32_t)sqlite3_column_int64(q, 32);
+    s->kept_real_ms = sqlite3_column_int64(q, 33);
+    s->auto_archive_ms = sqlite3_column_int64(q, 34);
+    s->archived = flags & FLAG_ARCHIVED;
     return true;
 }
 

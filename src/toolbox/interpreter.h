@@ -8,7 +8,8 @@
  * one context run one after the other, and all of it has the sandbox's walls and limits and the
  * rights of TOOLBOX_USER.
  *
- * Source: /process/interpreter of openapi-specs/toolbox.json (toolbox.h), and what the SDKs send. */
+ * Source: /process/interpreter of openapi-specs/toolbox.json (toolbox.h), and what the SDKs
+ * send. */
 
 #include "toolbox/internal.h"
 

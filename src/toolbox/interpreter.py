@@ -302,7 +302,7 @@ class Context:
         self.worker = Worker()
 
     def rest(self, listener):
-        """Until someone asks; what threads of the worker print meanwhile has no reader."""
+        """Until an execution is requested; what threads of the worker print meanwhile has no reader."""
         while True:
             r, _, _ = select.select([listener, *self.worker.outputs], [], [])
             for fd in r:

@@ -693,6 +693,30 @@ def test_stopped_is_files_alone_and_started_again(cay, new_key):
     assert control("GET", made["id"]).status == 404
 
 
+def test_one_that_is_stopped_is_archived_until_it_starts(cay, new_key):
+    control = lambda method, path, key=None: cay.call(method, f"/api/sandbox/{path}", b"" if method == "POST" else None,  # noqa: E731
+                                                      {"Authorization": f"Bearer {key or cay.key}"}, key=False)
+    made = cay.call("POST", "/api/sandbox", {"snapshot": "host", "autoArchiveInterval": 5}).json
+    id = made["id"]
+    try:
+        assert made["autoArchiveInterval"] == 5
+        for minutes, shown in ((0, 30 * 1440), (99999, 30 * 1440), (7, 7)):
+            assert control("POST", f"{id}/autoarchive/{minutes}").json["autoArchiveInterval"] == shown
+        Box(cay, id).run("echo kept >f")
+        assert control("POST", f"{id}/archive").status == 409 and control("GET", id).json["state"] == "started"
+        assert control("POST", f"{id}/stop").json["state"] == "stopped"
+        assert control("POST", f"{id}/archive", new_key("archivers")).status == 404 and control("GET", id).json["state"] == "stopped"
+        for _ in range(2):
+            assert control("POST", f"{id}/archive").json["state"] == "archived"
+        listed = {s["id"]: s["state"] for s in cay.call("GET", "/api/sandbox", None, {"Authorization": f"Bearer {cay.key}"}, key=False).json["items"]}
+        assert listed[id] == "archived" == control("GET", id).json["state"] and control("POST", f"{id}/stop").status == 409
+        assert control("POST", f"{id}/start").json["state"] == "started"
+        assert Box(cay, id).run("cat f")["result"] == "kept\n"
+        assert control("POST", f"{id}/stop").json["state"] == "stopped" and control("GET", id).json["autoArchiveInterval"] == 7
+    finally:
+        cay.call("DELETE", f"/sandboxes/{id}")
+
+
 def test_what_becomes_of_one_that_stops(cay, other_tenant):
     control = lambda method, path, key=None: cay.call(method, f"/api/sandbox/{path}", b"" if method == "POST" else None,  # noqa: E731
                                                       {"Authorization": f"Bearer {key or cay.key}"}, key=False)
@@ -705,8 +729,8 @@ def test_what_becomes_of_one_that_stops(cay, other_tenant):
     assert control("POST", f"{id}/stop").json["state"] == "stopped"
     assert control("POST", f"{id}/start").json["state"] == "started"
     assert control("POST", f"{id}/autodelete/0").status == 200 and control("GET", id).json["autoDeleteInterval"] == 0
-    for path, status in (("autodelete/5", 501), ("autodelete/x", 400), ("autodelete/99999999999", 400), ("archive", 501),
-                         ("autoarchive/5", 501), ("resize", 501), ("fork", 501), ("nothing", 501)):
+    for path, status in (("autodelete/5", 501), ("autodelete/x", 400), ("autodelete/99999999999", 400), ("autoarchive/x", 400),
+                         ("autoarchive/-1", 400), ("resize", 501), ("fork", 501), ("nothing", 501)):
         reply = control("POST", f"{id}/{path}")
         assert reply.status == status and reply.json["statusCode"] == status and "(" in reply.json["message"] or status == 400, reply.body
     assert control("POST", f"{id}/stop").json["state"] == "destroyed"

@@ -250,6 +250,76 @@ static void a_replaced_key_of_signed_urls_stays_replaced(void **state)
                      ERR_NOT_FOUND);
 }
 
+/* -- archived ----------------------------------------------------------------------------------- */
+
+static const struct sandbox *change(struct world *w, const char *id, bool resume)
+{
+    struct answer a = {0};
+
+    if (resume)
+        core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &a);
+    else
+        core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FILES, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    return core_sandbox_find(w->core, NULL, id);
+}
+
+static void one_that_is_stopped_is_archived_when_its_time_comes(void **state)
+{
+    struct world *w = *state;
+    const struct sandbox *s = &make(w, MINUTE_MS, 0)->s;
+    char id[IDS_SANDBOX_SIZE];
+    int64_t before_ms = clock_real_ms(), far_ms = before_ms + 2 * CORE_ARCHIVE_MAX_MS;
+    struct err e;
+
+    memcpy(id, s->id, sizeof(id));
+    assert_int_equal(s->auto_archive_ms, CORE_ARCHIVE_DEFAULT_MS);
+    assert_int_equal(core_sandbox_set_auto_archive(w->core, NULL, id, 5 * MINUTE_MS, &s, &e),
+                     ERR_OK);
+    assert_int_equal(core_sandbox_archive(w->core, NULL, id, &s, &e), ERR_CONFLICT);
+    assert_false(core_sandbox_is_archived(core_sandbox_find(w->core, NULL, id), far_ms));
+    s = change(w, id, false);
+    assert_int_equal(s->state, SANDBOX_KEPT);
+    assert_true(s->kept_real_ms >= before_ms && s->kept_real_ms <= clock_real_ms());
+    assert_false(core_sandbox_is_archived(s, s->kept_real_ms + 5 * MINUTE_MS - 1));
+    assert_true(core_sandbox_is_archived(s, s->kept_real_ms + 5 * MINUTE_MS));
+    assert_false(core_sandbox_is_archived(change(w, id, true), far_ms));
+}
+
+static void what_was_archived_is_so_over_a_restart_and_until_it_starts(void **state)
+{
+    struct world *w = *state;
+    const struct sandbox *s;
+    char id[IDS_SANDBOX_SIZE];
+    int64_t kept_ms;
+    struct err e;
+
+    memcpy(id, make(w, MINUTE_MS, 0)->s.id, sizeof(id));
+    assert_int_equal(core_sandbox_archive(w->core, "another", id, &s, &e), ERR_NOT_FOUND);
+    kept_ms = change(w, id, false)->kept_real_ms;
+    assert_int_equal(core_sandbox_archive(w->core, "default", id, &s, &e), ERR_OK);
+    world_stop_core(w);
+    world_start_core(w);
+    s = core_sandbox_find(w->core, NULL, id);
+    assert_int_equal(s->kept_real_ms, kept_ms);
+    assert_true(core_sandbox_is_archived(s, kept_ms));
+    assert_false(change(w, id, true)->archived);
+    s = change(w, id, false);
+    assert_false(core_sandbox_is_archived(s, s->kept_real_ms));
+}
+
+static void archiving_has_bounds(void **state)
+{
+    struct world *w = *state;
+    const struct sandbox *s = &make(w, MINUTE_MS, 0)->s;
+    const int64_t bad[] = {-1, 0, CORE_ARCHIVE_MAX_MS + 1};
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        assert_int_equal(core_sandbox_set_auto_archive(w->core, NULL, s->id, bad[i], &s, &e),
+                         ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +336,9 @@ int main(void)
         WORLD(what_counts_is_kept_over_a_restart),
         WORLD(what_comes_at_the_end_is_kept_over_a_restart),
         WORLD(a_replaced_key_of_signed_urls_stays_replaced),
+        WORLD(one_that_is_stopped_is_archived_when_its_time_comes),
+        WORLD(what_was_archived_is_so_over_a_restart_and_until_it_starts),
+        WORLD(archiving_has_bounds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ test('what is wrong or not there is an error of the right class, and says why', 
   await withSandbox(async (sandbox) => {
     await assert.rejects(sandbox.updateNetworkSettings({ domainAllowList: 'https://a.com' }), is(DaytonaValidationError, 'Invalid domain'))
     await assert.rejects(sandbox.updateNetworkSettings({ networkAllowList: '10.0.0.1' }), is(DaytonaValidationError, 'CIDR'))
-    await assert.rejects(sandbox.archive(), is(DaytonaError, 'not supported yet'))
+    await assert.rejects(sandbox.archive(), is(DaytonaError, 'stop it first'))
     assert.equal((await sandbox.process.executeCommand('echo $HOME; exit 3')).result, '/home/daytona\n')
     assert.deepEqual(settings(await daytona.get(sandbox.id)), [false, undefined, undefined])
   })

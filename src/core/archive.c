@@ -1,0 +1,60 @@
+/* A sandbox that has been stopped for a while, or that its owner says is not needed for now, is
+ * archived: its files alone are kept, as of any that is stopped, and a start makes a running one of
+ * it. Nothing is moved, so that nothing is done when its time comes: whether it is archived follows
+ * from when its files were kept (sandbox.c). */
+#include "core/core_internal.h"
+#include "core/life.h"
+#include "core/sandbox.h"
+#include "core/store.h"
+
+bool core_sandbox_is_archived(const struct sandbox *s, int64_t now_real_ms)
+{
+    return life_is_at_rest(s->state) &&
+           (s->archived || s->kept_real_ms + s->auto_archive_ms <= now_real_ms);
+}
+
+static enum err_code write_through(struct sandbox_obj *o, const struct sandbox *changed,
+                                   const struct sandbox **out, struct err *e)
+{
+    enum err_code code = store_sandbox_update(o->core->store, changed, e);
+
+    if (code != ERR_OK)
+        return code;
+    o->s = *changed;
+    *out = &o->s;
+    return ERR_OK;
+}
+
+enum err_code core_sandbox_archive(struct core *c, const char *tenant, const char *id,
+                                   const struct sandbox **out, struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    struct sandbox changed;
+    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
+
+    if (code == ERR_OK && !life_is_at_rest(o->s.state))
+        code = err_set(e, ERR_CONFLICT, "sandbox %s is %s: stop it first, then archive it", id,
+                       sandbox_life(o)->name);
+    if (code != ERR_OK)
+        return code;
+    changed = o->s;
+    changed.archived = true;
+    return write_through(o, &changed, out, e);
+}
+
+enum err_code core_sandbox_set_auto_archive(struct core *c, const char *tenant, const char *id,
+                                            int64_t after_ms, const struct sandbox **out,
+                                            struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    struct sandbox changed;
+    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
+
+    if (code == ERR_OK && (after_ms <= 0 || after_ms > CORE_ARCHIVE_MAX_MS))
+        code = err_set(e, ERR_INVALID, "a sandbox is archived 1 ms to 30 days after its stop");
+    if (code != ERR_OK)
+        return code;
+    changed = o->s;
+    changed.auto_archive_ms = after_ms;
+    return write_through(o, &changed, out, e);
+}
