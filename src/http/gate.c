@@ -124,6 +124,15 @@ static int on_host(struct fields *f, struct http_head *h, const char *value)
     return 0;
 }
 
+/* Servers that make no difference between '_' and '-' would frame the message by it. */
+static int refuse_spelling(struct fields *f, const struct http_head *h, const char *name)
+{
+    if (h->method &&
+        (http_name_like(name, "content-length") || http_name_like(name, "transfer-encoding")))
+        return refuse(f, 400, "Content-Length or Transfer-Encoding spelled with '_'");
+    return 0;
+}
+
 static int on_field(struct fields *f, struct http_head *h, const char *name, const char *value)
 {
     switch (name[0] | 0x20) {
@@ -132,8 +141,11 @@ static int on_field(struct fields *f, struct http_head *h, const char *name, con
             return on_length(f, h, value);
         if (strcasecmp(name, "connection") == 0)
             return on_connection(f, value);
-        return 0;
-    case 't': return strcasecmp(name, "transfer-encoding") == 0 ? on_coding(f, value) : 0;
+        return refuse_spelling(f, h, name);
+    case 't':
+        if (strcasecmp(name, "transfer-encoding") == 0)
+            return on_coding(f, value);
+        return refuse_spelling(f, h, name);
     case 'h': return h->method && strcasecmp(name, "host") == 0 ? on_host(f, h, value) : 0;
     case 'e':
         if (h->method && strcasecmp(name, "expect") == 0 && strcasecmp(value, "100-continue") != 0)

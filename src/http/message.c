@@ -2,6 +2,7 @@
 
 #include "base/ids.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
@@ -12,6 +13,19 @@ const char *http_head_get(const struct http_head *h, const char *name)
         if (strcasecmp(h->headers[i].name, name) == 0)
             return h->headers[i].value;
     return NULL;
+}
+
+static int letter(char c)
+{
+    return c == '_' ? '-' : tolower((unsigned char)c);
+}
+
+bool http_name_like(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if (letter(*a) != letter(*b))
+            return false;
+    return *a == *b;
 }
 
 /* One decoded byte at in[*at], moving *at behind it. The byte, or -EINVAL. */

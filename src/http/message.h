@@ -49,6 +49,10 @@ struct http_head {
 /* The value of the first header of that name (no case), or NULL. */
 const char *http_head_get(const struct http_head *h, const char *name);
 
+/* Would a server take one for the other? Without case, and '_' as '-': servers that hand headers to
+ * programs as environment variables (CGI, WSGI, PHP) make no difference. */
+bool http_name_like(const char *a, const char *b);
+
 /* Percent-decodes into out (NUL-terminated; size includes it). A '+' stays unless plus_is_space.
  * Length, or -EINVAL (bad escape, NUL byte), -EMSGSIZE. */
 ssize_t http_percent_decode(const char *in, size_t n, bool plus_is_space, char *out, size_t size);

@@ -23,10 +23,10 @@ static bool hop_by_hop(const struct http_head *h, const char *name)
 static bool replaced(const struct http_relay_options *o, const char *name)
 {
     for (size_t i = 0; i < o->add_count; i++)
-        if (strcasecmp(o->add[i].name, name) == 0)
+        if (http_name_like(o->add[i].name, name))
             return true;
     for (size_t i = 0; o->remove && o->remove[i]; i++)
-        if (strcasecmp(o->remove[i], name) == 0)
+        if (http_name_like(o->remove[i], name))
             return true;
     return false;
 }

@@ -195,8 +195,10 @@ def test_in_json_bodies(world, origins, kind, chunked):
 def test_no_other_key_beside_it(world, origins):
     """Newer SDKs send Authorization beside x-api-key; an attacker's key would be one, too."""
     with sandbox(world, [seal(world, "k", REAL_KEY, kind="header", header="x-api-key")], inject("k")) as s:
-        curl(s, "-H", "Authorization: Bearer own", "-H", "X-Auth-Token: own", "-H", "X-Other: stays", f"{URL}/v1/x")
+        curl(s, "-H", "Authorization: Bearer own", "-H", "X-Auth-Token: own", "-H", "X-Other: stays",
+             "-H", "X_Api_Key: own", "-H", "X_AUTH-Token: own", f"{URL}/v1/x")  # to CGI and WSGI they are the same
     assert sent(origins, "authorization") == sent(origins, "x-auth-token") == []
+    assert sent(origins, "x_api_key") == sent(origins, "x_auth-token") == []
     assert sent(origins, "x-api-key") == [REAL_KEY] and sent(origins, "x-other") == ["stays"]
 
 
@@ -218,7 +220,8 @@ def test_required(world, origins):
 
 OWN = "attackers-own-key"
 KEYS = [f"Cookie: session={OWN}", f"X-Api-Key: {OWN}", f"api-key: {OWN}", f"xi-api-key: {OWN}", f"DD-API-KEY: {OWN}",
-        f"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.{OWN}", f"X-Forwarded-Authorization: {OWN}"]
+        f"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.{OWN}", f"X-Forwarded-Authorization: {OWN}",
+        f"XI_API_Key: {OWN}"]
 QUERY = ["key", "api_key", "API-Key", "access_token", "%6bey", "X-Amz-Signature", "sig", "key%5B%5D"]
 
 

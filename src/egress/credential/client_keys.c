@@ -15,7 +15,7 @@
 static bool is_one_of(const char *name, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcasecmp(name, list[i]) == 0)
+        if (http_name_like(name, list[i]))
             return true;
     return false;
 }

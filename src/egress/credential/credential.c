@@ -12,6 +12,7 @@
 #include "egress/credential/credential_read.h"
 #include "egress/credential/response_secrets.h"
 #include "http/json.h"
+#include "http/message.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -396,7 +397,7 @@ bool credential_is_key_header(const char *name)
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcasecmp(names[i], name) == 0)
+        if (http_name_like(names[i], name))
             return true;
     return false;
 }

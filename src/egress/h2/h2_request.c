@@ -21,7 +21,7 @@
 static bool is_removed(const struct h2_stream *s, const char *name)
 {
     for (size_t i = 0; s->remove && s->remove[i]; i++)
-        if (strcasecmp(s->remove[i], name) == 0)
+        if (http_name_like(s->remove[i], name))
             return true;
     return false;
 }
@@ -268,7 +268,7 @@ static bool is_no_trailer(const char *name, const char *value)
         "expect", "range",          "te",           "trailer"};
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcasecmp(names[i], name) == 0)
+        if (http_name_like(names[i], name))
             return true;
     return override_is(name) || client_keys_header(name, value);
 }

@@ -54,7 +54,7 @@ bool inject_is_removed(const void *arg, const char *name)
     const struct plan *p = arg;
 
     for (size_t i = 0; i < p->removed; i++)
-        if (strcasecmp(p->remove[i], name) == 0)
+        if (http_name_like(p->remove[i], name))
             return true;
     return false;
 }

@@ -2,17 +2,8 @@
 
 #include "base/util.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
-
-static bool same(const char *name, const char *header)
-{
-    for (; *name && *header; name++, header++)
-        if (tolower((unsigned char)(*header == '_' ? '-' : *header)) != *name)
-            return false;
-    return *name == *header;
-}
 
 bool override_is(const char *name)
 {
@@ -25,7 +16,7 @@ bool override_is(const char *name)
         "x-http-host-override"};
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (same(names[i], name))
+        if (http_name_like(names[i], name))
             return true;
     return false;
 }
