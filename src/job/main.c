@@ -3,6 +3,7 @@
  * which. */
 #include "base/log.h"
 #include "contract/meta.h"
+#include "job/import.h"
 #include "job/kinds.h"
 #include "job/say.h"
 #include "job/template.h"
@@ -21,7 +22,7 @@ static int build(uint32_t number)
 {
     if (number == HOST)
         return host_build(false);
-    return number == BASE ? base_build() : say_failure(EINVAL, "template %u is not known", number);
+    return number == BASE ? base_build() : import_build(number);
 }
 
 static int refresh(uint32_t number)
@@ -31,7 +32,9 @@ static int refresh(uint32_t number)
 
 static int sweep(uint32_t number)
 {
-    return template_sweep();
+    int r = template_sweep();
+
+    return r < 0 ? r : import_sweep();
 }
 
 static const struct {

@@ -107,16 +107,18 @@ static int check_command_sandbox_end(const struct privsep_msg *m, const struct p
     return m->u.command_sandbox.number != 0 && m->u.command_sandbox.pad == 0 ? 0 : -EINVAL;
 }
 
-/* Only what is known by number can be built; any template can be removed. */
+/* Any template can be built: those that are not cay's own out of an image that root has left for
+ * that number, and without one the job says so. Any can be removed. */
 static int check_job(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     uint32_t number = m->u.job.template_number;
 
     if (!is_template(number))
         return -EINVAL;
-    if (m->u.job.kind == PRIVSEP_JOB_TEMPLATE_BUILD)
-        return number == PRIVSEP_TEMPLATE_HOST || number == PRIVSEP_TEMPLATE_BASE ? 0 : -EOPNOTSUPP;
-    return m->u.job.kind == PRIVSEP_JOB_TEMPLATE_REMOVE ? 0 : -EOPNOTSUPP;
+    return m->u.job.kind == PRIVSEP_JOB_TEMPLATE_BUILD ||
+                   m->u.job.kind == PRIVSEP_JOB_TEMPLATE_REMOVE
+               ? 0
+               : -EOPNOTSUPP;
 }
 
 static int check_kept(const struct privsep_msg *m, const struct permit_bounds *b)

@@ -103,8 +103,11 @@ static void counts_and_jobs_are_bounded(void **state)
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
     m.u.job.template_number = PRIVSEP_TEMPLATE_BASE;
     assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.job.template_number = PERMIT_TEMPLATE_MAX;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.job.template_number = PERMIT_TEMPLATE_MAX + 1;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
     m.u.job.template_number = 3;
-    assert_int_equal(permit_fields(&m, &bounds), -EOPNOTSUPP);
     m.u.job.kind = 77;
     assert_int_equal(permit_fields(&m, &bounds), -EOPNOTSUPP);
 }

@@ -1,0 +1,18 @@
+#pragma once
+/* What every template has, added to a tree that archives made, as far as it is not there: mount
+ * points, the users of E2B's and Daytona's clients, a bash for clients that call commands with it,
+ * the name server, and what the image wants to be run with. Names are opened as in place.h. */
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/util.h"
+
+struct additions {
+    int root_fd;            /* the tree; not owned */
+    int start_fd, image_fd; /* become /etc/cay/start.json and image.json; -1: none */
+    struct buf *said;       /* what was added, and what cannot be, in words, "; " between */
+};
+
+/* To be called where the root of the process is the tree: programs are looked for by their
+ * paths. */
+enum err_code additions_put(const struct additions *a, struct err *e);

@@ -1,0 +1,32 @@
+#pragma once
+/* One layer of a container image over the tree that the layers below it made: a tar archive, as it
+ * is or compressed with gzip or zstd, read with libarchive. The archive is hostile until shown
+ * otherwise; the tree is what archives made of it.
+ *
+ * What is taken: folders, files (sparse ones too), symbolic links with any target, hard links to
+ * what is in the tree, owners 0 to 65535, modes, times of change; white-outs and opaque folders of
+ * the OCI image-spec 1.1 (layer.md), which hide what lower layers brought and nothing of their own.
+ * What is left out and counted: devices, FIFOs and sockets; set-id bits of what belongs to
+ * cay-init's own id. Extended attributes and ACLs are not taken. All else ends with an error that
+ * names the entry. */
+
+#include "base/err.h"
+#include "base/util.h"
+
+#include <stdbool.h>
+
+/* Of all layers: entries; bytes of files, holes included. */
+#define UNPACK_ENTRIES_MAX 1000000u
+#define UNPACK_BYTES_MAX   (32ull * 1024 * 1024 * 1024)
+
+#define UNPACK_ID_MAX       65535u
+#define UNPACK_FREE_PERCENT 5u /* of the disk that stay free */
+
+struct unpack {
+    int root_fd; /* of the tree; not owned */
+    uint64_t entries, bytes, written;
+    uint64_t left_out, set_id_dropped;
+};
+
+/* fd: the layer, read from its beginning, twice where it is not the first. */
+enum err_code layer_unpack(struct unpack *u, int fd, bool is_first, struct err *e);
