@@ -154,8 +154,8 @@ static void on_readable(struct wire *w)
 
     if (n == -EAGAIN)
         return;
-    /* What is asked here says itself whether it is whole (JSON), or only its status counts: a server
-     * that does not announce its end (-ENODATA) has ended. */
+    /* What is asked here says itself whether it is whole (JSON), or only its status counts: a
+     * server that does not announce its end (-ENODATA) has ended. */
     if ((n == 0 || n == -ENODATA) && c->has_head && c->parse.framing == HTTP_BODY_UNTIL_CLOSE) {
         finish(c, NULL, false);
         return;

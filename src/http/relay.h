@@ -6,8 +6,8 @@
  * (RFC 9110 7.6.1) are removed, `remove` are removed, `add` are added (replacing any of the
  * client's of that name: appended is never right for a credential). A request with Upgrade that the
  * server answers with 101 becomes a tunnel of bytes both ways (WebSocket).
- * An answer without a length whose end a layer has not announced goes on, and its end is not announced
- * to the client either: it sees what it would see without a relay.
+ * An answer without a length whose end a layer has not announced goes on, and its end is not
+ * announced to the client either: it sees what it would see without a relay.
  * When the upstream breaks before its response head came, on_fail decides the answer; after that
  * the client's connection is cut without an end, so that it cannot mistake a part for the whole. */
 

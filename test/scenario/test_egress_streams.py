@@ -28,14 +28,15 @@ def world():
 
 
 @contextlib.contextmanager
-def server(world, work):
-    """A TLS server that calls work(connection) for each connection, and ends it as it is left."""
+def server(world, work, plain=False):
+    """A server that calls work(connection) for each connection, over TLS or not, and ends it as it is left."""
     listener = internet.inside(world.net, lambda: socket.create_server((internet.WEB, PORT)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(world.dir / "servers/good.pem", world.dir / "servers/good.key")
 
     def one(connection):
-        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as c:
+        with contextlib.suppress(OSError), (connection if plain else
+                                            context.wrap_socket(connection, server_side=True)) as c:
             c.settimeout(30)
             work(c)
 
@@ -59,8 +60,10 @@ def read_head(connection):
     return data
 
 
-def client(world, s, ruled):
-    """A TLS connection from inside that tells an end without a word from one that was announced."""
+def client(world, s, ruled, plain=False):
+    """A connection from inside that tells an end without a word from one that was announced."""
+    if plain:
+        return s.connect(s.resolve(API)[1][0], PORT)
     context = ssl.create_default_context(cafile=str(s.ca if ruled else world.ca))
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     c = context.wrap_socket(s.connect(s.resolve(API)[1][0], PORT), server_hostname=API, suppress_ragged_eofs=False)
@@ -108,6 +111,31 @@ def test_an_end_without_a_word_is_no_whole_answer(world, ruled):
                 assert read_to_end(c) == (b"", end), how
         failed = [r["path"] for r in world.audit() if r["sandbox"] == f"sandbox{s.slot}" and r.get("outcome") == "failed"]
         assert failed == (["/silent", "/reset"] if ruled else [])
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["tls", "plain"])
+@pytest.mark.parametrize("ruled", [False, True], ids=["passed", "read"])
+def test_a_cut_is_no_whole_answer(world, ruled, plain):
+    """By a change of the policy, in an answer without a length. The control: the server's own end."""
+    def work(connection):
+        path = read_head(connection).split()[1]
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\npart")
+        if path == b"/cut":
+            connection.recv(1)  # until it is over
+        elif not plain:
+            connection.unwrap()
+
+    rules = RULED if ruled else NAMED
+    with server(world, work, plain), sandbox(world, [], [], rules) as s:
+        for path, end in ("/whole", "whole"), ("/cut", "lost"):
+            with client(world, s, ruled, plain) as c:
+                c.sendall(f"GET {path} HTTP/1.1\r\nHost: {API}:{PORT}\r\n\r\n".encode())
+                got = b""
+                while not got.endswith(b"part"):
+                    got += c.recv(65536) or pytest.fail(f"ended after {got}")
+                if path == "/cut":
+                    assert world.put(s, {"rules": [{"action": "deny", "domains": [API]}]})[0] == 204
+                assert read_to_end(c) == (b"", end)
 
 
 # -- trailers ----------------------------------------------------------------------------------------

@@ -343,17 +343,20 @@ static void on_tagged_end(void *ctx, uint64_t tag, int fd)
 }
 
 /* The flow ends first: http_server learns it from the socket. To a client with TLS the end is
- * announced where no answer is lost by it. */
+ * announced where no answer is lost by it; an answer that has begun ends with a reset, since its
+ * part could pass for the whole. */
 static void on_flow_end(struct flow *f)
 {
     struct client_conn *l = f->user;
+    bool begun = l->x && http_response_begun(l->x);
 
     sample(l);
     l->flow_id = 0;
     tls_endpoint_close(&l->up_end, true);
-    if (l->layer && !(l->x && http_response_begun(l->x)))
+    if (l->layer && !begun)
         (void)forward_client_layer.shut(l);
-    shutdown(l->fd, SHUT_RDWR);
+    if (!begun)
+        shutdown(l->fd, SHUT_RDWR);
     if (l->x)
         http_exchange_abort(l->x);
 }

@@ -300,13 +300,18 @@ static int pump_half(struct tunnels *t, struct half *h, const struct sandbox *s)
     return over && (a > 0 || b > 0);
 }
 
-/* What one side said with a reset, the other side is to see likewise. */
-static void end_with_reset(struct tunnel *u)
+static void set_reset(const struct flow *f)
 {
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
 
-    (void)!setsockopt(u->flow->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    (void)!setsockopt(u->flow->up_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    (void)!setsockopt(f->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    (void)!setsockopt(f->up_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+}
+
+/* What one side said with a reset, the other side is to see likewise. */
+static void end_with_reset(struct tunnel *u)
+{
+    set_reset(u->flow);
     flow_end(u->flow);
 }
 
@@ -414,6 +419,8 @@ static void on_flow_end(struct flow *f)
     struct tunnels *t = f->egress->tunnels;
     struct tunnel *u = f->user;
 
+    if (f->cut) /* a part must not pass for the whole, where an end says that it is */
+        set_reset(f);
     pipe_put(t, &u->half[0]);
     pipe_put(t, &u->half[1]);
     unlink_age(t, u);

@@ -259,8 +259,8 @@ void h2_again(struct h2 *conn)
     end_watch(&conn->end[H2_SERVER]);
 }
 
-/* What no trailer may say (RFC 9110 6.5.1), a key, or another method or path: there are servers that
- * take trailers for headers. */
+/* What no trailer may say (RFC 9110 6.5.1), a key, or another method or path: there are servers
+ * that take trailers for headers. */
 static bool is_no_trailer(const char *name, const char *value)
 {
     static const char *const names[] = {
