@@ -398,6 +398,19 @@ static void template_remove(struct api_call *call)
 
 /* -- one sandbox ------------------------------------------------------------------------------- */
 
+/* In the words of a create. */
+static json_t *host_mounts_json(const struct sandbox *s)
+{
+    json_t *all = json_array(), *m;
+    size_t i;
+
+    json_array_foreach (s->volumes, i, m)
+        if (json_object_get(m, "host"))
+            json_array_append_new(all, json_pack("{s:O, s:O}", "name", json_object_get(m, "name"),
+                                                 "path", json_object_get(m, "path")));
+    return all;
+}
+
 static void sandbox_get(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
@@ -415,15 +428,15 @@ static void sandbox_get(struct api_call *call)
                  s->template_requested, s->template_id);
     api_reply_json(
         call, 200,
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o}",
-                  "id", s->id, "state", e2b_state_name(s->state), "reason",
-                  core_pause_reason_name(s->pause_reason), "tier", core_pause_tier_name(s),
-                  "templateAsked", s->template_requested, "templateID", s->template_id, "note",
-                  note, "level", privsep_level_name(s->level), "cpuMilli", (json_int_t)l->cpu_milli,
-                  "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes",
-                  (json_int_t)l->disk_bytes, "pids", (json_int_t)l->pids, "openFiles",
-                  (json_int_t)l->open_files, "seccompFilters", l->filters != 0, "idle",
-                  cay_v1_idle_json(s)));
+        json_pack(
+            "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o}",
+            "id", s->id, "state", e2b_state_name(s->state), "reason",
+            core_pause_reason_name(s->pause_reason), "tier", core_pause_tier_name(s),
+            "templateAsked", s->template_requested, "templateID", s->template_id, "note", note,
+            "level", privsep_level_name(s->level), "cpuMilli", (json_int_t)l->cpu_milli,
+            "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes", (json_int_t)l->disk_bytes,
+            "pids", (json_int_t)l->pids, "openFiles", (json_int_t)l->open_files, "seccompFilters",
+            l->filters != 0, "idle", cay_v1_idle_json(s), "hostMounts", host_mounts_json(s)));
 }
 
 const struct api_route cay_v1_routes[] = {

@@ -75,11 +75,14 @@
  *   {"id": id, "state": "running" or "paused", "reason": of a pause, or "", "tier": "frozen",
  *    "files" or "", "templateAsked": "base", "templateID": "host", "note": "base was not built when
  *    ..." or "", "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n,
- *    "openFiles": n, "seccompFilters": false, "idle": {"timeout", "traffic", "processes"} or null}
+ *    "openFiles": n, "seccompFilters": false, "idle": {"timeout", "traffic", "processes"} or null,
+ *    "hostMounts": [{"name", "path"}]}
  *
  * POST /cay/v1/sandboxes -> 201 as POST /v2/sandboxes, with "policy" (docs/policy.md) instead of
  *   "network" and "allow_internet_access". Without a policy nothing leaves the sandbox. With
- *   "warnings" where there are any, as of PUT .../policy.
+ *   "warnings" where there are any, as of PUT .../policy. "hostMounts": [{"name", "path"}]:
+ *   directories of the host (docs/volumes.md); 404: none of that name is for this tenant; 503: it
+ *   is not there.
  * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
  * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path",
  *   "address", "said", "policy"} -> 200 {"verdict": "allow", "deny", "depends" (on the request) or

@@ -149,7 +149,9 @@ json_t *daytona_volumes_json(const struct sandbox *s)
     size_t i;
 
     json_array_foreach (s->volumes, i, m)
-        json_array_append_new(all, json_pack("{s:O, s:O}", "volumeId", json_object_get(m, "volume"),
-                                             "mountPath", json_object_get(m, "path")));
+        if (json_object_get(m, "volume"))
+            json_array_append_new(all,
+                                  json_pack("{s:O, s:O}", "volumeId", json_object_get(m, "volume"),
+                                            "mountPath", json_object_get(m, "path")));
     return all;
 }

@@ -147,9 +147,10 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
 {
     static const char *const instead[] = {"network", E2B_INTERNET_KEY};
     static const char *const known[] = {
-        "templateID", "timeout", "metadata",       "envVars",   "policy",
-        "secure",     "level",   "seccompFilters", "autoPause", "autoPauseMemory",
-        "autoResume", "idle",    "volumeMounts",   "iam",       "mcp"};
+        "templateID",   "timeout",         "metadata",   "envVars",
+        "policy",       "secure",          "level",      "seccompFilters",
+        "autoPause",    "autoPauseMemory", "autoResume", "idle",
+        "volumeMounts", "hostMounts",      "iam",        "mcp"};
     const char *key;
     json_t *value;
 
@@ -164,7 +165,8 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
         if (!found)
             return err_set(e, ERR_INVALID,
                            "there is no \"%.40s\": templateID, timeout, idle, metadata, envVars, "
-                           "policy, secure, level and seccompFilters are what this call takes",
+                           "policy, secure, level, seccompFilters, volumeMounts and hostMounts are "
+                           "what this call takes",
                            key);
     }
     return ERR_OK;
@@ -200,6 +202,8 @@ static enum err_code read_policy(struct api_call *call, struct creation *c, stru
         rc = read_level(body, &c->r.level, e);
     if (rc == ERR_OK)
         rc = cay_v1_idle_read(body, api_config_of(call->api)->max_ttl_ms, &c->r, e);
+    if (rc == ERR_OK)
+        rc = json_get_arr(body, "hostMounts", NULL, JSON_OPTIONAL, &c->r.host_mounts, e);
     if (rc != ERR_OK)
         return rc;
     c->r.limits.filters = filters ? PRIVSEP_FILTERS : 0;

@@ -72,9 +72,11 @@ static json_t *volume_mounts(const struct sandbox *s)
     size_t i;
 
     json_array_foreach (s->volumes, i, m)
-        json_array_append_new(all, json_pack("{s:O, s:O, s:O}", "name", json_object_get(m, "name"),
-                                             "path", json_object_get(m, "path"), "readOnly",
-                                             json_object_get(m, "readOnly")));
+        if (json_object_get(m, "volume"))
+            json_array_append_new(all,
+                                  json_pack("{s:O, s:O, s:O}", "name", json_object_get(m, "name"),
+                                            "path", json_object_get(m, "path"), "readOnly",
+                                            json_object_get(m, "readOnly")));
     return all;
 }
 

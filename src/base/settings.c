@@ -24,6 +24,12 @@
 
 #define FIELD(name) offsetof(struct settings, name)
 
+#define NEXT_HOST_DIR(n)                                                                    \
+    {                                                                                       \
+        "host", "dir_" #n, CONFIG_STRING, FIELD(host_dirs[n - 1]), NULL, 0, 0, "DIRECTORY", \
+            "Another one, likewise."                                                        \
+    }
+
 const struct config_key settings_keys[] = {
     {"listen", "address", CONFIG_STRING, FIELD(listen_address), "localhost", 0, 0, "ADDRESS",
      "Numeric IPv4 or IPv6 address to listen on, or localhost for 127.0.0.1 and ::1. Clients that "
@@ -119,6 +125,18 @@ const struct config_key settings_keys[] = {
     {"mcp", "keep", CONFIG_TIME_MS, FIELD(mcp_keep_ms), "24h", SECOND, 3650 * DAY, "TIME",
      "How long such a sandbox stays paused before it is removed, and an unused session is kept."},
 
+    {"host", "dir_1", CONFIG_STRING, FIELD(host_dirs[0]), NULL, 0, 0, "DIRECTORY",
+     "A directory of this host that sandboxes may have to read, as NAME:PATH, or as "
+     "NAME:PATH:TENANT,TENANT for these tenants alone: what all users of the host may read of it, "
+     "without what is mounted below it (docs/volumes.md). It is opened at the start of cay-privd."},
+    NEXT_HOST_DIR(2),
+    NEXT_HOST_DIR(3),
+    NEXT_HOST_DIR(4),
+    NEXT_HOST_DIR(5),
+    NEXT_HOST_DIR(6),
+    NEXT_HOST_DIR(7),
+    NEXT_HOST_DIR(8),
+
     {"egress", "user", CONFIG_STRING, FIELD(egress_user), "cay-egress", 0, 0, "NAME",
      "User that the way out of sandboxes runs as; made by `cay up` when it is absent."},
     {"egress", "processes", CONFIG_INT, FIELD(egress_processes), "1", 1, 16, "N",
@@ -197,6 +215,24 @@ static enum err_code check_tls(const struct settings *s, struct err *e)
     return ERR_OK;
 }
 
+static enum err_code check_host_dirs(const struct settings *s, struct err *e)
+{
+    struct host_dir all[HOST_DIRS_MAX] = {{{0}}};
+
+    for (size_t i = 0; i < HOST_DIRS_MAX; i++) {
+        const char *wrong = s->host_dirs[i] ? host_dir_parse(s->host_dirs[i], &all[i]) : NULL;
+
+        if (wrong)
+            return err_set(e, ERR_INVALID, "[host] dir_%zu: found \"%.100s\": %s", i + 1,
+                           s->host_dirs[i], wrong);
+        for (size_t j = 0; all[i].name[0] && j < i; j++)
+            if (strcmp(all[i].name, all[j].name) == 0)
+                return err_set(e, ERR_INVALID, "[host] dir_%zu: dir_%zu has the name %s already",
+                               i + 1, j + 1, all[i].name);
+    }
+    return ERR_OK;
+}
+
 static enum err_code check(const struct settings *s, struct err *e)
 {
     static const char *const backends[] = {"auto", "btrfs", "memory"};
@@ -213,7 +249,7 @@ static enum err_code check(const struct settings *s, struct err *e)
                        "[state] disk_backend: found \"%.32s\", allowed are auto, "
                        "btrfs and memory",
                        s->state_disk_backend);
-    if (check_tls(s, e) != ERR_OK)
+    if (check_tls(s, e) != ERR_OK || check_host_dirs(s, e) != ERR_OK)
         return e->code;
     if (strcmp(s->egress_ceiling, "deny") != 0 && strcmp(s->egress_ceiling, "public") != 0 &&
         strcmp(s->egress_ceiling, "allow") != 0)

@@ -7,6 +7,7 @@
  * (--sandbox-memory=1G), because cayd's user need not be able to read the file. */
 
 #include "base/config.h"
+#include "base/host_dir.h"
 
 #define SETTINGS_PATH "/etc/cay/cay.conf"
 
@@ -33,6 +34,8 @@ struct settings {
     int64_t server_threads, server_max_connections, server_priority;
     /* [mcp] */
     uint64_t mcp_pause_ms, mcp_keep_ms;
+    /* [host] */
+    char *host_dirs[HOST_DIRS_MAX]; /* host_dir_parse reads each; NULL: there is none */
     /* [egress] */
     char *egress_user, *egress_dns_servers, *egress_upstream_proxy, *egress_key_file,
         *egress_ca_file, *egress_ceiling;

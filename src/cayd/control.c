@@ -200,6 +200,9 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
         .egress_ceiling = s->egress_ceiling,
         .egress_processes = (unsigned)s->egress_processes,
     };
+    for (size_t i = 0; i < HOST_DIRS_MAX; i++)
+        if (s->host_dirs[i]) /* checked when the settings were read */
+            (void)host_dir_parse(s->host_dirs[i], &core.host_dirs[i]);
     struct api_config api = {.domain = s->server_domain,
                              .state_dir = s->state_dir,
                              .https = https,

@@ -37,6 +37,38 @@ static int add_volume(void *arg, const char *text)
                                                 only ? n - 3 : n, "readOnly", only));
 }
 
+/* NAME:PATH. */
+static int add_host_mount(void *arg, const char *text)
+{
+    const char *colon = strchr(text, ':');
+
+    return colon && colon != text && colon[1]
+               ? json_array_append_new(arg, json_pack("{s:s%, s:s}", "name", text,
+                                                      (size_t)(colon - text), "path", colon + 1))
+               : -1;
+}
+
+/* --volume and --mount: each makes a list of one of the body's fields. */
+static enum err_code add_mounts(const struct cli *c, json_t *body, struct err *e)
+{
+    static const struct {
+        const char *option, *field, *form;
+        int (*add)(void *arg, const char *text);
+    } kinds[] = {{"volume", "volumeMounts", "NAME:PATH or NAME:PATH:ro", add_volume},
+                 {"mount", "hostMounts", "NAME:PATH", add_host_mount}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        json_t *list = cli_value(c, kinds[i].option) ? json_array() : NULL;
+
+        if (!list)
+            continue;
+        json_object_set_new(body, kinds[i].field, list);
+        if (cli_each(c, kinds[i].option, kinds[i].add, list) != 0)
+            return err_set(e, ERR_INVALID, "--%s: not %s", kinds[i].option, kinds[i].form);
+    }
+    return ERR_OK;
+}
+
 /* --idle and --idle-counts. */
 static enum err_code add_idle(const struct cli *c, json_t *body, struct err *e)
 {
@@ -85,14 +117,7 @@ static enum err_code create_request(const struct cli *c, const char *template_na
         json_object_set_new(body, "secure", json_false());
     if (cli_flag(c, "seccomp-filters"))
         json_object_set_new(body, "seccompFilters", json_true());
-    if (cli_value(c, "volume")) {
-        json_t *volumes = json_array();
-
-        json_object_set_new(body, "volumeMounts", volumes);
-        if (cli_each(c, "volume", add_volume, volumes) != 0)
-            return err_set(e, ERR_INVALID, "--volume: not NAME:PATH or NAME:PATH:ro");
-    }
-    if (add_idle(c, body, e) != ERR_OK)
+    if (add_mounts(c, body, e) != ERR_OK || add_idle(c, body, e) != ERR_OK)
         return e->code;
     if (!ttl)
         return ERR_OK;

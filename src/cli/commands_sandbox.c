@@ -61,6 +61,10 @@ const struct cli_command commands_sandbox[] = {
                             NULL},
                            {0, "volume", "NAME:PATH[:ro]",
                             "Mount a volume there; with :ro, to read only. Up to four.", NULL},
+                           {0, "mount", "NAME:PATH",
+                            "Mount a directory of the host there, to read only: one that the "
+                            "server's operator named. Up to four, volumes among them.",
+                            NULL},
                            {0, "idle", "TIME",
                             "It ends when it was not used for so long; --ttl, where it is given, "
                             "is its longest life then.",

@@ -23,7 +23,7 @@
 #define CAY_LIBEXECDIR "/usr/local/libexec/cay"
 #endif
 
-#define MAX_ARGS 96
+#define MAX_ARGS 128
 
 /* -- what has to be there ---------------------------------------------------------------------- */
 
@@ -210,6 +210,16 @@ static void add_settings(struct arguments *a, const struct settings *s, const ch
     }
 }
 
+/* privd is not told whose they are: cayd knows the tenants. */
+static void add_host_dirs(struct arguments *a, const struct settings *s)
+{
+    struct host_dir d;
+
+    for (int i = 0; i < HOST_DIRS_MAX; i++)
+        if (s->host_dirs[i] && !host_dir_parse(s->host_dirs[i], &d))
+            add(a, "--privd-arg=--host-dir-%d=%s:%s", i + 1, d.name, d.path);
+}
+
 static void keep_arguments(struct arguments *a, const struct programs *p, const struct settings *s)
 {
     add(a, "%s", p->keep);
@@ -241,6 +251,7 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--privd-arg=--slots-ready=%" PRId64, s->sandbox_slots_ready);
     add(a, "--privd-arg=--disk-backend=%s", s->state_disk_backend);
     add(a, "--privd-arg=--disk-size=%" PRIu64, s->state_disk_size_bytes);
+    add_host_dirs(a, s);
     add_settings(a, s, "cayd-arg", is_for_cayd);
     add_settings(a, s, "egress-arg", is_for_egress);
 }

@@ -25,7 +25,8 @@
 #define PRIVSEP_KEPT_MAX       1024 /* numbers of kept files */
 #define PRIVSEP_OWNER_SIZE     16   /* of kept files and volumes: who has a number */
 #define PRIVSEP_VOLUMES_MAX    1024 /* numbers of volumes */
-#define PRIVSEP_CREATE_VOLUMES 4    /* of one sandbox */
+#define PRIVSEP_CREATE_VOLUMES 4    /* of one sandbox, directories of the host among them */
+#define PRIVSEP_HOST_DIRS_MAX  8    /* that the operator names */
 #define PRIVSEP_WHY_SIZE       192
 #define PRIVSEP_ID_SIZE        32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
@@ -161,7 +162,8 @@ enum privsep_stage {
     PRIVSEP_STAGE_EXEC,
     PRIVSEP_STAGE_READY,  /* cay-init started but did not become ready */
     PRIVSEP_STAGE_LEVEL,  /* refused: the isolation level is not there; u.refused says why */
-    PRIVSEP_STAGE_VOLUME, /* a volume is not there (-ENOENT), or in use (-EBUSY) */
+    PRIVSEP_STAGE_VOLUME, /* a volume is not there (-ENOENT), or in use (-EBUSY), or a directory of
+                           * the host is not there (-ENODEV) */
     PRIVSEP_STAGE_COUNT
 };
 
@@ -176,13 +178,17 @@ enum privsep_cause {
 #define PRIVSEP_CREATE_COPY 1u
 
 /* A volume that a sandbox is to have, at AGENT_VOLUMES_DIR/<index of the entry> (agent_boot.h). A
- * volume is in one sandbox that may write to it, or in any number that only read. */
+ * volume is in one sandbox that may write to it, or in any number that only read. Or a directory of
+ * the host that privd's own options name by that number, 1..PRIVSEP_HOST_DIRS_MAX, which is
+ * read-only; its owner is its name there, filled up with zeros (-EPERM where it has another;
+ * -ENODEV: it is not there). */
 struct privsep_mount {
     uint32_t number; /* 0: none */
-    uint32_t flags;  /* 0, or PRIVSEP_MOUNT_READ_ONLY */
+    uint32_t flags;  /* 0, PRIVSEP_MOUNT_READ_ONLY, or PRIVSEP_MOUNT_HOST_DIR */
 };
 
 #define PRIVSEP_MOUNT_READ_ONLY 1u
+#define PRIVSEP_MOUNT_HOST_DIR  3u /* that and read-only, in one: there is no other kind */
 
 enum privsep_level {
     PRIVSEP_LEVEL_PROCESS,

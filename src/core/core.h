@@ -14,6 +14,7 @@
  * alone); any -> ending; creating -> ended. */
 
 #include "base/err.h"
+#include "base/host_dir.h"
 #include "base/ids.h"
 #include "core/network.h"
 #include "privsep/client.h"
@@ -96,8 +97,9 @@ struct sandbox {
     json_t *env;
     struct network *network; /* NULL: nothing was set; no secret is in it */
     json_t *policy;          /* what may leave: policy/policy.h; NULL: nothing */
-    json_t *volumes;         /* array of {"volume", "name", "path", "readOnly"}; NULL: none */
-    json_t *credentials;     /* its own beside its tenant's: sealed (credential.h); NULL: none */
+    /* array of {"volume" or "host", "name", "path", "readOnly"} (volume.h); NULL: none */
+    json_t *volumes;
+    json_t *credentials; /* its own beside its tenant's: sealed (credential.h); NULL: none */
     bool allow_internet;
     uint32_t file_url_number; /* of its signed URLs' key, which it is made with (file_url.h) */
     bool has_tenant_ca;       /* its agent took its tenant's certificate (tenant_ca.h) */
@@ -108,9 +110,10 @@ struct core_config {
     const char *domain;           /* of host names, "localhost:3000" */
     struct privsep_limits limits; /* defaults for new sandboxes */
     uint64_t max_ttl_ms, default_ttl_ms;
-    uint64_t output_bytes;      /* of a sandbox's commands, in a second */
-    uint64_t agent_timeout_ms;  /* for the first answer of an agent */
-    uint32_t max_sandboxes;     /* over all tenants */
+    struct host_dir host_dirs[HOST_DIRS_MAX]; /* by number less 1; no name: there is none */
+    uint64_t output_bytes;                    /* of a sandbox's commands, in a second */
+    uint64_t agent_timeout_ms;                /* for the first answer of an agent */
+    uint32_t max_sandboxes;                   /* over all tenants */
     const char *egress_dir;     /* where cay-egress's sockets are; NULL: there is none */
     const char *egress_ceiling; /* preset that no sandbox's policy exceeds; NULL: none */
     unsigned egress_processes;
@@ -253,6 +256,7 @@ struct sandbox_request {
     json_t *policy;               /* the same; checked here */
     json_t *credentials;          /* the same: what core_credentials_seal gave */
     json_t *volumes;              /* the same: array of {"name", "path", "readOnly"} (volume.h) */
+    json_t *host_mounts;          /* the same, of directories of the host */
     const char *create_key;       /* Idempotency-Key (create_key.h), NULL: none */
     const uint8_t *create_hash;   /* CORE_HASH_SIZE bytes, with create_key */
 };

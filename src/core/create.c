@@ -373,7 +373,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     const struct template_info *requested = NULL, *used = NULL;
     struct sandbox_obj *o = NULL;
     json_t *volumes = NULL;
-    enum err_code code = volumes_resolve(c, r->tenant, r->volumes, &volumes, e);
+    enum err_code code = volumes_resolve(c, r, &volumes, e);
 
     r->volumes = volumes;
     if (code == ERR_OK)

@@ -40,6 +40,14 @@ static const struct {
      "the state disk is read-only since a write to it failed",
      "most often the host's own disk was full: free some space there, then `cay down` and `cay "
      "up`"},
+    {PRIVSEP_STAGE_VOLUME, -ENODEV, ERR_UNAVAILABLE,
+     "a directory of the host that it asks for is not there",
+     "its operator has to see to it: the server's log says why, and each start of cay-privd looks "
+     "for it again"},
+    {PRIVSEP_STAGE_VOLUME, -EPERM, ERR_UNAVAILABLE,
+     "a volume or directory of the host is another than this server knows by its name",
+     "its operator has to see to it: `cay down` and `cay up` start all daemons with the same "
+     "settings"},
     /* There are numbers left, but none could be made into a slot. */
     {PRIVSEP_STAGE_SLOT, -ETIMEDOUT, ERR_UNAVAILABLE, "no slot was free, and none was made in time",
      "the machine is busy or short of memory: end sandboxes that are not needed, or try again "

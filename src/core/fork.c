@@ -24,7 +24,7 @@ struct fork_op {
     struct core *core;
     struct sandbox_request r;
     char tenant[CORE_TENANT_SIZE], source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
-    json_t *metadata, *env, *policy, *credentials, *volumes;
+    json_t *metadata, *env, *policy, *credentials, *volumes, *host_mounts;
     struct network *network;
     size_t n, requested, answered;
     core_fork_cb done;
@@ -48,6 +48,7 @@ static void op_free(struct fork_op *op)
     json_decref(op->policy);
     json_decref(op->credentials);
     json_decref(op->volumes);
+    json_decref(op->host_mounts);
     network_unref(op->network);
     free(op->forks);
     free(op->ones);
@@ -169,7 +170,8 @@ static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_m
 {
     op->metadata = s->metadata ? copy_metadata(s->metadata) : NULL;
     op->policy = s->policy ? json_deep_copy(s->policy) : NULL;
-    op->volumes = s->volumes ? json_deep_copy(s->volumes) : NULL;
+    op->volumes = volumes_of_kind(s->volumes, "volume");
+    op->host_mounts = volumes_of_kind(s->volumes, "host");
     op->credentials = s->credentials ? json_deep_copy(s->credentials) : NULL;
     op->network = network_ref(s->network);
     memcpy(op->source, s->id, sizeof(op->source));
@@ -187,9 +189,10 @@ static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_m
                                      .network = op->network,
                                      .policy = op->policy,
                                      .volumes = op->volumes,
+                                     .host_mounts = op->host_mounts,
                                      .credentials = op->credentials};
-    return (op->metadata || !s->metadata) && (op->policy || !s->policy) &&
-           (op->volumes || !s->volumes) && (op->credentials || !s->credentials);
+    return (op->metadata || !s->metadata) && (op->policy || !s->policy) && op->volumes &&
+           op->host_mounts && (op->credentials || !s->credentials);
 }
 
 static enum err_code check(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,

@@ -55,11 +55,16 @@ void core_volume_remove(struct core *c, const char *tenant, const char *name, co
 
 /* -- for core's other files -------------------------------------------------------------------- */
 
-/* asked: an array of {"name", "path", "readOnly"} (NULL: none), as clients say it; "NAME:ro" is
- * read-only too; *out: the same with "volume", the id,
- * as a sandbox keeps it; a new reference, NULL: none. ERR_INVALID, ERR_NOT_FOUND. */
-enum err_code volumes_resolve(struct core *c, const char *tenant, const json_t *requested,
-                              json_t **out, struct err *e);
+/* r's volumes and host_mounts: arrays of {"name", "path", "readOnly"} (NULL: none), as clients say
+ * it; "NAME:ro" is read-only too. *out: both in one, as a sandbox keeps it: each with "volume", the
+ * id, or "host", the name; a new reference, NULL: none. ERR_INVALID, ERR_NOT_FOUND: also for a
+ * directory of the host that is for other tenants. */
+enum err_code volumes_resolve(struct core *c, const struct sandbox_request *r, json_t **out,
+                              struct err *e);
+
+/* Those of a sandbox that are volumes ("volume") or directories of the host ("host"): a new array,
+ * whose entries are shared. NULL: memory is out. */
+json_t *volumes_of_kind(const json_t *mounts, const char *kind);
 
 /* Whether a sandbox (NULL: a new one) can have those now: ERR_NOT_FOUND, ERR_CONFLICT with the
  * sandbox that has one. */

@@ -34,10 +34,34 @@ static const json_t *mount_of(const json_t *mounts, const char *id)
     const json_t *m;
     size_t i;
 
-    json_array_foreach ((json_t *)mounts, i, m)
-        if (strcmp(json_string_value(json_object_get(m, "volume")), id) == 0)
+    json_array_foreach ((json_t *)mounts, i, m) {
+        const char *volume = json_string_value(json_object_get(m, "volume"));
+
+        if (volume && strcmp(volume, id) == 0)
             return m;
+    }
     return NULL;
+}
+
+/* -- directories of the host ------------------------------------------------------------------- */
+
+/* The number that privd knows it by; 0: there is none of that name for this tenant. */
+static uint32_t host_dir_number(const struct core *c, const char *tenant, const char *name)
+{
+    for (uint32_t i = 0; i < HOST_DIRS_MAX; i++) {
+        const struct host_dir *d = &c->config.host_dirs[i];
+
+        if (strcmp(d->name, name) == 0 && host_dir_is_for(d, tenant))
+            return i + 1;
+    }
+    return 0;
+}
+
+static enum err_code host_dir_missing(const char *name, struct err *e)
+{
+    err_set(e, ERR_NOT_FOUND, "there is no directory '%.100s' of the host for sandboxes", name);
+    err_hint(e, "the operator of this server names them, in [host] of its settings");
+    return e->code;
 }
 
 /* Whether it has none: its files alone are there. */
@@ -78,9 +102,11 @@ static enum err_code check_one(struct core *c, const char *tenant, const struct 
 {
     const char *id = json_string_value(json_object_get(mount, "volume"));
     const char *name = json_string_value(json_object_get(mount, "name"));
-    const struct volume_obj *v = volume_find(c, tenant, id, true);
+    const struct volume_obj *v = id ? volume_find(c, tenant, id, true) : NULL;
     const struct sandbox_obj *user = v ? volume_user(v, of, mount) : NULL;
 
+    if (!id) /* it may have been taken from the settings, or from this tenant, meanwhile */
+        return host_dir_number(c, tenant, name) ? ERR_OK : host_dir_missing(name, e);
     if (!v)
         return err_set(e, ERR_NOT_FOUND, "volume '%.100s' is not there any more", name);
     if (!user)
@@ -109,21 +135,36 @@ enum err_code volumes_check(struct core *c, const char *tenant, const struct san
     return ERR_OK;
 }
 
+static int fill_one(struct core *c, const char *tenant, const json_t *mount,
+                    struct privsep_mount *out, uint8_t owner[static PRIVSEP_OWNER_SIZE])
+{
+    const char *id = json_string_value(json_object_get(mount, "volume"));
+    const char *name = json_string_value(json_object_get(mount, "name"));
+    const struct volume_obj *v = id ? volume_find(c, tenant, id, true) : NULL;
+
+    if (v) {
+        *out = (struct privsep_mount){v->v.number, reads_only(mount) ? PRIVSEP_MOUNT_READ_ONLY : 0};
+        keep_owner(v->v.id, owner);
+    } else {
+        uint32_t number = id ? 0 : host_dir_number(c, tenant, name);
+
+        if (!number)
+            return -ENOENT;
+        *out = (struct privsep_mount){number, PRIVSEP_MOUNT_HOST_DIR};
+        memcpy(owner, name, strlen(name)); /* at most PRIVSEP_OWNER_SIZE: it has a number */
+    }
+    return 0;
+}
+
 int volumes_fill(struct core *c, const char *tenant, const json_t *mounts, struct privsep_msg *m)
 {
     const json_t *one;
     size_t i;
 
-    json_array_foreach ((json_t *)mounts, i, one) {
-        const char *id = json_string_value(json_object_get(one, "volume"));
-        const struct volume_obj *v = volume_find(c, tenant, id, true);
-
-        if (!v || i >= PRIVSEP_CREATE_VOLUMES)
+    json_array_foreach ((json_t *)mounts, i, one)
+        if (i >= PRIVSEP_CREATE_VOLUMES ||
+            fill_one(c, tenant, one, &m->u.create.volumes[i], m->u.create.volume_owners[i]) < 0)
             return -ENOENT;
-        m->u.create.volumes[i].number = v->v.number;
-        m->u.create.volumes[i].flags = reads_only(one) ? PRIVSEP_MOUNT_READ_ONLY : 0;
-        keep_owner(v->v.id, m->u.create.volume_owners[i]);
-    }
     return 0;
 }
 
@@ -185,63 +226,130 @@ static bool take_name(const char *text, char out[static CORE_VOLUME_NAME_SIZE + 
     return only;
 }
 
-static enum err_code resolve_one(struct core *c, const char *tenant, const json_t *requested,
-                                 json_t *out, struct err *e)
+/* One entry, read: of "volumeMounts" or "hostMounts". */
+struct mount_request {
+    const char *field, *path;
+    char name[CORE_VOLUME_NAME_SIZE + 1];
+    bool read_only;
+};
+
+static enum err_code read_request(const json_t *one, const char *field, struct mount_request *out,
+                                  struct err *e)
 {
-    const char *text = json_string_value(json_object_get(requested, "name"));
-    const char *path = json_string_value(json_object_get(requested, "path"));
-    char name[CORE_VOLUME_NAME_SIZE + 1] = "";
-    const json_t *other, *only = json_object_get(requested, "readOnly");
-    bool read_only = (text && take_name(text, name)) || json_is_true(only);
-    const struct volume_obj *v;
+    const char *text = json_string_value(json_object_get(one, "name"));
+    const json_t *only = json_object_get(one, "readOnly");
+
+    *out = (struct mount_request){field, json_string_value(json_object_get(one, "path")), "",
+                                  false};
+    out->read_only = (text && take_name(text, out->name)) || json_is_true(only);
+    if (!text || !out->path || (only && !json_is_boolean(only)))
+        return err_set(e, ERR_INVALID,
+                       "%s: each has a \"name\" and a \"path\", and may have \"readOnly\"", field);
+    if (is_path(out->path))
+        return ERR_OK;
+    return err_set(e, ERR_INVALID,
+                   "%s: \"%.100s\" is no path to mount at: it has to be absolute, without "
+                   "\".\", \"..\" and a slash at its end, of at most %d bytes, and not in /proc, "
+                   "/sys, /dev or /run/volumes",
+                   field, out->path, CORE_VOLUME_PATH_SIZE - 1);
+}
+
+/* `kind`: "volume" or "host", by which an entry names what it is of. */
+static enum err_code append(json_t *out, const struct mount_request *a, const char *kind,
+                            const char *id, const char *name, struct err *e)
+{
+    const json_t *other;
     size_t i;
 
-    if (!text || !path || (only && !json_is_boolean(only)))
-        return err_set(
-            e, ERR_INVALID,
-            "volumeMounts: each has a \"name\" and a \"path\", and may have \"readOnly\"");
-    if (!is_path(path))
-        return err_set(
-            e, ERR_INVALID,
-            "volumeMounts: \"%.100s\" is no path to mount at: it has to be absolute, without "
-            "\".\", \"..\" and a slash at its end, of at most %d bytes, and not in /proc, "
-            "/sys, /dev or /run/volumes",
-            path, CORE_VOLUME_PATH_SIZE - 1);
-    v = volume_find(c, tenant, name, true);
-    if (!v)
-        return err_set(e, ERR_NOT_FOUND, "there is no volume '%.100s'", name);
-    json_array_foreach (out, i, other)
-        if (strcmp(json_string_value(json_object_get(other, "volume")), v->v.id) == 0 ||
-            is_nested(json_string_value(json_object_get(other, "path")), path))
+    json_array_foreach (out, i, other) {
+        const char *same = json_string_value(json_object_get(other, kind));
+
+        if ((same && strcmp(same, id) == 0) ||
+            is_nested(json_string_value(json_object_get(other, "path")), a->path))
             return err_set(e, ERR_INVALID,
-                           "volumeMounts: '%.100s' at %.100s: this volume or path is there "
+                           "%s: '%.100s' at %.100s: this volume, directory or path is there "
                            "already, or one of the paths is below another",
-                           name, path);
-    return json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:b}", "volume", v->v.id, "name",
-                                                v->v.name, "path", path, "readOnly", read_only)) < 0
+                           a->field, name, a->path);
+    }
+    return json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:b}", kind, id, "name", name,
+                                                "path", a->path, "readOnly", a->read_only)) < 0
                ? err_set(e, ERR_EXHAUSTED, "memory is out")
                : ERR_OK;
 }
 
-enum err_code volumes_resolve(struct core *c, const char *tenant, const json_t *requested,
-                              json_t **out, struct err *e)
+static enum err_code resolve_volume(struct core *c, const char *tenant, const json_t *one,
+                                    json_t *out, struct err *e)
+{
+    const struct volume_obj *v;
+    struct mount_request a;
+
+    if (read_request(one, "volumeMounts", &a, e) != ERR_OK)
+        return e->code;
+    v = volume_find(c, tenant, a.name, true);
+    return v ? append(out, &a, "volume", v->v.id, v->v.name, e)
+             : err_set(e, ERR_NOT_FOUND, "there is no volume '%.100s'", a.name);
+}
+
+/* One that is not for this tenant is answered as one that is not there. */
+static enum err_code resolve_host_dir(struct core *c, const char *tenant, const json_t *one,
+                                      json_t *out, struct err *e)
+{
+    struct mount_request a;
+
+    if (read_request(one, "hostMounts", &a, e) != ERR_OK)
+        return e->code;
+    if (json_is_false(json_object_get(one, "readOnly")))
+        return err_set(e, ERR_INVALID, "hostMounts: '%.100s': they are read-only", a.name);
+    a.read_only = true;
+    return host_dir_number(c, tenant, a.name) ? append(out, &a, "host", a.name, a.name, e)
+                                              : host_dir_missing(a.name, e);
+}
+
+static enum err_code resolve_all(struct core *c, const struct sandbox_request *r, json_t *out,
+                                 struct err *e)
 {
     enum err_code code = ERR_OK;
-    json_t *all, *one;
+    json_t *one;
     size_t i;
 
-    *out = NULL;
-    if (json_array_size(requested) == 0)
-        return ERR_OK;
-    if (json_array_size(requested) > PRIVSEP_CREATE_VOLUMES)
-        return err_set(e, ERR_INVALID, "volumeMounts: %zu volumes; a sandbox can have %d",
-                       json_array_size(requested), PRIVSEP_CREATE_VOLUMES);
-    all = json_array();
-    json_array_foreach ((json_t *)requested, i, one)
+    json_array_foreach (r->volumes, i, one)
         if (code == ERR_OK)
-            code = resolve_one(c, tenant, one, all, e);
+            code = resolve_volume(c, r->tenant, one, out, e);
+    json_array_foreach (r->host_mounts, i, one)
+        if (code == ERR_OK)
+            code = resolve_host_dir(c, r->tenant, one, out, e);
+    return code;
+}
+
+enum err_code volumes_resolve(struct core *c, const struct sandbox_request *r, json_t **out,
+                              struct err *e)
+{
+    size_t n = json_array_size(r->volumes) + json_array_size(r->host_mounts);
+    enum err_code code;
+    json_t *all;
+
+    *out = NULL;
+    if (n == 0)
+        return ERR_OK;
+    if (n > PRIVSEP_CREATE_VOLUMES)
+        return err_set(e, ERR_INVALID,
+                       "volumeMounts, hostMounts: %zu of them; a sandbox can have %d in all", n,
+                       PRIVSEP_CREATE_VOLUMES);
+    all = json_array();
+    code = resolve_all(c, r, all, e);
     if (code == ERR_OK)
         *out = json_incref(all);
     json_decref(all);
     return code;
+}
+
+json_t *volumes_of_kind(const json_t *mounts, const char *kind)
+{
+    json_t *all = json_array(), *m;
+    size_t i;
+
+    json_array_foreach ((json_t *)mounts, i, m)
+        if (json_object_get(m, kind))
+            json_array_append(all, m);
+    return all;
 }

@@ -5,6 +5,7 @@
 #include "base/host_links.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "privd/host_dirs.h"
 #include "sys/mnt.h"
 
 #include <errno.h>
@@ -175,7 +176,7 @@ static int build(int root, struct bind_mounts *p)
     return r;
 }
 
-static int enter(const char *run_dir, struct bind_mounts *p)
+static int enter(const char *run_dir, struct bind_mounts *p, int host_dir_fds[static HOST_DIRS_MAX])
 {
     const struct mnt_option options[] = {{"mode", "755"}, {"size", "4m"}, {NULL, NULL}};
     CLEANUP_CLOSE int tmpfs = mnt_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
@@ -188,6 +189,8 @@ static int enter(const char *run_dir, struct bind_mounts *p)
     if (root < 0)
         return -errno;
     r = build(root, p);
+    if (r == 0)
+        r = host_dirs_put(root, host_dir_fds);
     return r == 0 ? mnt_pivot(root) : r;
 }
 
@@ -212,16 +215,21 @@ static int collect(struct bind_mounts *p, const char *state_dir, const char *run
 }
 
 int confine_mounts(const char *state_dir, const char *run_dir, const char *const *programs,
-                   unsigned n_programs)
+                   unsigned n_programs, const struct host_dir host_dirs[static HOST_DIRS_MAX],
+                   int host_dir_fds[static HOST_DIRS_MAX])
 {
     struct bind_mounts p = {.n = 0};
     mode_t old = umask(022);
     int r = unshare(CLONE_NEWNS) < 0 ? -errno : mnt_make_private();
 
+    for (size_t i = 0; i < HOST_DIRS_MAX; i++)
+        host_dir_fds[i] = -1;
     if (r == 0)
         r = collect(&p, state_dir, run_dir, programs, n_programs);
     if (r == 0)
-        r = enter(run_dir, &p);
+        host_dirs_take(host_dirs, state_dir, run_dir, host_dir_fds);
+    if (r == 0)
+        r = enter(run_dir, &p, host_dir_fds);
     for (size_t i = 0; i < p.n; i++)
         util_close(&p.all[i].tree);
     umask(old);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "contract/meta.h"
+#include "privd/host_dirs.h"
 #include "privd/loop.h"
 #include "privd/options.h"
 #include "privd/privd.h"
@@ -27,6 +28,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -234,6 +236,14 @@ NORETURN static void fail_job(int out_fd, int status)
     _exit(126);
 }
 
+/* No job has work with them, and a build runs programs that are not cay's. */
+static int hide_host_dirs(void)
+{
+    return umount2("/" HOST_DIRS_PLACE, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != ENOENT
+               ? -errno
+               : 0;
+}
+
 NORETURN static void become_job(const struct jobs *all, const struct job *j, int out_fd)
 {
     const struct options *o = &j->privd->options;
@@ -247,7 +257,9 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_DFL);
-    r = unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? -errno : enter_group(all, j);
+    r = unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? -errno : hide_host_dirs();
+    if (r == 0)
+        r = enter_group(all, j);
     if (r == 0) /* a build takes minutes, and runs programs that are not the daemons' own */
         r = nice_give_up();
     if (r < 0)

@@ -202,6 +202,7 @@ static int open_runtime(struct privd *p)
                                     .agent_path = p->options.agent,
                                     .cgroup_name = p->cgroup_name,
                                     .uid_base = p->options.uid_base,
+                                    .host_dir_fds = p->host_dir_fds,
                                     .disk = p->options.disk,
                                     .disk_bytes = p->options.disk_bytes,
                                     .slots_max = p->options.slots_max};
@@ -274,7 +275,7 @@ static int confine(struct privd *p)
 
     return r < 0 ? r
                  : confine_mounts(p->options.state_dir, p->options.run_dir, programs,
-                                  ARRAY_SIZE(programs));
+                                  ARRAY_SIZE(programs), p->options.host_dirs, p->host_dir_fds);
 }
 
 static int open_records(struct privd *p)

@@ -6,13 +6,14 @@
 #include "privd/options.h"
 
 #include "base/test_bypass.h"
+#include "contract/proto.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-enum kind { KIND_PATH, KIND_NUMBER32, KIND_NUMBER64, KIND_DISK };
+enum kind { KIND_PATH, KIND_NUMBER32, KIND_NUMBER64, KIND_DISK, KIND_HOST_DIR };
 
 struct option_row {
     const char *name;
@@ -22,8 +23,18 @@ struct option_row {
     const char *help;
 };
 
+_Static_assert(HOST_DIRS_MAX == PRIVSEP_HOST_DIRS_MAX && PRIVSEP_HOST_DIRS_MAX == 8,
+               "an option for each, below");
+_Static_assert(HOST_DIR_NAME_SIZE - 1 == PRIVSEP_OWNER_SIZE, "a name stands where an owner does");
+
 #define AT(field) offsetof(struct options, field)
 #define GIB       (1024ull * 1024 * 1024)
+
+#define HOST_DIR(n)                                                \
+    {                                                              \
+        "host-dir-" #n, KIND_HOST_DIR, AT(host_dirs[n - 1]), 0, 0, \
+            "NAME:PATH of a directory that sandboxes may read"     \
+    }
 
 static const struct option_row rows[] = {
     {"state-dir", KIND_PATH, AT(state_dir), 0, 0,
@@ -44,6 +55,14 @@ static const struct option_row rows[] = {
     {"disk-backend", KIND_DISK, AT(disk), 0, 0, "auto, btrfs or memory (auto)"},
     {"disk-size", KIND_NUMBER64, AT(disk_bytes), GIB / 4, 64 * 1024 * GIB,
      "bytes of a disk image that has to be made (32 GiB)"},
+    HOST_DIR(1),
+    HOST_DIR(2),
+    HOST_DIR(3),
+    HOST_DIR(4),
+    HOST_DIR(5),
+    HOST_DIR(6),
+    HOST_DIR(7),
+    HOST_DIR(8),
     {"ready-fd", KIND_NUMBER32, AT(ready_fd), 0, 1023, "where readiness is told"},
 };
 
@@ -100,6 +119,16 @@ static int parse_path(const struct option_row *row, const char *text, const char
     return 0;
 }
 
+static int parse_host_dir(const struct option_row *row, const char *text, struct host_dir *out)
+{
+    const char *wrong = host_dir_parse(text, out);
+
+    if (!wrong)
+        return 0;
+    fprintf(stderr, "cay-privd: --%s=%s: %s\n", row->name, text, wrong);
+    return -EINVAL;
+}
+
 static int parse_value(const struct option_row *row, const char *text, struct options *out)
 {
     void *field = (char *)out + row->offset;
@@ -110,6 +139,8 @@ static int parse_value(const struct option_row *row, const char *text, struct op
         return parse_path(row, text, field);
     if (row->kind == KIND_DISK)
         return parse_disk(text, field);
+    if (row->kind == KIND_HOST_DIR)
+        return parse_host_dir(row, text, field);
     r = parse_number(row, text, &n);
     if (r < 0)
         return r;

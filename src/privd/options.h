@@ -1,6 +1,7 @@
 #pragma once
 /* privd's options: from argv alone, as cay-keep gives them. No file is read. */
 
+#include "base/host_dir.h"
 #include "base/instance.h"
 #include "runtime/runtime.h"
 
@@ -14,8 +15,9 @@ struct options {
     uint32_t slots_max, slots_ready;
     uint32_t uid_base;
     uint32_t peer_uid;
-    uint32_t egress_uid, egress_processes; /* cay-egress; 0 processes: there is none */
-    int ready_fd;                          /* -1: no process waits */
+    uint32_t egress_uid, egress_processes;    /* cay-egress; 0 processes: there is none */
+    struct host_dir host_dirs[HOST_DIRS_MAX]; /* by number less 1; no name: there is none */
+    int ready_fd;                             /* -1: no process waits */
 };
 
 /* Fills *out with defaults and argv. 0, or -EINVAL after saying on standard error what is wrong;

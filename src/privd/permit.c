@@ -1,3 +1,6 @@
+/* What each message may say (its fields), in which state of a sandbox it is done, and which state
+ * follows which: three tables, which deny what they do not name. Pure: request.c asks before
+ * anything is done, slots.c before a slot changes. */
 #include "privd/permit.h"
 
 #include "base/util.h"
@@ -63,18 +66,31 @@ static bool has_owner(const uint8_t owner[static PRIVSEP_OWNER_SIZE])
     return any != 0;
 }
 
+static bool is_mount(const struct privsep_mount *v)
+{
+    if (v->flags == PRIVSEP_MOUNT_HOST_DIR)
+        return within(v->number, 1, PRIVSEP_HOST_DIRS_MAX);
+    return v->number <= PRIVSEP_VOLUMES_MAX &&
+           (v->flags == 0 || (v->flags == PRIVSEP_MOUNT_READ_ONLY && v->number != 0));
+}
+
+/* Their numbers are apart: one of each kind is no pair. */
+static bool is_same_mount(const struct privsep_mount *a, const struct privsep_mount *b)
+{
+    return a->number != 0 && a->number == b->number &&
+           (a->flags == PRIVSEP_MOUNT_HOST_DIR) == (b->flags == PRIVSEP_MOUNT_HOST_DIR);
+}
+
 /* None twice: each is mounted once. Each has an owner, and what is none has none. */
 static bool are_volumes(const struct privsep_msg *m)
 {
     const struct privsep_mount *v = m->u.create.volumes;
 
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
-        if (v[i].number > PRIVSEP_VOLUMES_MAX || (v[i].flags & ~PRIVSEP_MOUNT_READ_ONLY) != 0 ||
-            (v[i].number == 0 && v[i].flags != 0) ||
-            has_owner(m->u.create.volume_owners[i]) != (v[i].number != 0))
+        if (!is_mount(&v[i]) || has_owner(m->u.create.volume_owners[i]) != (v[i].number != 0))
             return false;
         for (size_t j = 0; j < i; j++)
-            if (v[i].number != 0 && v[i].number == v[j].number)
+            if (is_same_mount(&v[i], &v[j]))
                 return false;
     }
     return true;

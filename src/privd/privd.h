@@ -51,6 +51,7 @@ struct privd {
     struct copier copier;
     struct volume_records volumes;
     struct volume_worker volume_worker;
+    int host_dir_fds[HOST_DIRS_MAX]; /* of options.host_dirs; -1: it is not there */
 
     struct slot *slots; /* options.slots_max */
     struct slot_list empty, ready, prestarted;

@@ -30,6 +30,11 @@ bool volume_any(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES])
     return false;
 }
 
+static bool is_host_dir(const struct privsep_mount *v)
+{
+    return v->flags == PRIVSEP_MOUNT_HOST_DIR;
+}
+
 static bool is_written(const struct privsep_mount *v)
 {
     return v->number && !(v->flags & PRIVSEP_MOUNT_READ_ONLY);
@@ -48,7 +53,8 @@ static bool bars(const struct privsep_mount *has, uint32_t number,
                  const struct privsep_mount *wanted)
 {
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++)
-        if (has[i].number == number && (!wanted || is_written(&has[i]) || is_written(wanted)))
+        if (has[i].number == number && !is_host_dir(&has[i]) &&
+            (!wanted || is_written(&has[i]) || is_written(wanted)))
             return true;
     return false;
 }
@@ -83,6 +89,22 @@ static bool is_of(struct privd *p, uint32_t number, const uint8_t owner[static P
     return is;
 }
 
+/* The name tells a privd whose options are others than those that cayd was started with: a number
+ * alone would give a sandbox another directory of the host. Tests: test_host_dirs.py, "of another
+ * name". */
+static int may_mount_host_dir(struct privd *p, uint32_t number,
+                              const uint8_t name[static PRIVSEP_OWNER_SIZE])
+{
+    const struct host_dir *d = &p->options.host_dirs[number - 1];
+
+    if (!d->name[0] || strncmp(d->name, (const char *)name, PRIVSEP_OWNER_SIZE) != 0) {
+        if (log_rate_allows(&p->owner_log))
+            log_warn("directory %u of the host: asked for by another name than it has", number);
+        return -EPERM;
+    }
+    return p->host_dir_fds[number - 1] >= 0 ? 0 : -ENODEV;
+}
+
 int volume_may_mount(struct privd *p, const struct privsep_msg *m)
 {
     const struct privsep_mount *v = m->u.create.volumes;
@@ -92,6 +114,13 @@ int volume_may_mount(struct privd *p, const struct privsep_msg *m)
 
         if (!v[i].number)
             continue;
+        if (is_host_dir(&v[i])) {
+            int rc = may_mount_host_dir(p, v[i].number, m->u.create.volume_owners[i]);
+
+            if (rc < 0)
+                return rc;
+            continue;
+        }
         if (state == VOLUME_NONE)
             return -ENOENT;
         if (!is_of(p, v[i].number, m->u.create.volume_owners[i]))

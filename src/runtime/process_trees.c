@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 /* Detached, read-only, idmapped copies of the template's trees. Only names that we make ourselves,
  * below directories that only root can change, and no link is followed. */
@@ -43,20 +44,40 @@ static int open_layer(const struct process_start_args *a, int userns_fd, struct 
     return in->upper_fd < 0 && in->upper_fd != -EOPNOTSUPP ? in->upper_fd : 0;
 }
 
-static int open_volumes(const struct process_start_args *a, int userns_fd, struct inside *in)
+/* With the host's ids, which the sandbox has none of: the kernel lets its root, too, read only what
+ * all users of the host may. From the descriptor of privd's start: no name is looked up. One that
+ * was removed since is refused instead of shown as an empty directory. */
+static int open_host_dir(const struct runtime *rt, uint32_t number)
+{
+    int fd = rt->host_dir_fds ? rt->host_dir_fds[number - 1] : -1;
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_nlink == 0)
+        return -ENODEV;
+    return mnt_clone(fd, "", RUNTIME_LOWER_ATTR);
+}
+
+static int open_volume(const struct process_start_args *a, const struct privsep_mount *v,
+                       int userns_fd)
 {
     const struct disk *disk = &a->rt->disk;
 
+    if (v->flags == PRIVSEP_MOUNT_HOST_DIR)
+        return open_host_dir(a->rt, v->number);
+    return disk->backend->volume_tree
+               ? disk->backend->volume_tree(disk, v->number, v->flags & PRIVSEP_MOUNT_READ_ONLY,
+                                            userns_fd)
+               : -EOPNOTSUPP;
+}
+
+static int open_volumes(const struct process_start_args *a, int userns_fd, struct inside *in)
+{
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
         const struct privsep_mount *v = &a->start->volumes[i];
 
         if (!v->number)
             continue;
-        in->volume_fds[i] = disk->backend->volume_tree
-                                ? disk->backend->volume_tree(disk, v->number,
-                                                             v->flags & PRIVSEP_MOUNT_READ_ONLY,
-                                                             userns_fd)
-                                : -EOPNOTSUPP;
+        in->volume_fds[i] = open_volume(a, v, userns_fd);
         if (in->volume_fds[i] < 0)
             return in->volume_fds[i];
     }

@@ -169,12 +169,16 @@ static int mount_run(const struct rootfs *b)
 /* As an overlay of its own, like the sandbox's root, and for the same reasons: what is asked of its
  * files (ioctl, fsync, sockets, locks, leases) is answered by this sandbox's overlay, not by the
  * disk that all share, nor by an inode that another sandbox has too. Set-id programs work on no
- * volume: another sandbox made them. Tests: test_volumes_privd.py. */
-static int overlay_volume(const char *volume_dir, bool read_only)
+ * volume: another sandbox made them. A directory of the host is one that is only read: without the
+ * overlay a socket or queue in it would connect the sandbox to the host's program behind it, as
+ * these do not heed that a mount is read-only. Tests: test_volumes_privd.py, test_host_dirs.py. */
+static int overlay_volume(const char *volume_dir, const struct privsep_mount *v)
 {
+    bool read_only = v->flags & PRIVSEP_MOUNT_READ_ONLY;
+    const char *top = v->flags == PRIVSEP_MOUNT_HOST_DIR ? "" : "/root";
     char lower[48], upper[32], work[48];
 
-    snprintf(lower, sizeof(lower), "%s/root:empty", volume_dir);
+    snprintf(lower, sizeof(lower), "%s%s:empty", volume_dir, top);
     snprintf(upper, sizeof(upper), "%s/root", volume_dir);
     snprintf(work, sizeof(work), "%s/root.work", volume_dir);
     if (!read_only)
@@ -185,7 +189,6 @@ static int overlay_volume(const char *volume_dir, bool read_only)
 
 static int mount_volume(const struct rootfs *b, size_t i, int volumes_fd)
 {
-    bool read_only = b->in->start->volumes[i].flags & PRIVSEP_MOUNT_READ_ONLY;
     char volume_dir[16], name[16];
 
     snprintf(volume_dir, sizeof(volume_dir), "volume%zu", i);
@@ -193,7 +196,7 @@ static int mount_volume(const struct rootfs *b, size_t i, int volumes_fd)
     int rc = rootfs_attach_at(b->in->volume_fds[i], b->stage_fd, volume_dir);
     if (rc < 0)
         return rc;
-    CLEANUP_CLOSE int tree = overlay_volume(volume_dir, read_only);
+    CLEANUP_CLOSE int tree = overlay_volume(volume_dir, &b->in->start->volumes[i]);
     return tree < 0 ? tree : rootfs_attach_at(tree, volumes_fd, name);
 }
 

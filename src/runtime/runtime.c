@@ -185,6 +185,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out)
     if (!rt)
         return -ENOMEM;
     rt->state_fd = rt->stage_fd = rt->agent_fd = -1;
+    rt->host_dir_fds = config->host_dir_fds;
     rt->disk = (struct disk){.root_fd = -1,
                              .templates_fd = -1,
                              .layers_fd = -1,

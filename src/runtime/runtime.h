@@ -64,8 +64,11 @@ struct runtime;
 enum runtime_disk { RUNTIME_DISK_AUTO, RUNTIME_DISK_BTRFS, RUNTIME_DISK_MEMORY };
 
 struct runtime_config {
-    const char *state_dir;   /* absolute, root:root 0700, no component owned by another user */
-    const char *agent_path;  /* the cay-init binary; read once, run from a sealed copy */
+    const char *state_dir;  /* absolute, root:root 0700, no component owned by another user */
+    const char *agent_path; /* the cay-init binary; read once, run from a sealed copy */
+    /* of directories of the host, by the number of PRIVSEP_MOUNT_HOST_DIR less 1; -1: none; the
+     * caller's, as long as the runtime is open. NULL: there are none */
+    const int *host_dir_fds;
     const char *cgroup_name; /* "cay": one directory of this name in each hierarchy */
     enum runtime_disk disk;
     uint64_t disk_bytes; /* size of a loop image that has to be made (sparse) */

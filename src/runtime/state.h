@@ -13,9 +13,10 @@
 #include "sys/nft.h"
 
 struct runtime {
-    int state_fd; /* the state directory */
-    int stage_fd; /* its empty directory for the first mount of a sandbox */
-    int agent_fd; /* sealed memfd with cay-init, execute-only */
+    int state_fd;            /* the state directory */
+    int stage_fd;            /* its empty directory for the first mount of a sandbox */
+    const int *host_dir_fds; /* of runtime_config */
+    int agent_fd;            /* sealed memfd with cay-init, execute-only */
     char *agent_path;
     struct cgroup *cgroups;
     struct filter filter, asking_filter; /* the second: of sandboxes with limits.filters */

@@ -42,6 +42,10 @@ ELSEWHERE = (
      "test_a_number_that_came_again_before_it_is_held", "a kill by that number ends it"),
     ("by a taken-over cayd: let a sandbox run while its files are copied", "test/unit/test_privd.c",
      "a_layer_that_is_copied_stands_still", "the same requests are done while it is only frozen"),
+    ("read, change, run or reach through a directory of the host more than all its users may read", "test/scenario/test_host_dirs.py",
+     "test_no_program_of_the_host_is_reached", "a socket, a queue and a lock are reached through a read-only mount without the overlay"),
+    ("leave a directory of the host by links, `..` or a directory that is moved away", "test/scenario/test_host_dirs.py",
+     "test_no_way_out_of_it", "root of the machine reads the file by the same names"),
 )
 LATER = "Run again by themselves since: "
 MEASURED = "in the scene"  # a comparison within the case itself, where there is no one defence to switch off

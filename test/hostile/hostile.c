@@ -315,7 +315,14 @@ static struct privsep_msg wrong_create(void)
     struct privsep_msg m = valid_create();
 
 #define ONE_OF(a) (a)[below(ARRAY_SIZE(a))]
-    switch (below(15)) {
+    switch (below(16)) {
+    case 14: /* a directory of the host beyond the last, or with flags that there are none of */
+        m.u.create.volumes[0] = once_in(2)
+                                    ? (struct privsep_mount){PRIVSEP_HOST_DIRS_MAX + 1 + below(99),
+                                                             PRIVSEP_MOUNT_HOST_DIR}
+                                    : (struct privsep_mount){1 + below(8), 4 + below(99)};
+        m.u.create.volume_owners[0][0] = 'x';
+        break;
     case 13: m.u.create.volumes[below(4)].number = 1 + (uint32_t)below(UINT32_MAX); break;
     case 0: m.u.create.limits.memory_bytes = ONE_OF(memory); break;
     case 1: m.u.create.limits.disk_bytes = ONE_OF(disk); break;

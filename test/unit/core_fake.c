@@ -52,7 +52,8 @@ struct fake {
     bool volume[PRIVSEP_VOLUMES_MAX + 1];
     uint8_t volume_owner[PRIVSEP_VOLUMES_MAX + 1][PRIVSEP_OWNER_SIZE];
     struct privsep_mount mounts[PRIVSEP_CREATE_VOLUMES]; /* of the last CREATE */
-    struct privsep_msg *held;                            /* requests that wait for a knob */
+    char host_dir[PRIVSEP_OWNER_SIZE];
+    struct privsep_msg *held; /* requests that wait for a knob */
     size_t held_n;
     uint64_t job_seq, cpu_us;
     char init_body[BUFFER];
@@ -131,6 +132,10 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
         uint32_t n = m->u.create.volumes[i].number;
 
+        if (m->u.create.volumes[i].flags == PRIVSEP_MOUNT_HOST_DIR) {
+            memcpy(f->host_dir, m->u.create.volume_owners[i], PRIVSEP_OWNER_SIZE);
+            continue;
+        }
         if (n && (!f->volume[n] || memcmp(f->volume_owner[n], m->u.create.volume_owners[i],
                                           PRIVSEP_OWNER_SIZE) != 0)) {
             r.stage = PRIVSEP_STAGE_VOLUME;
@@ -967,6 +972,14 @@ bool fake_is_volume(struct fake *f, unsigned number)
     there = f->volume[number];
     pthread_mutex_unlock(&f->lock);
     return there;
+}
+
+void fake_host_dir(struct fake *f, char out[static PRIVSEP_OWNER_SIZE + 1])
+{
+    pthread_mutex_lock(&f->lock);
+    memcpy(out, f->host_dir, PRIVSEP_OWNER_SIZE);
+    pthread_mutex_unlock(&f->lock);
+    out[PRIVSEP_OWNER_SIZE] = '\0';
 }
 
 struct privsep_mount fake_mount(struct fake *f, unsigned place)

@@ -101,6 +101,9 @@ bool fake_is_volume(struct fake *f, unsigned number);
 /* What the last CREATE said of its volumes: that entry. */
 struct privsep_mount fake_mount(struct fake *f, unsigned place);
 
+/* The name of the last directory of the host that a CREATE asked for. */
+void fake_host_dir(struct fake *f, char out[static PRIVSEP_OWNER_SIZE + 1]);
+
 /* PROGRESS for the job that is held. */
 void fake_progress(struct fake *f, unsigned percent, const char *text);
 

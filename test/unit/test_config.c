@@ -352,6 +352,74 @@ static void a_domain_that_cannot_be_one_is_refused(void **state)
     assert_string_not_equal(start_with(domain, "--listen-tls=off", "--listen-port=3000", said), "");
 }
 
+static void a_directory_of_the_host_has_a_name_and_a_path(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "models",
+                                      ":/srv",
+                                      "/srv",
+                                      "Models:/srv",
+                                      "-m:/srv",
+                                      "m d:/srv",
+                                      "m:srv",
+                                      "m:",
+                                      "m:/",
+                                      "m:/srv/",
+                                      "m:/srv//a",
+                                      "m:/srv/.",
+                                      "m:/../etc",
+                                      "m:/s/..",
+                                      "m:/s rv",
+                                      "m:/srv:",
+                                      "m:/srv:a,",
+                                      "m:/srv:,a",
+                                      "m:/s:a,,b",
+                                      "m:/srv:a:b",
+                                      "m:/srv,a",
+                                      "m:/srv:a b",
+                                      "m:/s;/etc",
+                                      "m:/srv/../",
+                                      "seventeen-letters:/srv"};
+    char text[512];
+    struct host_dir d = {.name = "before"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        if (!host_dir_parse(bad[i], &d) || strcmp(d.name, "before") != 0)
+            fail_msg("\"%s\" was taken", bad[i]);
+    snprintf(text, sizeof(text), "m:/%0178d", 0);
+    assert_null(host_dir_parse(text, &d));
+    assert_int_equal(strlen(d.path), HOST_DIR_PATH_SIZE - 1);
+    snprintf(text, sizeof(text), "m:/%0179d", 0);
+    assert_non_null(host_dir_parse(text, &d));
+    assert_null(host_dir_parse("sixteen-letters_:/srv/.a/b..c", &d));
+    assert_string_equal(d.name, "sixteen-letters_");
+    assert_string_equal(d.path, "/srv/.a/b..c");
+    assert_true(!d.tenants && host_dir_is_for(&d, "any"));
+    assert_null(host_dir_parse("m:/srv:a,bc", &d));
+    assert_true(host_dir_is_for(&d, "a") && host_dir_is_for(&d, "bc"));
+    assert_false(host_dir_is_for(&d, "b") || host_dir_is_for(&d, "") ||
+                 host_dir_is_for(&d, "a,bc"));
+    assert_false(host_dir_is_for(&(struct host_dir){{0}}, "a"));
+}
+
+static void two_directories_of_one_name_do_not_start(void **state)
+{
+    char program[] = "x", one[] = "--host-dir-2=m:/srv/a", two[] = "--host-dir-7=m:/srv/b:t";
+    char *argv[] = {program, one, two, NULL};
+    int argc = 3;
+    struct settings s;
+    struct err e;
+
+    assert_int_equal(settings_load(&s, "/dev/null", &argc, argv, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "[host] dir_7"));
+    settings_free(&s);
+    two[strlen("--host-dir-7=")] = 'n';
+    argv[1] = one, argv[2] = two, argc = 3;
+    assert_int_equal(settings_load(&s, "/dev/null", &argc, argv, &e), ERR_OK);
+    assert_string_equal(s.host_dirs[6], "n:/srv/b:t");
+    settings_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +436,8 @@ int main(void)
         cmocka_unit_test(amounts_have_units_and_an_end),
         cmocka_unit_test(plain_http_outside_is_asked_for_by_name),
         cmocka_unit_test(a_domain_that_cannot_be_one_is_refused),
+        cmocka_unit_test(a_directory_of_the_host_has_a_name_and_a_path),
+        cmocka_unit_test(two_directories_of_one_name_do_not_start),
     };
     int fd = mkstemp(path), failed;
 

@@ -408,6 +408,83 @@ static void what_privd_refuses_ends_the_create(void **state)
     assert_int_equal(world_rows(w), 0);
 }
 
+/* -- directories of the host ------------------------------------------------------------------- */
+
+static void has_host_dirs(struct world *w, const char *third)
+{
+    world_stop_core(w);
+    memset(w->config.host_dirs, 0, sizeof(w->config.host_dirs));
+    assert_null(host_dir_parse("deps:/srv/deps:other,more", &w->config.host_dirs[1]));
+    assert_null(host_dir_parse(third, &w->config.host_dirs[2]));
+    world_start_core(w);
+}
+
+/* Of two directories, or of one where the second is NULL, at /v and /w, and of tenant. */
+static struct answer box_of(struct world *w, const char *tenant, const char *one, const char *two)
+{
+    struct sandbox_request r = world_request();
+    struct answer a = {0};
+
+    r.tenant = tenant;
+    r.host_mounts = json_pack("[{s:s, s:s}]", "name", one, "path", "/v");
+    if (two)
+        json_array_append_new(r.host_mounts, json_pack("{s:s, s:s}", "name", two, "path", "/w"));
+    core_sandbox_create(w->core, &r, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    json_decref(r.host_mounts);
+    return a;
+}
+
+static void a_directory_of_the_host_is_one_that_its_tenant_may_have(void **state)
+{
+    struct world *w = *state;
+    struct answer none, theirs;
+    char name[PRIVSEP_OWNER_SIZE + 1], body[4096];
+
+    has_host_dirs(w, "sixteen-letters_:/srv/models");
+    assert_true(box_of(w, "default", "sixteen-letters_", NULL).good);
+    assert_int_equal(fake_mount(w->fake, 0).number, 3);
+    assert_int_equal(fake_mount(w->fake, 0).flags, PRIVSEP_MOUNT_HOST_DIR);
+    fake_host_dir(w->fake, name);
+    assert_string_equal(name, "sixteen-letters_");
+    fake_init_body(w->fake, body, sizeof(body));
+    assert_non_null(strstr(body, "{\"path\":\"/v\",\"place\":0}"));
+    assert_true(box_of(w, "other", "deps", "sixteen-letters_").good);
+    assert_int_equal(fake_mount(w->fake, 0).number, 2);
+    assert_int_equal(fake_mount(w->fake, 1).number, 3);
+    /* Another tenant's is answered as one that is not there. */
+    none = box_of(w, "default", "deqs", NULL);
+    theirs = box_of(w, "default", "deps", NULL);
+    assert_int_equal(none.why.code, ERR_NOT_FOUND);
+    assert_int_equal(theirs.why.code, ERR_NOT_FOUND);
+    *strstr(none.why.text, "deqs") = ' ';
+    *strstr(theirs.why.text, "deps") = ' ';
+    none.why.text[strcspn(none.why.text, "q")] = 'p';
+    assert_string_equal(none.why.text, theirs.why.text);
+    assert_string_equal(none.why.hint, theirs.why.hint);
+    assert_int_equal(box_of(w, "other", "deps", "deps").why.code, ERR_INVALID); /* twice */
+    assert_int_equal(box_of(w, "others", "deps", NULL).why.code, ERR_NOT_FOUND);
+    assert_int_equal(box_of(w, "other,more", "deps", NULL).why.code, ERR_NOT_FOUND);
+}
+
+static void one_that_is_taken_away_is_missed_at_the_resume(void **state)
+{
+    struct world *w = *state;
+    struct answer a, b;
+
+    has_host_dirs(w, "models:/srv/models");
+    a = box_of(w, "default", "models", NULL);
+    assert_true(a.good && pause_files(w, a.id).good);
+    has_host_dirs(w, "models:/srv/models:other");
+    b = resume(w, a.id);
+    assert_int_equal(b.why.code, ERR_NOT_FOUND);
+    assert_non_null(strstr(b.why.text, "models"));
+    has_host_dirs(w, "models:/srv/others:default");
+    assert_true(resume(w, a.id).good);
+    assert_int_equal(fake_mount(w->fake, 0).flags, PRIVSEP_MOUNT_HOST_DIR);
+    end_box(w, a.id);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +500,8 @@ int main(void)
         WORLD(a_pause_with_the_files_lends_it),
         WORLD(forks_read_what_their_source_reads),
         WORLD(what_privd_refuses_ends_the_create),
+        WORLD(a_directory_of_the_host_is_one_that_its_tenant_may_have),
+        WORLD(one_that_is_taken_away_is_missed_at_the_resume),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

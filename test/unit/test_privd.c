@@ -56,6 +56,13 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED(VOLUME_1(1, 2));
     REFUSED((VOLUME_1(7, 0), m.u.create.volumes[3].number = 7,
              m.u.create.volume_owners[3][0] = 1)); /* twice */
+    REFUSED(VOLUME_1(0, PRIVSEP_MOUNT_HOST_DIR));
+    REFUSED(VOLUME_1(PRIVSEP_HOST_DIRS_MAX + 1, PRIVSEP_MOUNT_HOST_DIR));
+    REFUSED(VOLUME_1(1, PRIVSEP_MOUNT_HOST_DIR & ~PRIVSEP_MOUNT_READ_ONLY)); /* to be written to */
+    REFUSED(VOLUME_1(1, PRIVSEP_MOUNT_HOST_DIR | 4));
+    REFUSED((VOLUME_1(1, PRIVSEP_MOUNT_HOST_DIR), m.u.create.volume_owners[1][0] = 0));
+    REFUSED((VOLUME_1(1, PRIVSEP_MOUNT_HOST_DIR), m.u.create.volumes[3] = m.u.create.volumes[1],
+             m.u.create.volume_owners[3][0] = 1)); /* twice */
     REFUSED(m.u.create.limits.filters = 1);
     REFUSED(m.u.create.limits.memory_bytes = 0);
     REFUSED(m.u.create.limits.memory_bytes = UINT64_MAX);
