@@ -20,6 +20,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 
 import kernels
+import mcp_calls
 import peers
 import report
 import server
@@ -88,6 +89,24 @@ class Bench:
             return self.out.absent("sdk_first_output", "JS SDK: create to first output", "ms", str(error)[:160])
         self.out.row("sdk_first_output", "JS SDK: create to first output", "ms", median(times), most_value=10.0,
                      note=f"p99 {p99(times):.1f} ms; the command is bash -l -c, as the SDK sends it")
+
+    def mcp(self):
+        """The same command by MCP's tool and by /cay/v1, in turns, over one connection each."""
+        calls = mcp_calls.Calls(self.own)
+        try:
+            for _ in range(10):  # both paths are warm afterwards
+                calls.tool(), calls.plain(), calls.list()
+            tool, plain, tools = [], [], []
+            for _ in range(max(2, COUNT)):
+                tool.append(calls.tool())
+                plain.append(calls.plain())
+                tools.append(calls.list())
+        finally:
+            calls.close()
+        self.out.row("mcp_run", "run of true by MCP's tool, beyond the same by /cay/v1", "ms", median(tool) - median(plain),
+                     "the call by /cay/v1", median(plain), most_value=2.0,
+                     note=f"the whole call: p50 {median(tool):.1f} ms, p99 {p99(tool):.1f} ms")
+        self.out.row("mcp_tools", "list of MCP's tools", "ms", median(tools), note=f"p99 {p99(tools):.1f} ms")
 
     def burst(self):
         count = min(BURST, SANDBOXES)
@@ -235,9 +254,9 @@ def main():
     options.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options.add_argument("--svg", type=pathlib.Path, help="write the picture to this file")
     options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write all of it below docs")
-    options.add_argument("--only", help="steps, with commas: create sdk burst sustain files kernels peers many")
+    options.add_argument("--only", help="steps, with commas: create sdk mcp burst sustain files kernels peers many")
     args = options.parse_args()
-    steps = ("create", "sdk", "burst", "sustain", "files", "kernels", "peers", "many")
+    steps = ("create", "sdk", "mcp", "burst", "sustain", "files", "kernels", "peers", "many")
     out = report.Report({"count": COUNT, "seconds": SECONDS, "sandboxes": SANDBOXES, "mib": MIB})
     with server.Server(SANDBOXES * MANY + BURST) as own:
         bench = Bench(own, out)
