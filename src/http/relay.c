@@ -266,7 +266,8 @@ static bool interim(struct relay *r)
 {
     struct buf *b;
 
-    if (r->head.status == 101 && r->upgrade_requested) {
+    if (r->head.status == 101 && r->upgrade_requested &&
+        (!r->o.may_switch || r->o.may_switch(&r->x->head, &r->head))) {
         start_tunnel(r);
         return false;
     }

@@ -59,7 +59,9 @@ struct http_relay_options {
     bool drop_trailers;       /* of the request: servers that take them for headers would see what
                                * `remove` and `add` are to decide */
     bool websocket_only;      /* no other change of protocol is asked for */
-    bool add_cors;            /* adds Access-Control-Allow-Origin: * to the response */
+    /* Has the server agreed to the change of protocol (101)? NULL: its word is enough. */
+    bool (*may_switch)(const struct http_head *request, const struct http_head *answer);
+    bool add_cors; /* adds Access-Control-Allow-Origin: * to the response */
     /* Before bytes of the request's body, or of the answer, go on. False: they do not, and the
      * exchange is cut. May be NULL. */
     bool (*on_move)(void *arg, size_t request_bytes, size_t answer_bytes);

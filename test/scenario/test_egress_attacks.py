@@ -487,6 +487,9 @@ def test_a_change_of_protocol_hides_nothing(stack):
     shapes = [ask("/ok/switch", *h2c), ask("/ok/switch", "Connection: Upgrade", "Upgrade: TLS/1.0"), ask("/ok/switch"),
               ask("/ok/1", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"), ask("/ok/1", *h2c),
               ask("/ok/switch", "Connection: Upgrade", "Upgrade: websocket, h2c"),
+              ask("/ok/switch", "Connection: Upgrade", "Upgrade: websocket"),
+              ask("/ok/switch", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+                  "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg=="),
               "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
     with stack.cay.create() as one:
         assert stack.put(one, {"rules": [rule]})[0] == 204

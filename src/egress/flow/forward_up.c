@@ -14,6 +14,7 @@
 #include "egress/flow/target.h"
 #include "egress/flow/tls_intercept.h"
 #include "egress/http/override.h"
+#include "egress/http/websocket_check.h"
 #include "http/relay.h"
 #include "http/tls_conn.h"
 #include "policy/policy.h"
@@ -89,6 +90,7 @@ static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoi
         .on_move = registry_counts_bytes(f->sandbox) ? forward_on_move : NULL,
         .arg = l,
         .websocket_only = true, /* anything else could hide requests from the rules */
+        .may_switch = websocket_check_agreed,
     };
     struct http_exchange *x = l->x;
     const struct http_head *h = http_exchange_head(x);
