@@ -7,6 +7,7 @@
 #include "http/message.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define USER          "daytona" /* whom programs run as */
 #define ADDRESS_BYTES 512       /* beyond any host name */
@@ -27,17 +28,23 @@ static json_t *error(struct api_call *call, int status, const char *message, con
     return body;
 }
 
+/* A switch, so that a state without a name does not compile. */
 static const char *state_name(enum sandbox_state state)
 {
-    static const char *const names[SANDBOX_STATE_COUNT] = {
-        [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "started",
-        [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",
-        [SANDBOX_RESUMING] = "resuming", [SANDBOX_ENDING] = "destroying",
-        [SANDBOX_ENDED] = "destroyed",   [SANDBOX_KEEPING] = "stopping",
-        [SANDBOX_KEPT] = "stopped",      [SANDBOX_RESTARTING] = "starting"};
-
-    _Static_assert(SANDBOX_STATE_COUNT == 10, "a new state: write its name");
-    return names[state];
+    switch (state) {
+    case SANDBOX_CREATING: return "creating";
+    case SANDBOX_RUNNING: return "started";
+    case SANDBOX_PAUSING: return "pausing";
+    case SANDBOX_PAUSED: return "paused";
+    case SANDBOX_RESUMING: return "resuming";
+    case SANDBOX_ENDING: return "destroying";
+    case SANDBOX_ENDED: return "destroyed";
+    case SANDBOX_KEEPING: return "stopping";
+    case SANDBOX_KEPT: return "stopped";
+    case SANDBOX_RESTARTING: return "starting";
+    case SANDBOX_STATE_COUNT: break;
+    }
+    abort(); /* a state that there is not */
 }
 
 /* Clients want one, also of a server that has no toolbox: there they are told so, below

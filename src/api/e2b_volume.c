@@ -1,6 +1,7 @@
 /* Volumes as E2B's SDKs ask for them. Their contents without a sandbox (/volumecontent) are not
  * served: docs/volumes.md. */
 #include "api/e2b.h"
+#include "api/volume_call.h"
 #include "core/volume.h"
 #include "http/json.h"
 
@@ -41,30 +42,12 @@ static void made(void *arg, const struct volume *v, const struct err *why)
 
 static void create(struct api_call *call)
 {
-    const char *name = NULL;
-    struct err e;
-
-    if (!api_call_body(call))
-        return;
-    if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_VOLUME_NAME_SIZE, &name, &e) !=
-        ERR_OK)
-        api_fail_err(call, &e);
-    else
-        core_volume_create(call->core, call->who.tenant, name, 0, made, call);
-}
-
-static bool add(void *arg, const struct volume *v)
-{
-    json_array_append_new(arg, volume_json(v));
-    return true;
+    volume_call_create(call, made);
 }
 
 static void list(struct api_call *call)
 {
-    json_t *all = json_array();
-
-    core_volume_each(call->core, call->who.tenant, add, all);
-    api_reply_json(call, 200, all);
+    volume_call_list(call, volume_json);
 }
 
 static void get(struct api_call *call)

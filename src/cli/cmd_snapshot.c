@@ -80,24 +80,16 @@ static void print_list(const json_t *all)
 
 int cmd_snapshot_ls(struct cli *c)
 {
-    json_t *all = json_array(), *item;
+    json_t *all = json_array();
     struct err e = {.code = ERR_OK};
     struct api a;
-    size_t i;
 
     if (api_open(&a, c, &e) != ERR_OK) {
         json_decref(all);
         return cli_fail(c, &e);
     }
-    if (api_list_all(&a, "/snapshots", LIST_PAGES_MAX, all, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(json_incref(all));
-        else if (cli_flag(c, "quiet"))
-            json_array_foreach (all, i, item)
-                puts(cli_text(item, "snapshotID"));
-        else
-            print_list(all);
-    }
+    if (api_list_all(&a, "/snapshots", LIST_PAGES_MAX, all, &e) == ERR_OK)
+        show_list(c, all, "snapshotID", print_list);
     json_decref(all);
     api_close(&a);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
@@ -105,17 +97,11 @@ int cmd_snapshot_ls(struct cli *c)
 
 /* -- snapshot rm ------------------------------------------------------------------------------- */
 
-/* A name or id becomes a part of a path. */
-static bool is_clean(const char *name)
-{
-    return plain_name_is_valid(name, 100) && strspn(name, ".") != strlen(name);
-}
-
 static enum err_code remove_one(struct api *a, const char *name, struct err *e)
 {
     char path[160];
 
-    if (!is_clean(name))
+    if (!plain_name_is_segment(name, 100))
         return err_set(e, ERR_INVALID, "\"%.100s\" is no name of a snapshot", name);
     (void)snprintf(path, sizeof(path), "/templates/%s", name);
     return api_call(a, "DELETE", path, NULL, NULL, e);

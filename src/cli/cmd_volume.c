@@ -1,4 +1,5 @@
 /* volume create|ls|rm. */
+#include "base/plain_name.h"
 #include "cli/commands.h"
 
 #include <string.h>
@@ -53,33 +54,16 @@ static void print_list(const json_t *all)
 int cmd_volume_ls(struct cli *c)
 {
     struct err e = {.code = ERR_OK};
-    json_t *all = NULL, *item;
+    json_t *all = NULL;
     struct api a;
-    size_t i;
 
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);
-    if (api_call(&a, "GET", "/cay/v1/volumes", NULL, &all, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(json_incref(all));
-        else if (cli_flag(c, "quiet"))
-            json_array_foreach (all, i, item)
-                puts(cli_text(item, "volumeID"));
-        else
-            print_list(all);
-    }
+    if (api_call(&a, "GET", "/cay/v1/volumes", NULL, &all, &e) == ERR_OK)
+        show_list(c, all, "volumeID", print_list);
     json_decref(all);
     api_close(&a);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
-}
-
-/* A name or id becomes a part of a path. */
-static bool is_clean(const char *name)
-{
-    return name[0] && strlen(name) <= 100 &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
-               strlen(name) &&
-           strspn(name, ".") != strlen(name);
 }
 
 int cmd_volume_rm(struct cli *c)
@@ -94,7 +78,7 @@ int cmd_volume_rm(struct cli *c)
     for (int i = 0; i < c->operand_count; i++) {
         e.code = ERR_OK;
         (void)snprintf(path, sizeof(path), "/cay/v1/volumes/%.100s", c->operands[i]);
-        if (!is_clean(c->operands[i]))
+        if (!plain_name_is_segment(c->operands[i], 100))
             err_set(&e, ERR_INVALID, "\"%.100s\" is no name of a volume", c->operands[i]);
         else
             api_call(&a, "DELETE", path, NULL, NULL, &e);

@@ -33,7 +33,11 @@ int exec_with_policy(const struct cli *c, struct api *a, const struct api_sandbo
  * by print. The exit status. */
 int show_answer(struct cli *c, const char *path, void (*print)(const json_t *answer));
 
-/* The same of a POST of body, which it takes over. */
+/* An array: as JSON where that is asked for, with --quiet the text by that key of each, else by
+ * print. */
+void show_list(const struct cli *c, json_t *all, const char *key, void (*print)(const json_t *all));
+
+/* As show_answer, of a POST of body, which it takes over. */
 int show_posted(struct cli *c, const char *path, json_t *body,
                 void (*print)(const struct cli *c, const json_t *answer));
 

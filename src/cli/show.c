@@ -19,6 +19,20 @@ int show_answer(struct cli *c, const char *path, void (*print)(const json_t *ans
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
+void show_list(const struct cli *c, json_t *all, const char *key, void (*print)(const json_t *all))
+{
+    json_t *item;
+    size_t i;
+
+    if (c->json)
+        cli_print_json(json_incref(all));
+    else if (cli_flag(c, "quiet"))
+        json_array_foreach (all, i, item)
+            puts(cli_text(item, key));
+    else
+        print(all);
+}
+
 int show_posted(struct cli *c, const char *path, json_t *body,
                 void (*print)(const struct cli *c, const json_t *answer))
 {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/plain_name.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -21,23 +22,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-static bool is_name(const char *name)
-{
-    size_t n = strlen(name);
-
-    if (n >= CORE_SNAPSHOT_NAME_SIZE)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        char ch = name[i];
-        bool letter = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-                      (ch >= '0' && ch <= '9');
-
-        if (!letter && (i == 0 || !strchr("._-", ch)))
-            return false;
-    }
-    return true;
-}
 
 /* The name is this one's from now on. */
 static void take_name(struct snapshot_obj *o)
@@ -155,7 +139,7 @@ static enum err_code check(struct core *c, const char *tenant, const char *id, c
 
     if (code == ERR_OK)
         code = sandbox_visible(c, tenant, id, out, e);
-    if (code == ERR_OK && name && !is_name(name))
+    if (code == ERR_OK && name && *name && !plain_name_is_label(name, CORE_SNAPSHOT_NAME_SIZE - 1))
         code = err_set(e, ERR_INVALID,
                        "\"%.100s\" is no name of a snapshot: at most %d letters, digits, '.', '_' "
                        "and '-', the first of them a letter or digit",

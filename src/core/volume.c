@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/plain_name.h"
 #include "base/share.h"
 #include "core/call.h"
 #include "core/core_internal.h"
@@ -226,23 +227,6 @@ void core_volume_remove(struct core *c, const char *tenant, const char *name, co
 
 /* -- making ------------------------------------------------------------------------------------ */
 
-static bool is_name(const char *name)
-{
-    size_t n = strlen(name);
-
-    if (n == 0 || n >= CORE_VOLUME_NAME_SIZE)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        char ch = name[i];
-        bool letter = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-                      (ch >= '0' && ch <= '9');
-
-        if (!letter && (i == 0 || !strchr("._-", ch)))
-            return false;
-    }
-    return true;
-}
-
 static void on_made(struct core *c, const char *id, int status, const struct privsep_msg *m,
                     int *fds, size_t n_fds, void *arg)
 {
@@ -299,7 +283,7 @@ static enum err_code check_create(struct core *c, const char *tenant, const char
     enum err_code code = core_check_ready(c, e);
     struct tenant *t;
 
-    if (code == ERR_OK && !is_name(name))
+    if (code == ERR_OK && !plain_name_is_label(name, CORE_VOLUME_NAME_SIZE - 1))
         code = err_set(
             e, ERR_INVALID,
             "\"%.100s\" is no name of a volume: at most %d letters, digits, '.', '_' and "

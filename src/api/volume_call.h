@@ -1,0 +1,12 @@
+#pragma once
+/* What volumes' calls of E2B's and Daytona's API have in common: both name a volume alone, of the
+ * default size, and list all at once. */
+
+#include "api/api.h"
+#include "core/volume.h"
+
+/* POST with a body {"name"}: made answers the call, arg is the call. */
+void volume_call_create(struct api_call *call, core_volume_cb made);
+
+/* Answers with an array of the tenant's volumes, each as json shows it (a new reference). */
+void volume_call_list(struct api_call *call, json_t *(*json)(const struct volume *v));
