@@ -30,6 +30,7 @@
 #define WINDOW       64 /* requests under way in a round that reads its replies */
 #define KNOWN_MAX    64
 #define ASKED_MAX    8192
+#define THAW_MS      2000 /* the end of a command sandbox in a frozen sandbox comes when it goes on */
 #define REPLY_MS     60000
 #define HOST_BUILDS  3
 #define HOST_REMOVES 2
@@ -58,6 +59,7 @@ static struct {
     uint64_t own_netns;
     struct name known[KNOWN_MAX]; /* sandboxes that were there, ended ones too */
     size_t n_known;
+    uint32_t newest[KNOWN_MAX]; /* generation by slot, 0: none was seen */
     int fd;
     uint64_t next_seq;
     struct asked asked[ASKED_MAX]; /* by seq - 1 */
@@ -169,6 +171,8 @@ static void remember(uint32_t slot, uint32_t gen)
 {
     if (slot >= h.slots_max || gen == 0)
         fail("a sandbox in slot %u, generation %u", slot, gen);
+    if (slot < KNOWN_MAX)
+        h.newest[slot] = gen;
     h.known[h.n_known < KNOWN_MAX ? h.n_known++ : below(KNOWN_MAX)] = (struct name){slot, gen};
 }
 
@@ -245,14 +249,20 @@ static const char *oldest_open(void)
     return "none";
 }
 
+static void thaw_all(void);
+
 static void drain_to(size_t left)
 {
-    uint64_t end = clock_mono_ms() + REPLY_MS;
+    uint64_t begun = clock_mono_ms(), thaw_at = begun + THAW_MS;
 
     while (h.fd >= 0 && h.under_way > left) {
         take(1000);
-        if (clock_mono_ms() > end)
+        if (clock_mono_ms() > begun + REPLY_MS)
             fail("no reply to %zu requests, the first: %s", h.under_way, oldest_open());
+        if (clock_mono_ms() > thaw_at) {
+            thaw_at = clock_mono_ms() + THAW_MS;
+            thaw_all();
+        }
     }
 }
 
@@ -278,6 +288,18 @@ static bool ask(struct privsep_msg *m, enum expect expect)
     h.next_seq++;
     h.under_way++;
     return true;
+}
+
+static void thaw_all(void)
+{
+    for (uint32_t slot = 0; slot < KNOWN_MAX && h.fd >= 0; slot++) {
+        struct privsep_msg m = new_request(PRIVSEP_THAW);
+
+        m.slot = slot;
+        m.gen = h.newest[slot];
+        if (m.gen != 0 && h.next_seq < ASKED_MAX && !ask(&m, EXPECT_ANY))
+            return;
+    }
 }
 
 static bool greet(void)
