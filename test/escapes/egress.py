@@ -127,9 +127,17 @@ def cell(text):
     return str(text).replace("|", "\\|")
 
 
-def document(said):
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True,
-                            text=True).stdout.strip()
+def git(*words):
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def tree():
+    """Which tree is tried; asked before the tests run, because HEAD may be another one at their end."""
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return git("rev-parse", "--short=12", "HEAD") + (" with changes" if changed else "")
+
+
+def document(said, commit):
     verdicts = [sorted({said[t] for t in c.tests} - {"passed"}) for c in CASES]
     good = sum(not v for v in verdicts)
     lines = [HEAD.format(kernel=platform.release(), commit=commit, cases=len(CASES), tests=len(said), good=good,
@@ -157,9 +165,10 @@ def main():
         print(f"FAILED: {test} is not there")
     if lost or options.names:
         return bool(lost)
+    commit = tree() if options.write else None
     said = run_all(options.build.resolve(), options.python)
     if options.write:
-        options.write.write_text(document(said))
+        options.write.write_text(document(said, commit))
     bad = [t for t, verdict in said.items() if verdict != "passed"]
     for test in bad:
         print(f"{said[test].upper()}: {test}")
