@@ -104,11 +104,17 @@ static unsigned hash(const char *text, unsigned h)
     return h;
 }
 
+unsigned egress_number_of(const struct core *c, const char *tenant, const char *name)
+{
+    return hash(name, hash(tenant, 7)) % egress_count(c);
+}
+
 const char *egress_path_of(const struct core *c, const char *tenant, const char *name)
 {
-    unsigned n = egress_count(c), number = hash(name, hash(tenant, 7));
+    const struct egress_link *l = c->egress ? &c->egress->links[egress_number_of(c, tenant, name)]
+                                            : NULL;
 
-    return n > 0 && c->egress->links[number % n].up ? c->egress->links[number % n].path : NULL;
+    return l && l->up ? l->path : NULL;
 }
 
 const char *egress_path_for(const struct core *c, const char *tenant, const char *name)

@@ -61,6 +61,9 @@ const char *egress_path(const struct core *c, unsigned i); /* i < egress_count *
 /* One that answers, for what each of them can do; or NULL. */
 const char *egress_any_path(const struct core *c);
 
+/* Which of them that name of the tenant's belongs to, always the same; egress_count is not 0. */
+unsigned egress_number_of(const struct core *c, const char *tenant, const char *name);
+
 /* The one that belongs to that name of the tenant's, always the same; NULL while it is not up. */
 const char *egress_path_of(const struct core *c, const char *tenant, const char *name);
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/share.h"
+#include "contract/proto.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -51,6 +52,8 @@ struct renewals {
     struct renewal *first;
     struct share_pool *shares, *at_once;
     uint64_t last_serial;
+    /* by process of cay-egress, when it was last said that it renews nothing; 0: never */
+    uint64_t away_said_ms[EGRESS_PROCESSES_MAX];
 };
 
 /* -- those that are known ---------------------------------------------------------------------- */
@@ -262,6 +265,23 @@ static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item,
     return text;
 }
 
+/* Its process of cay-egress is not up, as in a loop of crashes: its whole share of the credentials
+ * stands still, and tenants see no more than 503. A line for each process and AWAY_LOG_MS, however
+ * often sandboxes ask, for whichever credential of it. */
+static void log_away(const struct renewal *r)
+{
+    const struct core *c = r->core;
+    unsigned number = egress_count(c) ? egress_number_of(c, r->tenant->name, r->name) : 0;
+    uint64_t now = clock_mono_ms(), *said = &c->renewals->away_said_ms[number];
+
+    if (egress_count(c) == 0 || (*said != 0 && now - *said < RENEWALS_AWAY_LOG_MS))
+        return;
+    *said = now;
+    log_warn("cay-egress (%s) is not up: OAuth credentials of its share are not renewed, %s of "
+             "tenant %s among them; requests that need a new token wait for it, and get 503",
+             egress_path(c, number), r->name, r->tenant->name);
+}
+
 /* 0, or -errno: nothing is under way. By the credential's own process alone, and later while that
  * is not up, as after a restart of this program: another one does not know what came of a renewal
  * that was not written, and would use up a refresh token for the second time. It is no failure:
@@ -277,8 +297,10 @@ static int start(struct renewal *r, const struct sandbox *s, json_t *item)
                                    .timeout_ms = TIMEOUT_MS};
     struct err e;
 
-    if (!path)
+    if (!path) {
+        log_away(r);
         return -EAGAIN;
+    }
     r->done_ms = clock_mono_ms();
     err_set(&e, ERR_EXHAUSTED, "too many credentials are renewed at a time");
     r->at_once = share_take(c->renewals->at_once, r->tenant->name, r->name);

@@ -28,6 +28,8 @@ struct sandbox;
 #define RENEWALS_EVERY_MS     1000u /* between two of one credential */
 #define RENEWALS_AGAIN_MS     5000u /* after a failure; twice as long after each, up to */
 #define RENEWALS_AGAIN_MAX_MS 60000u
+/* between two lines of the log about one process of cay-egress that is not up */
+#define RENEWALS_AWAY_LOG_MS 60000u
 /* a token that has ended, or a refusal, is forgotten after it */
 #define RENEWALS_KEPT_MS 3600000
 

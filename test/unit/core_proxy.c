@@ -91,6 +91,10 @@ static void handle(struct http_exchange *x, void *ctx)
         http_exchange_set(x, p, audit_left);
         return;
     }
+    if (strcmp(http_exchange_head(x)->target, "/v1/renewals") == 0) {
+        p->renewals++;
+        return;
+    }
     assert_string_equal(http_exchange_head(x)->method, "PUT");
     http_body_collect(x, PROXY_TEXT_MAX - 1, on_body);
 }

@@ -14,6 +14,7 @@ struct proxy {
     int status;
     bool silent; /* takes requests and says nothing */
     unsigned puts, lives, stopped, seals, tenant_cas;
+    unsigned renewals;            /* asked for, and never answered */
     unsigned audits, audits_left; /* questions that it never answers; and whose asker went */
     bool no_tenant_ca;
     unsigned deliveries;

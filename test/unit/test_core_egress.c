@@ -5,12 +5,15 @@
 #include "base/util.h"
 #include "core/core.h"
 #include "core/credential.h"
+#include "core/egress.h"
 #include "core/egress_query.h"
+#include "core/renewal.h"
 #include "core/sandbox.h"
 #include "core_proxy.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct sandbox_request with_policy(json_t *policy)
 {
@@ -237,9 +240,9 @@ static void a_stop_answers_who_waits(void **state)
 
 /* -- credentials ------------------------------------------------------------------------------- */
 
-static struct err set_credential(struct world *w, const char *name, const char *value)
+static struct err set_kind(struct world *w, const char *name, const char *kind, const char *value)
 {
-    json_t *bind = json_pack("{s:s, s:[s]}", "kind", "bearer", "domains", "api.example.com");
+    json_t *bind = json_pack("{s:s, s:[s]}", "kind", kind, "domains", "api.example.com");
     json_t *text = json_string(value);
     struct answer a = {0};
 
@@ -251,6 +254,11 @@ static struct err set_credential(struct world *w, const char *name, const char *
     json_decref(bind);
     json_decref(text);
     return a.why;
+}
+
+static struct err set_credential(struct world *w, const char *name, const char *value)
+{
+    return set_kind(w, name, "bearer", value);
 }
 
 static json_t *injecting(const char *name)
@@ -305,6 +313,65 @@ static void a_credential_is_kept_sealed_and_sent_to_those_that_name_it(void **st
     json_decref(policy);
     world_stop_core(w);
     proxy_stop(&p);
+}
+
+/* How often text stands in what was written to standard error since begin (a file of its own). */
+static unsigned count_in(FILE *f, const char *text)
+{
+    char line[1024];
+    unsigned n = 0;
+
+    rewind(f);
+    while (fgets(line, sizeof(line), f))
+        n += strstr(line, text) != NULL;
+    return n;
+}
+
+/* Asks 100 times each, as sandboxes in a loop do; how many lines of the log say that nothing is renewed. */
+static unsigned lines_of_renewals(struct world *w, const char *id, const char *const *names,
+                                  size_t n)
+{
+    const struct sandbox *s = core_sandbox_find(w->core, NULL, id);
+    FILE *f = tmpfile();
+    int before = dup(STDERR_FILENO);
+    unsigned lines;
+
+    assert_non_null(f);
+    assert_return_code(dup2(fileno(f), STDERR_FILENO), 0);
+    for (unsigned i = 0; i < 100; i++)
+        for (size_t k = 0; k < n; k++)
+            renewals_wanted(w->core, s, names[k], 0, false);
+    assert_return_code(dup2(before, STDERR_FILENO), 0);
+    close(before);
+    lines = count_in(f, "/egress-0.ctl) is not up: OAuth credentials of its share are not renewed");
+    assert_int_equal(count_in(f, "FIRST of tenant default among them"), lines);
+    fclose(f);
+    return lines;
+}
+
+/* Before, its share of the credentials stood still without a line. */
+static void a_process_that_is_away_renews_nothing_and_the_log_says_so(void **state)
+{
+    static const char *const names[] = {"FIRST", "SECOND", "THIRD"};
+    struct world *w = *state;
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE];
+
+    proxy_start(&p, w);
+    proxy_known_to(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    world_create_default(w, id);
+    world_run_until(w, &p.puts, 1);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        assert_int_equal(set_kind(w, names[i], "oauth2", "a-value").code, ERR_OK);
+    assert_int_equal(lines_of_renewals(w, id, &names[2], 1), 0); /* the control: it is up */
+    world_run_until(w, &p.renewals, 1);
+    proxy_stop(&p);
+    while (egress_any_path(w->core))
+        world_run_for(w, 5);
+    assert_int_equal(lines_of_renewals(w, id, names, 2), 1); /* of 200 */
+    assert_int_equal(lines_of_renewals(w, id, names, 2), 0);
+    world_stop_core(w);
 }
 
 static void without_a_proxy_nothing_is_kept(void **state)
@@ -398,6 +465,7 @@ int main(void)
         WORLD(one_that_is_not_to_be_told_is_answered),
         WORLD(a_stop_answers_who_waits),
         WORLD(a_credential_is_kept_sealed_and_sent_to_those_that_name_it),
+        WORLD(a_process_that_is_away_renews_nothing_and_the_log_says_so),
         WORLD(without_a_proxy_nothing_is_kept),
         WORLD(a_sandbox_has_credentials_of_its_own),
         WORLD(a_question_about_the_log_ends_with_its_asker),
