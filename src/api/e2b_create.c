@@ -6,9 +6,9 @@
 #include "api/cay_v1.h"
 #include "core/create_key.h"
 #include "core/credential.h"
+#include "http/digest.h"
 #include "http/json.h"
 
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -282,7 +282,7 @@ static bool answered_by_key(struct api_call *call, struct creation *c)
 
     if (!key)
         return false;
-    SHA256((const unsigned char *)call->request->body, call->request->body_len, c->hash);
+    digest_sha256(call->request->body, call->request->body_len, c->hash);
     c->r.create_key = key;
     c->r.create_hash = c->hash;
     if (core_sandbox_of_create_key(call->core, call->who.tenant, key, c->hash, &s, &e) != ERR_OK)

@@ -10,7 +10,6 @@
 #include "core/core_internal.h"
 #include "core/store.h"
 
-#include <openssl/sha.h>
 #include <string.h>
 
 #define KEY_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:"

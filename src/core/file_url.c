@@ -3,43 +3,31 @@
 #include "core/core_internal.h"
 #include "core/sandbox.h"
 #include "core/store.h"
+#include "http/digest.h"
 
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MAC_SIZE 32
-
-static void mac(const char *key, const char *text, unsigned char out[static EVP_MAX_MD_SIZE])
-{
-    unsigned n = 0;
-
-    if (!HMAC(EVP_sha256(), key, (int)strlen(key), (const unsigned char *)text, strlen(text), out,
-              &n) ||
-        n != MAC_SIZE)
-        abort(); /* what cannot be signed must not become what can be guessed */
-}
 
 /* The token makes other things too (core/ingress.h): the text in front keeps them apart. */
 void file_url_key(const char *agent_token, uint32_t number, char out[static FILE_URL_KEY_SIZE])
 {
-    unsigned char key[EVP_MAX_MD_SIZE];
+    unsigned char key[DIGEST_SHA256_SIZE];
     char text[32];
 
-    _Static_assert(CORE_TOKEN_SIZE == 2 * MAC_SIZE, "a key is as long as a token");
+    _Static_assert(CORE_TOKEN_SIZE == 2 * DIGEST_SHA256_SIZE, "a key is as long as a token");
     snprintf(text, sizeof(text), "files:%u", number);
-    mac(agent_token, text, key);
-    ids_hex(key, MAC_SIZE, out);
+    digest_hmac_sha256(agent_token, strlen(agent_token), text, strlen(text), key);
+    ids_hex(key, sizeof(key), out);
 }
 
 void file_url_sign(const char *key, const char *subject, char out[static FILE_URL_SIGNATURE_SIZE])
 {
-    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned char digest[DIGEST_SHA256_SIZE];
     char coded[48];
 
-    mac(key, subject, digest);
-    EVP_EncodeBlock((unsigned char *)coded, digest, MAC_SIZE);
+    digest_hmac_sha256(key, strlen(key), subject, strlen(subject), digest);
+    EVP_EncodeBlock((unsigned char *)coded, digest, sizeof(digest));
     for (char *at = coded; *at; at++)
         *at = (char)(*at == '+' ? '-' : *at == '/' ? '_' : *at);
     snprintf(out, FILE_URL_SIGNATURE_SIZE, "v1_%.43s", coded); /* without the one '=' */

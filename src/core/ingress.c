@@ -1,10 +1,10 @@
 #include "core/ingress.h"
 
 #include "contract/agent_boot.h"
+#include "http/digest.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,12 +31,10 @@ size_t ingress_masked_host(const struct network *network, uint16_t port, char *o
 void ingress_traffic_token(const char *agent_token, char out[static CORE_TOKEN_SIZE + 1])
 {
     char text[CORE_TOKEN_SIZE + 16];
-    unsigned char digest[32];
-    unsigned n = 0;
+    unsigned char digest[DIGEST_SHA256_SIZE];
 
     snprintf(text, sizeof(text), "traffic:%s", agent_token);
-    if (!EVP_Digest(text, strlen(text), digest, &n, EVP_sha256(), NULL) || n != sizeof(digest))
-        abort(); /* SHA-256 of a few bytes fails only in a broken library */
+    digest_sha256(text, strlen(text), digest);
     ids_hex(digest, sizeof(digest), out);
 }
 
@@ -75,17 +73,13 @@ static int64_t read_until(const char *text)
 void ingress_sign_port(const char *agent_token, uint16_t port, int64_t until_s,
                        char out[static INGRESS_SIGNED_LEN + 1])
 {
-    unsigned char mac[EVP_MAX_MD_SIZE];
-    unsigned mac_len = 0;
+    unsigned char mac[DIGEST_SHA256_SIZE];
     char text[64];
     int n;
 
     put_until(until_s, out);
     n = snprintf(text, sizeof(text), "preview:%u:%.*s", port, INGRESS_UNTIL_LEN, out);
-    if (!HMAC(EVP_sha256(), agent_token, (int)strlen(agent_token), (const unsigned char *)text,
-              (size_t)n, mac, &mac_len) ||
-        mac_len != 32)
-        abort(); /* an address that cannot be signed must not become one that can be guessed */
+    digest_hmac_sha256(agent_token, strlen(agent_token), text, (size_t)n, mac);
     for (size_t i = 0; i < INGRESS_MAC_LEN; i++) {
         unsigned bit = (unsigned)i * 5, two = (unsigned)(mac[bit / 8] << 8 | mac[bit / 8 + 1]);
 

@@ -5,13 +5,16 @@
 
 #include "core/core.h"
 #include "core/store.h"
+#include "http/digest.h"
 
-#include <openssl/sha.h>
 #include <string.h>
 
+_Static_assert(STORE_HASH_SIZE == DIGEST_SHA256_SIZE, "a key is known by its SHA-256");
+
+/* It cannot fail: a hash that is not written would be whatever stood there, as another key's. */
 void key_hash(const char *key, uint8_t out[static STORE_HASH_SIZE])
 {
-    SHA256((const unsigned char *)key, strlen(key), out);
+    digest_sha256(key, strlen(key), out);
 }
 
 void core_key_id(const char *key, char out[static CORE_KEY_ID_SIZE])
