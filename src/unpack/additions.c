@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -145,16 +146,32 @@ static bool has_field(const char *text, unsigned at, const char *value)
     return false;
 }
 
-/* Free as a user's and as a group's, so that both can be the same. */
+/* Sets the bit of each id that a line of passwd or group has. */
+static void mark_ids(const char *text, uint8_t used[static ID_LAST / 8 + 1])
+{
+    size_t len;
+
+    for (const char *line = text; line && *line;
+         line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+        const char *f = field(line, 2, &len);
+        unsigned long id = f && len > 0 ? strtoul(f, NULL, 10) : ID_LAST;
+
+        if (id < ID_LAST)
+            used[id / 8] |= (uint8_t)(1u << id % 8);
+    }
+}
+
+/* Free as a user's and as a group's, so that both can be the same. ID_LAST: there is none. Each
+ * text is read once: the image says how many ids are taken. */
 static unsigned free_id(const struct buf *passwd, const struct buf *group)
 {
-    char text[16];
+    uint8_t used[ID_LAST / 8 + 1] = {0};
 
-    for (unsigned id = ID_FIRST; id < ID_LAST; id++) {
-        snprintf(text, sizeof(text), "%u", id);
-        if (!has_field(passwd->data, 2, text) && !has_field(group->data, 2, text))
+    mark_ids(passwd->data, used);
+    mark_ids(group->data, used);
+    for (unsigned id = ID_FIRST; id < ID_LAST; id++)
+        if (!(used[id / 8] & 1u << id % 8))
             return id;
-    }
     return ID_LAST;
 }
 
@@ -185,12 +202,16 @@ static void accounts_free(struct accounts *c)
 static enum err_code add_user(const struct additions *a, struct accounts *c, const char *name,
                               struct err *e)
 {
-    unsigned id = free_id(&c->passwd, &c->group);
+    unsigned id;
     char home[64];
     int r = 0;
 
     if (has_field(c->passwd.data, 0, name))
         return ERR_OK;
+    id = free_id(&c->passwd, &c->group);
+    if (id == ID_LAST)
+        return err_set(e, ERR_INVALID, "/etc/passwd and group leave no id from %u to %u to %s",
+                       ID_FIRST, ID_LAST - 1, name);
     snprintf(home, sizeof(home), "home/%s", name);
     r = buf_printf(&c->passwd, "%s:x:%u:%u::/%s:%s\n", name, id, id, home, shell());
     if (r == 0 && !has_field(c->group.data, 0, name))

@@ -18,6 +18,7 @@
 
 #define PIECE_BYTES (256u * 1024)
 #define LOOK_BYTES  (64ull * 1024 * 1024) /* written between two looks at the disk */
+#define NAME_BYTES  4096u                 /* that a file takes beside its contents, at most */
 #define WHITEOUT    ".wh."
 #define OPAQUE      ".wh..wh..opq"
 
@@ -41,17 +42,12 @@ static enum err_code check_room(const struct unpack *u, struct err *e)
 
     if (fstatvfs(u->root_fd, &fs) < 0)
         return err_set_sys(e, ERR_INTERNAL, errno, "looking at the disk");
-    if (fs.f_bavail >= fs.f_blocks / 100 * UNPACK_FREE_PERCENT)
+    /* f_files is 0 where a file system does not bound them */
+    if (fs.f_bavail >= fs.f_blocks / 100 * UNPACK_FREE_PERCENT &&
+        fs.f_favail >= fs.f_files / 100 * UNPACK_FREE_PERCENT)
         return ERR_OK;
     return err_set(e, ERR_NO_SPACE, "the disk would be left with less than %u %% free",
                    UNPACK_FREE_PERCENT);
-}
-
-static enum err_code count_entry(struct unpack *u, struct err *e)
-{
-    if (++u->entries > UNPACK_ENTRIES_MAX)
-        return err_set(e, ERR_TOO_LARGE, "the image has over %u entries", UNPACK_ENTRIES_MAX);
-    return ERR_OK;
 }
 
 /* Holes count: a sandbox that copies such a file would fill them. */
@@ -71,6 +67,16 @@ static enum err_code count_written(struct unpack *u, size_t n, struct err *e)
 
     u->written += n;
     return u->written / LOOK_BYTES == before ? ERR_OK : check_room(u, e);
+}
+
+/* Names that an archive has, or that its paths imply: a path makes up to PLACE_DEPTH_MAX
+ * directories, and a file without contents takes room too. */
+static enum err_code count_entries(struct unpack *u, unsigned n, struct err *e)
+{
+    u->entries += n;
+    if (u->entries > UNPACK_ENTRIES_MAX)
+        return err_set(e, ERR_TOO_LARGE, "the image has over %u entries", UNPACK_ENTRIES_MAX);
+    return count_written(u, (size_t)n * NAME_BYTES, e);
 }
 
 /* -- contents ---------------------------------------------------------------------------------- */
@@ -240,7 +246,8 @@ static enum err_code put_entry(struct unpack *u, const struct entry *n, struct e
     mode_t type = archive_entry_filetype(n->head);
     int r = 0;
 
-    if (place_open(u->root_fd, n->path, true, &p, e) != ERR_OK)
+    if (place_open(u->root_fd, n->path, true, &p, e) != ERR_OK ||
+        count_entries(u, p.made, e) != ERR_OK)
         return e->code;
     if (archive_entry_hardlink(n->head))
         return make_hard_link(u, n, &p, e);
@@ -268,7 +275,7 @@ static bool is_whiteout(const struct entry *n)
 /* The root is there, and is root's. */
 static enum err_code take_entry(struct unpack *u, const struct entry *n, struct err *e)
 {
-    if (count_entry(u, e) != ERR_OK)
+    if (count_entries(u, 1, e) != ERR_OK)
         return e->code;
     return !n->path[0] || is_whiteout(n) ? ERR_OK : put_entry(u, n, e);
 }
@@ -286,7 +293,7 @@ static bool is_nothing(enum err_code code)
 static int empty_parent(int root_fd, const char *path)
 {
     char dir[PLACE_PATH_MAX + 1];
-    struct place root = {root_fd, "."};
+    struct place root = {.dir_fd = root_fd, .name = "."};
     CLEANUP(place_close) struct place p = PLACE_NONE;
     const char *slash = strrchr(path, '/');
     struct stat st;

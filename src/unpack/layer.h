@@ -15,12 +15,13 @@
 
 #include <stdbool.h>
 
-/* Of all layers: entries; bytes of files, holes included. */
+/* Of all layers: entries, with the directories that their names imply; bytes of files, holes
+ * included. */
 #define UNPACK_ENTRIES_MAX 1000000u
 #define UNPACK_BYTES_MAX   (32ull * 1024 * 1024 * 1024)
 
 #define UNPACK_ID_MAX       65535u
-#define UNPACK_FREE_PERCENT 5u /* of the disk that stay free */
+#define UNPACK_FREE_PERCENT 5u /* of the disk that stay free, and of its inodes */
 
 struct unpack {
     int root_fd; /* of the tree; not owned */

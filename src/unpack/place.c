@@ -64,7 +64,7 @@ static int open_beneath(int dir_fd, const char *path)
 }
 
 /* Folder by folder, each made where it is not there. */
-static int make_parents(int root_fd, char *parents)
+static int make_parents(int root_fd, char *parents, unsigned *made)
 {
     CLEANUP_CLOSE int fd = open_beneath(root_fd, "");
 
@@ -75,8 +75,10 @@ static int make_parents(int root_fd, char *parents)
         if (rest)
             *rest++ = '\0';
         down = open_beneath(fd, at);
-        if (down == -ENOENT && (mkdirat(fd, at, 0755) == 0 || errno == EEXIST))
-            down = open_beneath(fd, at);
+        if (down == -ENOENT) {
+            down = mkdirat(fd, at, 0755) < 0 ? -errno : open_beneath(fd, at);
+            ++*made;
+        }
         close(fd);
         fd = down;
     }
@@ -87,12 +89,13 @@ enum err_code place_open(int root_fd, const char *path, bool make, struct place 
 {
     char parents[PLACE_PATH_MAX + 1];
     const char *slash = strrchr(path, '/');
+    unsigned made = 0;
     int fd;
 
     snprintf(parents, sizeof(parents), "%.*s", (int)(slash ? slash - path : 0), path);
     fd = open_beneath(root_fd, parents);
     if (fd == -ENOENT && make)
-        fd = make_parents(root_fd, parents);
+        fd = make_parents(root_fd, parents, &made);
     if (fd == -ENOENT)
         return err_set(e, ERR_NOT_FOUND, "%.100s: there is no such folder", path);
     if (fd == -ELOOP || fd == -ENOTDIR || fd == -EXDEV)
@@ -100,7 +103,7 @@ enum err_code place_open(int root_fd, const char *path, bool make, struct place 
                        fd == -ENOTDIR ? "file" : "link");
     if (fd < 0)
         return err_set_sys(e, err_code_from_errno(fd), fd, "%.100s", path);
-    *out = (struct place){fd, slash ? slash + 1 : path};
+    *out = (struct place){fd, slash ? slash + 1 : path, made};
     return ERR_OK;
 }
 
@@ -128,7 +131,7 @@ static int empty_dir(int parent_fd, const char *name)
         return r;
     }
     for (struct dirent *d; r == 0 && (d = readdir(dir)) != NULL;) {
-        struct place p = {fd, d->d_name};
+        struct place p = {.dir_fd = fd, .name = d->d_name};
 
         if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
             r = place_remove(&p);

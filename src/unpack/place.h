@@ -19,6 +19,7 @@ enum err_code place_clean(const char *raw, char out[static PLACE_PATH_MAX + 1], 
 struct place {
     int dir_fd;       /* the parent, O_PATH */
     const char *name; /* the last part of the path that was given */
+    unsigned made;    /* directories on the way that were not there */
 };
 
 #define PLACE_NONE ((struct place){.dir_fd = -1})

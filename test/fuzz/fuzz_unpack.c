@@ -14,7 +14,7 @@ static int base_fd = -1;
 
 static void clean_up(void)
 {
-    struct place all = {base_fd, "."};
+    struct place all = {.dir_fd = base_fd, .name = "."};
 
     (void)!place_empty(&all);
     (void)!rmdir(base);
@@ -30,7 +30,7 @@ static int make_tree(void)
         FUZZ_CHECK(base_fd >= 0 && mkdirat(base_fd, "outside", 0700) == 0);
         atexit(clean_up);
     }
-    tree = (struct place){base_fd, "tree"};
+    tree = (struct place){.dir_fd = base_fd, .name = "tree"};
     FUZZ_CHECK(place_remove(&tree) == 0 && mkdirat(base_fd, "tree", 0700) == 0);
     FUZZ_CHECK(mkdirat(base_fd, "tree/d", 0700) == 0);
     FUZZ_CHECK(symlinkat("../outside", base_fd, "tree/out") == 0);

@@ -186,6 +186,34 @@ def test_sparse_bombs_and_cut_archives(tree):
     tree.taken(whole)
 
 
+def test_names_without_contents_take_room_too(tree):
+    """On a small disk: paths of many folders, of which an archive has the last name alone, and files of no bytes."""
+    small = tree.base / "small"
+    small.mkdir()
+    deep = tar(*((f"{i}/" + "d/" * 100 + "last", "file") for i in range(170)))
+    many = tar(*((f"n{i}", "file") for i in range(17000)))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=17000,size=64m", "none", small], check=True)
+    try:
+        tree.root = small / "tree"
+        for layer in (deep, many):
+            status, said = tree.unpack(layer)
+            assert status == 1 and "E 28 layer 1: the disk would be left with less than 5 % free" in said, said
+            assert os.statvfs(small).f_favail > 0
+        shutil.rmtree(tree.root)
+        tree.root.mkdir()
+        subprocess.run(["tar", "-xf", "-", "-C", tree.root], input=deep, stderr=subprocess.DEVNULL)  # the control
+        assert os.statvfs(small).f_favail == 0
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_an_image_that_has_taken_all_ids(tree):
+    """The one that is left goes to the first user; each id that is tried costs no reading of the whole file."""
+    taken = b"".join(b"::%d:::/:\n" % i for i in range(59998, 999, -1))
+    said = tree.refused(tar(("etc/passwd", "file", {"data": taken})))
+    assert said == "22 /etc/passwd and group leave no id from 1000 to 59999 to daytona\n"
+
+
 def test_names_of_all_kinds(tree):
     deep = "/".join(["d" * 20] * 150)
     assert "folders deep" in tree.refused(tar((deep, "file"), form=tarfile.PAX_FORMAT))
