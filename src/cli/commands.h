@@ -3,7 +3,7 @@
 
 #include "cli/api.h"
 
-/* cmd_sandbox.c: creates a sandbox by the options of `create` (--ttl, --env, --metadata) into id.
+/* cmd_create.c: creates a sandbox by the options of `create` (--ttl, --env, --metadata) into id.
  * Says on standard error when another template was taken than asked for. */
 enum err_code sandbox_create(const struct cli *c, struct api *a, const char *template_name,
                              char *id, size_t size, struct err *e);
