@@ -185,11 +185,12 @@ static void templates(struct api_call *call)
         const struct template_info *t = &items[i];
         json_t *made = t->made_real_ms ? api_json_time(t->made_real_ms) : json_null();
 
-        json_array_append_new(out,
-                              json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o}", "id", t->id, "ready",
-                                        t->ready, "building", t->building, "sizeBytes",
-                                        (json_int_t)t->size_bytes, "madeAt", made, "note",
-                                        t->note ? t->note : "", "limits", limits_json(call, t)));
+        json_array_append_new(out, json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o, s:s, s:s}", "id",
+                                             t->id, "ready", t->ready, "building", t->building,
+                                             "sizeBytes", (json_int_t)t->size_bytes, "madeAt", made,
+                                             "note", t->note ? t->note : "", "limits",
+                                             limits_json(call, t), "source", t->source, "digest",
+                                             t->digest));
     }
     api_reply_json(call, 200, out);
 }
@@ -345,6 +346,26 @@ static void template_build(struct api_call *call)
     api_reply_json(call, 202, json_pack("{s:s}", "job", id));
 }
 
+/* The image itself is left by root on this machine, under the number that is answered. */
+static void template_import(struct api_call *call)
+{
+    const char *source, *digest;
+    uint32_t number = 0;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (json_get_str(call->body, "source", NULL, JSON_REQUIRED, CORE_IMAGE_SOURCE_SIZE - 1, &source,
+                     &e) != ERR_OK ||
+        json_get_str(call->body, "digest", NULL, JSON_REQUIRED, CORE_IMAGE_DIGEST_SIZE - 1, &digest,
+                     &e) != ERR_OK ||
+        core_template_import(call->core, call->params[0], source, digest, &number, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 201,
+                       json_pack("{s:s, s:i}", "template", call->params[0], "number", (int)number));
+}
+
 static json_t *job_json(const struct job *j, uint64_t offset)
 {
     static const char *const names[] = {"", "running", "done", "failed"};
@@ -445,6 +466,7 @@ const struct api_route cay_v1_routes[] = {
     {API_READ, "GET", "/cay/v1/status", status},
     {API_READ, "GET", "/cay/v1/templates", templates},
     {API_OPERATE, "POST", "/cay/v1/templates/{name}/build", template_build},
+    {API_OPERATE, "POST", "/cay/v1/templates/{name}/import", template_import},
     {API_OPERATE, "PUT", "/cay/v1/templates/{name}/limits", template_limits},
     {API_OPERATE, "DELETE", "/cay/v1/templates/{name}", template_remove},
     {API_OPERATE, "GET", "/cay/v1/jobs/{job}", job_get},

@@ -22,7 +22,7 @@ static bool name_is_clean(const char *name)
 /* -- build ------------------------------------------------------------------------------------- */
 
 /* base and host are the server's own, and are always meant by these names. */
-static bool is_own_name(const char *name)
+bool template_name_is_own(const char *name)
 {
     return plain_name_is_valid(name, 100) && strspn(name, ".") != strlen(name) &&
            strcmp(name, "base") != 0 && strcmp(name, "host") != 0;
@@ -116,6 +116,15 @@ static void print_built(const char *name, double seconds, uint64_t bytes)
     printf("%s is ready: %s in %.0f s\n", name, size, seconds);
 }
 
+enum err_code template_build_follow(struct cli *c, struct api *a, const char *name, struct err *e)
+{
+    char job_id[64];
+
+    if (start_build(a, name, job_id, sizeof(job_id), e) == ERR_OK)
+        follow_job(c, a, job_id, e);
+    return e->code;
+}
+
 int cmd_template_build(struct cli *c)
 {
     const char *name = c->operand_count > 0 ? c->operands[0] : "base";
@@ -125,7 +134,7 @@ int cmd_template_build(struct cli *c)
     char job_id[64], shipped[PATH_MAX];
     struct api a;
 
-    if (c->operand_count == 2 && !is_own_name(name))
+    if (c->operand_count == 2 && !template_name_is_own(name))
         return cli_usage(c, "\"%s\" cannot be the name of a template of one's own", name);
     if (c->operand_count == 2)
         return template_build_file(c, name, c->operands[1]);
@@ -178,7 +187,10 @@ static void print_templates(const json_t *all)
                                                                    : "not built");
         table_cell(t, "%s", bytes > 0 ? size : "-");
         table_cell(t, "%.16s", made[0] ? made : "-");
-        table_cell(t, "%s", cli_text(item, "note"));
+        if (cli_text(item, "source")[0] && !cli_text(item, "note")[0])
+            table_cell(t, "%s, %.19s", cli_text(item, "source"), cli_text(item, "digest"));
+        else
+            table_cell(t, "%s", cli_text(item, "note"));
     }
     table_print(t, stdout);
     table_free(t);

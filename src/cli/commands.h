@@ -14,6 +14,12 @@ enum err_code policy_from(const char *given, json_t **out, struct err *e);
 /* Says the "warnings" of an answer, where it has any, on standard error. */
 void policy_say_warnings(const struct cli *c, const json_t *answer);
 
+/* cmd_template.c: has the server make a template, and shows how that goes to its end. */
+enum err_code template_build_follow(struct cli *c, struct api *a, const char *name, struct err *e);
+
+/* May a template of one's own have this name? */
+bool template_name_is_own(const char *name);
+
 /* cmd_template_file.c: template build of the build file at path, a folder or a file. name NULL: the
  * file says it. The exit status. */
 int template_build_file(struct cli *c, const char *name, const char *path);

@@ -58,6 +58,31 @@ const struct cli_command commands_access[] = {
         .run = cmd_template_build,
     },
     {
+        .name = "template import",
+        .operands = "[OPTION...] NAME SOURCE",
+        .summary = "make a template of a container image",
+        .text =
+            "SOURCE is oci:DIR[:TAG], docker-archive:FILE[:TAG], or docker://NAME[:TAG], which "
+            "skopeo fetches. The image is for linux/amd64; every byte is compared with its digest. "
+            "By root, on the server's machine. What clients take for granted and the image does "
+            "not "
+            "have (the user `user`, a bash) is added, and said.",
+        .options = OPTIONS({0, "start", NULL,
+                            "ENTRYPOINT and CMD are each sandbox's start command; with one exposed "
+                            "port a create is answered when it listens.",
+                            NULL},
+                           OPTION_QUIET),
+        .examples = EXAMPLES({"cay template import alpine docker://alpine:3", "from a registry"},
+                             {"cay template import tools oci:./layout:v1", "from an OCI layout"},
+                             {"cay template import web docker-archive:web.tar --start",
+                              "what `docker save` wrote, with its command"}),
+        .operands_min = 2,
+        .operands_max = 2,
+        .raw_after = -1,
+        .takes_settings = true,
+        .run = cmd_template_import,
+    },
+    {
         .name = "template ls",
         .operands = "",
         .summary = "list the templates",

@@ -332,6 +332,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
+        (code = template_images_load(c, e)) != ERR_OK ||
         (code = templates_load_limits(c, e)) != ERR_OK ||
         (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK ||
         (code = store_snapshot_each(c->store, snapshots_adopt, c, e)) != ERR_OK ||

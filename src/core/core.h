@@ -426,6 +426,11 @@ void core_sandbox_logs(struct core *c, const char *tenant, const char *id,
                                     const struct err *why),
                        void *arg);
 
+#define CORE_IMAGES_MAX        62u /* templates out of images */
+#define CORE_IMAGE_NAME_MAX    64u
+#define CORE_IMAGE_SOURCE_SIZE 256
+#define CORE_IMAGE_DIGEST_SIZE 72
+
 /* -- templates --------------------------------------------------------------------------------- */
 
 struct template_info {
@@ -435,6 +440,7 @@ struct template_info {
     int64_t made_real_ms;
     uint64_t size_bytes;
     const char *note;             /* why it is not ready, or "" */
+    const char *source, *digest;  /* of the image that it was made of; else "" */
     struct privsep_limits limits; /* of its own; 0 in a field: the server's */
 };
 
@@ -451,6 +457,12 @@ struct privsep_limits core_template_limits(const struct core *c, const struct te
  * the server's always. Written before it is in force. */
 enum err_code core_template_set_limits(struct core *c, const char *name,
                                        const struct privsep_limits *limits, struct err *e);
+
+/* Names an image that is to become a template: its number, by which root leaves the image for the
+ * job that core_template_build begins. Written before it is answered. ERR_EXISTS: there is a
+ * template of that name; one whose import did not end is begun again, with the same number. */
+enum err_code core_template_import(struct core *c, const char *name, const char *source,
+                                   const char *digest, uint32_t *number, struct err *e);
 
 /* on_progress any number of times, then done once (s is NULL; why NULL on success). */
 void core_template_build(struct core *c, const char *name,

@@ -140,6 +140,15 @@ enum err_code store_template_each(struct store *st,
                                              const struct privsep_limits *l),
                                   void *arg, struct err *e);
 
+/* Names of templates out of images; what is there of them only privd knows. */
+enum err_code store_image_put(struct store *st, const char *name, uint32_t number,
+                              const char *source, const char *digest, struct err *e);
+enum err_code store_image_delete(struct store *st, const char *name, struct err *e);
+enum err_code store_image_each(struct store *st,
+                               void (*fn)(void *arg, const char *name, uint32_t number,
+                                          const char *source, const char *digest),
+                               void *arg, struct err *e);
+
 enum err_code store_tenant_each(struct store *st,
                                 enum err_code (*fn)(void *arg, const struct core_tenant *t,
                                                     struct err *e),

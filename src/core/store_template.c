@@ -38,3 +38,41 @@ enum err_code store_template_each(struct store *st,
     sqlite3_reset(q);
     return rc == SQLITE_DONE ? ERR_OK : store_fail(st, "reading templates' limits", e);
 }
+
+enum err_code store_image_put(struct store *st, const char *name, uint32_t number,
+                              const char *source, const char *digest, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_IMAGE_PUT];
+
+    store_bind_text(q, 1, name);
+    sqlite3_bind_int64(q, 2, number);
+    store_bind_text(q, 3, source);
+    store_bind_text(q, 4, digest);
+    return store_run(st, STORE_IMAGE_PUT, "writing an image's name", e);
+}
+
+enum err_code store_image_delete(struct store *st, const char *name, struct err *e)
+{
+    store_bind_text(st->statements[STORE_IMAGE_DELETE], 1, name);
+    return store_run(st, STORE_IMAGE_DELETE, "removing an image's name", e);
+}
+
+enum err_code store_image_each(struct store *st,
+                               void (*fn)(void *arg, const char *name, uint32_t number,
+                                          const char *source, const char *digest),
+                               void *arg, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_IMAGE_EACH];
+    int rc;
+
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        char name[CORE_NAME_SIZE], source[CORE_IMAGE_SOURCE_SIZE], digest[CORE_IMAGE_DIGEST_SIZE];
+
+        store_column_copy(q, 0, name, sizeof(name));
+        store_column_copy(q, 2, source, sizeof(source));
+        store_column_copy(q, 3, digest, sizeof(digest));
+        fn(arg, name, (uint32_t)sqlite3_column_int64(q, 1), source, digest);
+    }
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE ? ERR_OK : store_fail(st, "reading images' names", e);
+}

@@ -1,5 +1,6 @@
-/* Templates: privd has two, by number; names and aliases are ours. What is ready is privd's to say,
- * and asked again after each job. */
+/* Templates: privd has them by number; names and aliases are ours. Two are known from the start,
+ * the others are images that were given a name (template_image.c). What is ready is privd's to
+ * say, and asked again after each job. */
 
 #include "core/template.h"
 
@@ -38,14 +39,10 @@ static const struct {
      "it is not built yet: `cay template build base`"},
 };
 
-#define COUNT   ARRAY_SIZE(known)
+#define KNOWN   ARRAY_SIZE(known)
 #define IS_HOST 0 /* place of "host" in known */
 
-struct templates {
-    struct template_info info[COUNT]; /* in the order of known; first, for core_templates */
-    char notes[COUNT][NOTE_SIZE];
-    char failed[COUNT][NOTE_SIZE]; /* that and why the last build failed, or "" */
-};
+_Static_assert(KNOWN == TEMPLATES_KNOWN, "images have the places after them");
 
 struct job {
     struct job *next;
@@ -61,13 +58,14 @@ struct job {
 
 /* -- what is there ----------------------------------------------------------------------------- */
 
-static void note(struct templates *t, size_t i)
+void templates_note(struct templates *t, size_t i)
 {
     bool failed = !t->info[i].ready && !t->info[i].building && t->failed[i][0];
     const char *text = t->info[i].ready      ? ""
                        : t->info[i].building ? "it is being built"
                        : failed              ? t->failed[i]
-                                             : known[i].build_note;
+                       : i < KNOWN           ? known[i].build_note
+                                   : "its import did not end: begin it again, or remove it";
     size_t len = strnlen(text, NOTE_SIZE - 1);
 
     memcpy(t->notes[i], text, len);
@@ -78,13 +76,17 @@ void templates_forget(struct core *c)
 {
     struct templates *t = c->templates;
 
-    for (size_t i = 0; i < COUNT; i++) {
-        t->info[i] = (struct template_info){.id = known[i].id,
-                                            .number = known[i].number,
-                                            .building = t->info[i].building,
-                                            .limits = t->info[i].limits,
-                                            .note = t->notes[i]};
-        note(t, i);
+    for (size_t i = 0; i < KNOWN; i++) {
+        t->info[i].id = known[i].id;
+        t->info[i].number = known[i].number;
+        t->info[i].source = t->info[i].digest = "";
+    }
+    for (size_t i = 0; i < TEMPLATES_ALL; i++) {
+        t->info[i].ready = false;
+        t->info[i].made_real_ms = 0;
+        t->info[i].size_bytes = 0;
+        t->info[i].note = t->notes[i];
+        templates_note(t, i);
     }
 }
 
@@ -112,15 +114,15 @@ void templates_free(struct core *c)
 
 void templates_on_event(struct core *c, const struct privsep_msg *m)
 {
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < TEMPLATES_ALL; i++) {
         struct template_info *t = &c->templates->info[i];
 
-        if (t->number != m->u.template.number)
+        if (!t->id || t->number != m->u.template.number)
             continue;
         t->ready = m->u.template.ready != 0;
         t->made_real_ms = m->u.template.made_real_ms;
         t->size_bytes = m->u.template.size_bytes;
-        note(c->templates, i);
+        templates_note(c->templates, i);
     }
 }
 
@@ -164,20 +166,33 @@ static void refresh(struct core *c)
     templates_request(c, NULL);
 }
 
+/* Places are stable, for jobs; what is told has no gaps. */
+static size_t templates_show(struct templates *t)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < TEMPLATES_ALL; i++)
+        if (t->info[i].id)
+            t->shown[n++] = t->info[i];
+    return n;
+}
+
 size_t core_templates(struct core *c, const struct template_info **out)
 {
     refresh(c);
-    *out = c->templates->info;
-    return COUNT;
+    *out = c->templates->shown;
+    return templates_show(c->templates);
 }
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-static bool is_name_of(size_t i, const char *name, size_t len)
+static bool is_name_of(const struct templates *t, size_t i, const char *name, size_t len)
 {
-    if (strlen(known[i].id) == len && memcmp(known[i].id, name, len) == 0)
+    const char *id = t->info[i].id;
+
+    if (id && strlen(id) == len && memcmp(id, name, len) == 0)
         return true;
-    for (const char *const *a = known[i].aliases; *a; a++)
+    for (const char *const *a = i < KNOWN ? known[i].aliases : NULL; a && *a; a++)
         if (strlen(*a) == len && memcmp(*a, name, len) == 0)
             return true;
     return false;
@@ -185,15 +200,15 @@ static bool is_name_of(size_t i, const char *name, size_t len)
 
 /* A name may carry a tag; there is one version of each, so only the tags that mean "the"
  * version. */
-static bool find(const char *name, size_t *out)
+static bool find(const struct templates *t, const char *name, size_t *out)
 {
     const char *colon = strchr(name, ':');
     size_t len = colon ? (size_t)(colon - name) : strlen(name);
 
     if (colon && strcmp(colon + 1, TAG_DEFAULT) != 0 && strcmp(colon + 1, TAG_LATEST) != 0)
         return false;
-    for (size_t i = 0; i < COUNT; i++) {
-        if (is_name_of(i, name, len)) {
+    for (size_t i = 0; i < TEMPLATES_ALL; i++) {
+        if (is_name_of(t, i, name, len)) {
             *out = i;
             return true;
         }
@@ -205,7 +220,7 @@ struct template_info *templates_entry(struct core *c, const char *name)
 {
     size_t i;
 
-    return name && find(name, &i) ? &c->templates->info[i] : NULL;
+    return name && find(c->templates, name, &i) ? &c->templates->info[i] : NULL;
 }
 
 const struct template_info *core_template_find(struct core *c, const char *name)
@@ -222,8 +237,8 @@ static const struct {
     {"mcp-gateway", "the MCP gateway is not there: run MCP servers in a sandbox of base, and reach "
                     "their ports by host name"},
     {"desktop", "there is no desktop template: `cay template build NAME DIR` builds on base"},
-    {"/", "images of registries cannot be used yet: `cay template build NAME DIR` builds on base"},
-    {":", "images of registries cannot be used yet: `cay template build NAME DIR` builds on base"},
+    {"/", "`cay template import NAME SOURCE` makes a template of an image, for the operator"},
+    {":", "`cay template import NAME SOURCE` makes a template of an image, for the operator"},
 };
 
 static const char *hint_for(const char *name)
@@ -234,14 +249,15 @@ static const char *hint_for(const char *name)
     return "see `cay template ls`";
 }
 
-static enum err_code not_found(struct err *e, const char *name)
+static enum err_code not_found(const struct core *c, struct err *e, const char *name)
 {
     char names[128] = "";
     size_t used = 0;
 
-    for (size_t i = 0; i < COUNT && used < sizeof(names); i++)
-        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
-                                 known[i].id);
+    for (size_t i = 0; i < TEMPLATES_ALL && used < sizeof(names); i++)
+        if (c->templates->info[i].id)
+            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+                                     c->templates->info[i].id);
     err_set(e, ERR_NOT_FOUND, "there is no template '%.64s'; there are: %s", name ? name : "",
             names);
     err_hint(e, "%s", hint_for(name));
@@ -256,10 +272,11 @@ enum err_code templates_resolve(struct core *c, const char *name,
     const struct template_info *t = core_template_find(c, name);
 
     if (!t)
-        return not_found(e, name);
+        return not_found(c, e, name);
     if (!t->ready)
         refresh(c);
-    if (!t->ready && !host->ready) {
+    /* an image is no Debian like the others: host does not take its place */
+    if (!t->ready && (!host->ready || t->source[0])) {
         err_set(e, ERR_UNAVAILABLE, "template %s is not ready: %s", t->id, t->note);
         err_hint(e, "see `cay template ls`");
         return ERR_UNAVAILABLE;
@@ -293,12 +310,12 @@ static void unlink_job(struct core *c, struct job *j)
     *at = j->next;
 }
 
-static void job_error(struct err *e, const struct job *j, int status)
+static void job_error(const struct core *c, struct err *e, const struct job *j, int status)
 {
     char what[96];
 
     snprintf(what, sizeof(what), "%s template %s", j->build ? "building" : "removing",
-             known[j->which].id);
+             c->templates->info[j->which].id);
     if (status == -EBUSY)
         err_set(e, ERR_CONFLICT, "%s: it is in use, or being built or removed already", what);
     else if (call_is_channel_error(status) || !j->last[0])
@@ -319,8 +336,11 @@ static void on_job(struct core *c, const char *id, int status, const struct priv
     unlink_job(c, j);
     t->info[j->which].building = false;
     t->failed[j->which][0] = '\0';
+    /* one whose import did not end has nothing that privd could remove */
+    if (!j->build && status == -ENOENT && t->info[j->which].source[0])
+        status = 0;
     if (status < 0) {
-        job_error(&why, j, status);
+        job_error(c, &why, j, status);
         log_warn("%s", why.text);
         if (j->build)
             snprintf(t->failed[j->which], NOTE_SIZE, "the last build failed: %.160s", why.text);
@@ -330,7 +350,10 @@ static void on_job(struct core *c, const char *id, int status, const struct priv
         t->info[j->which].ready = false;
         t->info[j->which].size_bytes = 0;
     }
-    note(t, j->which);
+    if (status == 0 && !j->build && t->info[j->which].source[0] &&
+        template_image_forget(c, j->which, &why) != ERR_OK)
+        status = -EIO;
+    templates_note(t, j->which);
     templates_request(c, NULL);
     if (j->done)
         j->done(j->arg, NULL, status < 0 ? &why : NULL);
@@ -341,7 +364,7 @@ static size_t users_of(const struct core *c, size_t which)
     size_t n = 0;
 
     for (size_t i = 0; i < c->registry.n; i++)
-        n += strcmp(c->registry.order[i]->s.template_id, known[which].id) == 0;
+        n += strcmp(c->registry.order[i]->s.template_id, c->templates->info[which].id) == 0;
     return n;
 }
 
@@ -352,17 +375,17 @@ static enum err_code check_job(struct core *c, const char *name, bool build, siz
 
     if (code != ERR_OK)
         return code;
-    if (!name || !find(name, which))
-        return not_found(e, name);
+    if (!name || !find(c->templates, name, which))
+        return not_found(c, e, name);
     for (struct job *j = c->jobs; j; j = j->next)
         if (j->which == *which)
-            return err_set(e, ERR_CONFLICT, "template %s is being %s already", known[*which].id,
-                           j->build ? "built" : "removed");
+            return err_set(e, ERR_CONFLICT, "template %s is being %s already",
+                           c->templates->info[*which].id, j->build ? "built" : "removed");
     if (!build && *which == IS_HOST)
         return err_set(e, ERR_CONFLICT, "template host is this machine itself and stays");
     if (!build && users_of(c, *which))
         return err_set(e, ERR_CONFLICT, "%zu sandboxes use template %s: end them first",
-                       users_of(c, *which), known[*which].id);
+                       users_of(c, *which), c->templates->info[*which].id);
     return ERR_OK;
 }
 
@@ -377,7 +400,7 @@ static enum err_code start_job(struct core *c, const char *name, bool build, str
         return code;
     j->build = build;
     m.u.job.kind = build ? PRIVSEP_JOB_TEMPLATE_BUILD : PRIVSEP_JOB_TEMPLATE_REMOVE;
-    m.u.job.template_number = known[j->which].number;
+    m.u.job.template_number = c->templates->info[j->which].number;
     seq = call_privd(c, "", &m, on_job, j);
     if (seq < 0)
         return call_privd_err(e, seq, build ? "building a template" : "removing a template");
@@ -385,7 +408,7 @@ static enum err_code start_job(struct core *c, const char *name, bool build, str
     j->next = c->jobs;
     c->jobs = j;
     c->templates->info[j->which].building = build;
-    note(c->templates, j->which);
+    templates_note(c->templates, j->which);
     return ERR_OK;
 }
 

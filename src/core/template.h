@@ -3,6 +3,28 @@
 
 #include "core/core.h"
 
+#define TEMPLATES_KNOWN 2u
+#define TEMPLATES_ALL   (TEMPLATES_KNOWN + CORE_IMAGES_MAX)
+#define TEMPLATES_NOTE  224
+
+/* A place for each: host, base, then images, of which place i has the number i + 1. A place without
+ * an id is free. */
+struct templates {
+    struct template_info info[TEMPLATES_ALL], shown[TEMPLATES_ALL];
+    char notes[TEMPLATES_ALL][TEMPLATES_NOTE];
+    char failed[TEMPLATES_ALL][TEMPLATES_NOTE]; /* that and why the last build failed, or "" */
+    struct template_image {
+        char name[CORE_IMAGE_NAME_MAX + 1];
+        char source[CORE_IMAGE_SOURCE_SIZE], digest[CORE_IMAGE_DIGEST_SIZE];
+    } images[CORE_IMAGES_MAX]; /* what info points to */
+};
+
+void templates_note(struct templates *t, size_t place); /* why it is not ready, anew */
+
+/* template_image.c. Load: after the store is open. Forget: the template is gone, its name too. */
+enum err_code template_images_load(struct core *c, struct err *e);
+enum err_code template_image_forget(struct core *c, size_t place, struct err *e);
+
 enum err_code templates_init(struct core *c, struct err *e);
 void templates_free(struct core *c);
 enum err_code templates_load_limits(struct core *c, struct err *e); /* after the store is open */

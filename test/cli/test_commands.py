@@ -21,7 +21,7 @@ from conftest import CAY
 TRUST = {"NODE_EXTRA_CA_CERTS", "DENO_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
 COMMANDS = ["up", "down", "status", "env", "debug", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
             "policy show", "policy set", "policy explain", "policy check", "policy learned", "denials", "secret set", "secret ls", "secret rm", "audit",
-            "audit verify", "events", "webhook create", "webhook ls", "webhook deliveries", "webhook ping", "webhook retry", "webhook rm", "mcp", "template build", "template limits", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
+            "audit verify", "events", "webhook create", "webhook ls", "webhook deliveries", "webhook ping", "webhook retry", "webhook rm", "mcp", "template build", "template import", "template limits", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
 
 
 def test_up_again_says_that_it_runs_and_does_nothing(cay):

@@ -1,0 +1,291 @@
+/* template import: an image becomes a template of the server on this machine. It is read and
+ * compared with its digests here, with the rights of the caller, and left for cay-job by number
+ * in a folder of root's; the server gives the number, and then has the template made. The folder
+ * is locked as long as it is filled and used, so that what a killed command left can be told and
+ * removed. */
+#include "base/clock.h"
+#include "base/io.h"
+#include "cli/build_file.h"
+#include "cli/commands.h"
+#include "cli/server.h"
+#include "cli/terminal.h"
+#include "image/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define REGISTRY   "docker://"
+#define NOTE_BYTES (64u << 10) /* src/unpack/additions.c takes as much */
+
+struct import {
+    struct cli *c;
+    struct api api;
+    const char *name, *source;
+    struct image image;
+    char fetched[64];    /* the layout that skopeo made, or "" */
+    char path[PATH_MAX]; /* where the image is left */
+    int dir_fd;          /* the same, or -1 */
+};
+
+/* -- fetching ---------------------------------------------------------------------------------- */
+
+/* Its own configuration holds: credentials, mirrors, policy.json. */
+static enum err_code fetch(struct import *m, struct err *e)
+{
+    char to[128];
+    const char *argv[] = {
+        "skopeo",  "copy", "--quiet", "--override-os", "linux", "--override-arch", "amd64",
+        m->source, to,     NULL};
+
+    if (access("/usr/bin/skopeo", X_OK) < 0) {
+        err_set(e, ERR_UNAVAILABLE,
+                "images of registries are fetched by skopeo, which is not there");
+        err_hint(e, "install the package skopeo, or import an OCI layout or a docker archive");
+        return e->code;
+    }
+    snprintf(m->fetched, sizeof(m->fetched), "/var/tmp/cay-import-XXXXXX");
+    if (!mkdtemp(m->fetched)) {
+        m->fetched[0] = '\0';
+        return err_set_sys(e, ERR_INTERNAL, errno, "making a folder in /var/tmp");
+    }
+    snprintf(to, sizeof(to), "oci:%s:image", m->fetched);
+    cli_note(m->c, "cay: skopeo fetches %s", m->source);
+    if (server_run_program(argv) != 0)
+        return err_set(e, ERR_UNAVAILABLE, "skopeo could not fetch %.200s", m->source);
+    snprintf(to, sizeof(to), "oci:%s", m->fetched);
+    return image_open(to, &m->image, e);
+}
+
+static enum err_code open_image(struct import *m, struct err *e)
+{
+    if (strncmp(m->source, REGISTRY, strlen(REGISTRY)) == 0)
+        return fetch(m, e);
+    if (image_is_source(m->source))
+        return image_open(m->source, &m->image, e);
+    err_set(e, ERR_INVALID, "\"%.80s\" is not the source of an image", m->source);
+    err_hint(e, "it is oci:DIR[:TAG], docker-archive:FILE[:TAG] or docker://NAME[:TAG]");
+    return e->code;
+}
+
+/* -- what the image wants ---------------------------------------------------------------------- */
+
+/* The start command, where it is asked for: ENTRYPOINT and CMD, as USER in WORKDIR. */
+static enum err_code add_start(const struct import *m, json_t *start, struct err *e)
+{
+    const struct image_config *c = &m->image.config;
+    json_t *words = json_copy(c->entrypoint);
+    CLEANUP_FREE char *cmd = NULL, *user = strndup(c->user, strcspn(c->user, ":"));
+
+    json_array_extend(words, c->cmd);
+    if (json_array_size(words) == 0)
+        err_set(e, ERR_INVALID, "--start: the image has neither ENTRYPOINT nor CMD");
+    else if (user && user[0] && strspn(user, "0123456789") == strlen(user) &&
+             strcmp(user, "0") != 0)
+        err_set(e, ERR_INVALID, "--start: the image's user %s has no name", user);
+    else
+        cmd = build_file_quote("exec", words);
+    json_decref(words);
+    if (!cmd || !user)
+        return e->code != ERR_OK ? e->code : err_set(e, ERR_EXHAUSTED, "memory is out");
+    json_object_set_new(start, "cmd", json_string(cmd));
+    json_object_set_new(start, "user",
+                        json_string(user[0] && strcmp(user, "0") != 0 ? user : "root"));
+    json_object_set_new(start, "cwd", json_string(c->cwd[0] ? c->cwd : "/"));
+    if (json_array_size(c->ports) == 1 &&
+        strtol(json_string_value(json_array_get(c->ports, 0)), NULL, 10) > 0)
+        json_object_set_new(
+            start, "port",
+            json_integer(strtol(json_string_value(json_array_get(c->ports, 0)), NULL, 10)));
+    return ERR_OK;
+}
+
+static enum err_code put_json(const struct import *m, const char *name, const json_t *value,
+                              struct err *e)
+{
+    CLEANUP_FREE char *text = json_dumps(value, JSON_INDENT(1));
+    int r;
+
+    if (!text || strlen(text) > NOTE_BYTES)
+        return err_set(e, ERR_TOO_LARGE, "the image's variables and commands are over %u KiB",
+                       NOTE_BYTES >> 10);
+    r = io_create_file_at(m->dir_fd, name, text, strlen(text), 0600);
+    return r < 0 ? err_set_sys(e, err_code_from_errno(r), r, "writing %s/%s", m->path, name)
+                 : ERR_OK;
+}
+
+static enum err_code put_notes(const struct import *m, struct err *e)
+{
+    const struct image_config *c = &m->image.config;
+    json_t *start = json_pack("{s:O}", "env", c->env);
+    json_t *image = json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O}", "source", m->source, "digest",
+                              m->image.digest, "user", c->user, "cwd", c->cwd, "entrypoint",
+                              c->entrypoint, "cmd", c->cmd, "ports", c->ports);
+
+    if ((!cli_flag(m->c, "start") || add_start(m, start, e) == ERR_OK) &&
+        put_json(m, "start.json", start, e) == ERR_OK)
+        put_json(m, "image.json", image, e);
+    json_decref(start);
+    json_decref(image);
+    return e->code;
+}
+
+/* -- where it is left -------------------------------------------------------------------------- */
+
+static bool remove_name(void *arg, const char *name)
+{
+    (void)!unlinkat(*(const int *)arg, name, 0);
+    return true;
+}
+
+static int open_dir(int at, const char *name)
+{
+    if (mkdirat(at, name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    at = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return at < 0 ? -errno : at;
+}
+
+/* <state>/privd/import/<number>, empty and locked. */
+static enum err_code open_spool(struct import *m, unsigned number, struct err *e)
+{
+    CLEANUP_CLOSE int state = -1, all = -1;
+    char name[16];
+
+    snprintf(name, sizeof(name), "%u", number);
+    snprintf(m->path, sizeof(m->path), "%s/privd", m->c->settings.state_dir);
+    state = open(m->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (state < 0) {
+        err_set_sys(e, err_code_from_errno(errno), errno, "opening %s", m->path);
+        err_hint(e,
+                 "images are imported by root on the server's machine; --state-dir=DIR says where "
+                 "its state is");
+        return e->code;
+    }
+    all = open_dir(state, "import");
+    m->dir_fd = all < 0 ? all : open_dir(all, name);
+    snprintf(m->path, sizeof(m->path), "%s/privd/import/%u", m->c->settings.state_dir, number);
+    if (m->dir_fd < 0)
+        return err_set_sys(e, err_code_from_errno(m->dir_fd), m->dir_fd, "making %s", m->path);
+    if (flock(m->dir_fd, LOCK_EX | LOCK_NB) < 0)
+        return err_set(e, ERR_CONFLICT, "another command imports %s now", m->name);
+    io_each_name_at(m->dir_fd, ".", remove_name, &m->dir_fd);
+    return ERR_OK;
+}
+
+static void close_spool(struct import *m)
+{
+    if (m->dir_fd < 0)
+        return;
+    io_each_name_at(m->dir_fd, ".", remove_name, &m->dir_fd);
+    (void)rmdir(m->path);
+    util_close(&m->dir_fd);
+}
+
+static enum err_code put_layers(const struct import *m, struct err *e)
+{
+    for (size_t i = 0; i < m->image.manifest.count; i++) {
+        CLEANUP_CLOSE int fd = -1;
+        char name[24];
+
+        snprintf(name, sizeof(name), "%zu", i);
+        fd = openat(m->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0)
+            return err_set_sys(e, err_code_from_errno(errno), errno, "making %s/%s", m->path, name);
+        if (image_copy_layer(&m->image, i, fd, e) != ERR_OK)
+            return e->code;
+    }
+    return ERR_OK;
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static enum err_code ask_number(struct import *m, unsigned *number, struct err *e)
+{
+    json_t *body = json_pack("{s:s, s:s}", "source", m->source, "digest", m->image.digest);
+    json_t *answer = NULL;
+    char path[160];
+
+    snprintf(path, sizeof(path), "/cay/v1/templates/%s/import", m->name);
+    if (api_call(&m->api, "POST", path, body, &answer, e) == ERR_OK)
+        *number = (unsigned)json_integer_value(json_object_get(answer, "number"));
+    json_decref(body);
+    json_decref(answer);
+    return e->code;
+}
+
+/* The name is given back, so that nothing stays of an import that failed. */
+static void give_back(struct import *m)
+{
+    char path[160];
+    struct err e;
+
+    snprintf(path, sizeof(path), "/cay/v1/templates/%s", m->name);
+    api_call(&m->api, "DELETE", path, NULL, NULL, &e);
+}
+
+static enum err_code run(struct import *m, struct err *e)
+{
+    unsigned number = 0;
+
+    if (open_image(m, e) != ERR_OK || ask_number(m, &number, e) != ERR_OK)
+        return e->code;
+    if (open_spool(m, number, e) == ERR_OK && put_layers(m, e) == ERR_OK &&
+        put_notes(m, e) == ERR_OK)
+        template_build_follow(m->c, &m->api, m->name, e);
+    if (e->code != ERR_OK && !(e->code == ERR_CONFLICT && m->dir_fd < 0))
+        give_back(m);
+    return e->code;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(path) < 0 ? -1 : 0;
+}
+
+static int finish(struct import *m, uint64_t begun_ms, const struct err *e)
+{
+    double seconds = (double)(clock_mono_ms() - begun_ms) / 1000;
+
+    if (e->code != ERR_OK)
+        return cli_fail(m->c, e);
+    if (m->c->json)
+        cli_print_json(json_pack("{s:s, s:s, s:s, s:I, s:I}", "template", m->name, "source",
+                                 m->source, "digest", m->image.digest, "layers",
+                                 (json_int_t)m->image.manifest.count, "elapsedMs",
+                                 (json_int_t)(seconds * 1000)));
+    else
+        printf("%s is ready: %zu layers of %s in %.0f s\n", m->name, m->image.manifest.count,
+               m->image.digest, seconds);
+    return CLI_OK;
+}
+
+int cmd_template_import(struct cli *c)
+{
+    struct import m = {.c = c,
+                       .name = c->operands[0],
+                       .source = c->operands[1],
+                       .image = {.dir_fd = -1, .file_fd = -1},
+                       .dir_fd = -1};
+    uint64_t begun = clock_mono_ms();
+    struct err e = {.code = ERR_OK};
+    int status;
+
+    if (!template_name_is_own(m.name))
+        return cli_usage(c, "\"%s\" cannot be the name of a template of one's own", m.name);
+    if (api_open(&m.api, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    run(&m, &e);
+    status = finish(&m, begun, &e);
+    close_spool(&m);
+    image_free(&m.image);
+    api_close(&m.api);
+    if (m.fetched[0])
+        (void)nftw(m.fetched, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return status;
+}

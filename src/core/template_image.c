@@ -1,0 +1,102 @@
+/* Templates out of images: a name, a number, and where it came from, as rows of the store.
+ * Whether one is there privd knows; a row without a template is an import that did not end. */
+
+#include "base/plain_name.h"
+#include "core/core_internal.h"
+#include "core/deferred.h"
+#include "core/store.h"
+#include "core/template.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void take_place(struct templates *t, size_t place, const char *name, const char *source,
+                       const char *digest)
+{
+    struct template_image *image = &t->images[place - TEMPLATES_KNOWN];
+    struct template_info *info = &t->info[place];
+
+    snprintf(image->name, sizeof(image->name), "%s", name);
+    snprintf(image->source, sizeof(image->source), "%s", source);
+    snprintf(image->digest, sizeof(image->digest), "%s", digest);
+    info->id = image->name;
+    info->number = (uint32_t)place + 1;
+    info->source = image->source;
+    info->digest = image->digest;
+    info->note = t->notes[place];
+    templates_note(t, place);
+}
+
+static void load_one(void *arg, const char *name, uint32_t number, const char *source,
+                     const char *digest)
+{
+    struct templates *t = arg;
+
+    if (number > TEMPLATES_KNOWN && number <= TEMPLATES_ALL)
+        take_place(t, number - 1, name, source, digest);
+}
+
+enum err_code template_images_load(struct core *c, struct err *e)
+{
+    return store_image_each(c->store, load_one, c->templates, e);
+}
+
+enum err_code template_image_forget(struct core *c, size_t place, struct err *e)
+{
+    struct template_info *info = &c->templates->info[place];
+
+    if (store_image_delete(c->store, info->id, e) != ERR_OK)
+        return e->code;
+    *info = (struct template_info){.id = NULL};
+    c->templates->failed[place][0] = '\0';
+    return ERR_OK;
+}
+
+static enum err_code check_request(const char *name, const char *source, const char *digest,
+                                   struct err *e)
+{
+    if (!plain_name_is_valid(name, CORE_IMAGE_NAME_MAX) || name[0] == '.' || name[0] == '-')
+        return err_set(
+            e, ERR_INVALID,
+            "\"%.80s\" cannot be a template's name: 1 to %u letters, digits, '-', '_', '.'", name,
+            CORE_IMAGE_NAME_MAX);
+    if (!source[0] || strlen(source) >= CORE_IMAGE_SOURCE_SIZE)
+        return err_set(e, ERR_INVALID, "source: 1 to %d bytes", CORE_IMAGE_SOURCE_SIZE - 1);
+    if (strncmp(digest, "sha256:", 7) != 0 || strspn(digest + 7, "0123456789abcdef") != 64 ||
+        strlen(digest) != 71)
+        return err_set(e, ERR_INVALID, "digest: \"%.80s\" is not a SHA-256 digest", digest);
+    return ERR_OK;
+}
+
+/* The place that the name has, or a free one. */
+static enum err_code find_place(const struct core *c, const struct template_info *there,
+                                const char *name, size_t *out, struct err *e)
+{
+    const struct templates *t = c->templates;
+
+    if (there && (!there->source[0] || there->ready || there->building)) {
+        err_set(e, there->building ? ERR_CONFLICT : ERR_EXISTS, "template %s %s", name,
+                there->building ? "is being made already" : "is there");
+        err_hint(e, "`cay template rm %.64s` removes it, or take another name", name);
+        return e->code;
+    }
+    for (*out = there ? there->number - 1 : TEMPLATES_KNOWN; *out < TEMPLATES_ALL; ++*out)
+        if (there || !t->info[*out].id)
+            return ERR_OK;
+    return err_set(e, ERR_EXHAUSTED, "there are %u templates out of images: remove one first",
+                   CORE_IMAGES_MAX);
+}
+
+enum err_code core_template_import(struct core *c, const char *name, const char *source,
+                                   const char *digest, uint32_t *number, struct err *e)
+{
+    size_t place = 0;
+
+    if (core_check_ready(c, e) != ERR_OK || check_request(name, source, digest, e) != ERR_OK ||
+        find_place(c, templates_entry(c, name), name, &place, e) != ERR_OK ||
+        store_image_put(c->store, name, (uint32_t)place + 1, source, digest, e) != ERR_OK)
+        return e->code;
+    take_place(c->templates, place, name, source, digest);
+    *number = (uint32_t)place + 1;
+    return ERR_OK;
+}

@@ -1,0 +1,126 @@
+"""`cay template import`: an image that the test makes becomes a template, by the command line and the real daemons; what is wrong
+with one is said, and leaves neither a name nor a file."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+from conftest import BUILD
+from imagelib import docker_archive, layout, tar
+from waitlib import until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="images are imported by root")
+
+
+def shell():
+    """Debian's sh with the libraries that it loads: an image without bash, sudo or a user."""
+    libraries = re.findall(r"(/lib\S+) \(0x", subprocess.run(["ldd", "/bin/dash"], stdout=subprocess.PIPE, text=True).stdout)
+    files = [("bin/sh", "/bin/dash"), *((path[1:], path) for path in libraries)]
+    return tar(*((name, "file", {"mode": 0o755, "data": pathlib.Path(path).read_bytes()}) for name, path in files))
+
+
+LOW = tar(("etc", "dir"), ("etc/first", "file", {"data": b"low\n"}), ("etc/gone", "file"))
+HIGH = tar(("etc/first", "file", {"data": b"high\n"}), ("etc/.wh.gone", "file"))
+CONFIG = {"Env": ["GREETING=hello you"], "User": "nobody", "WorkingDir": "/srv", "Entrypoint": ["/bin/sh"],
+          "Cmd": ["-c", "echo > /tmp/started"], "ExposedPorts": {"80/tcp": {}}}
+
+
+@pytest.fixture
+def cli(server, cay):
+    if not server.own:
+        pytest.skip("it needs a server of its own")
+
+    def run(*words):
+        env = {**os.environ, "CAY_URL": server.url, "E2B_API_KEY": server.key}
+        return subprocess.run([BUILD / "src/cli/cay", *map(str, words)], capture_output=True, text=True, env=env,
+                              stdin=subprocess.DEVNULL, timeout=100)
+
+    run.imported = lambda source, *more: run("template", "import", f"--state-dir={server.own.state}", *more, "made", source)
+    yield run
+    cay.call("DELETE", "/cay/v1/templates/made")
+    assert left(server, cay) == []
+
+
+def entry(cay):
+    return next((t for t in cay.call("GET", "/cay/v1/templates").json if t["id"] == "made"), None)
+
+
+def left(server, cay):
+    """What an import that is over may not leave."""
+    spool = server.own.state / "privd/import"
+    return [*(sorted(p.name for p in spool.iterdir()) if spool.exists() else []), *([entry(cay)] if entry(cay) else [])]
+
+
+def test_an_image_becomes_a_template(cli, cay, tmp_path):
+    digest = layout(tmp_path / "layout", [shell(), LOW, HIGH], CONFIG)
+    made = cli.imported(f"oci:{tmp_path}/layout:latest")
+    assert made.returncode == 0, made.stderr
+    assert f"made is ready: 3 layers of {digest}" in made.stdout
+    assert "added the user user (1000)" in made.stderr and "added /bin/bash, a script" in made.stderr
+    told = entry(cay)
+    assert (told["ready"], told["source"], told["digest"]) == (True, f"oci:{tmp_path}/layout:latest", digest)
+    assert f"oci:{tmp_path}/layout:latest, {digest[:19]}" in cli("template", "ls").stdout
+    with cay.create(template="made") as box:
+        assert box.run("read x < /etc/first; echo $x $GREETING; test -e /etc/gone || echo gone; cd; pwd").out == \
+            "high hello you\ngone\n/home/user\n"
+        assert "nobody" in box.run("while read x; do echo $x; done < /etc/cay/image.json").out
+        assert box.run("test -e /tmp/started && echo started").out == ""  # recorded, not run
+        again = cli.imported(f"oci:{tmp_path}/layout")
+        assert again.returncode != 0 and "template made is there" in again.stderr
+        refused = cli("template", "rm", "made")
+        assert refused.returncode != 0 and "1 sandboxes use template made" in refused.stderr
+    assert cli("template", "rm", "made").returncode == 0 and entry(cay) is None
+    assert cay.call("POST", "/v2/sandboxes", {"templateID": "made"}).status == 404
+
+
+def test_its_command_is_run_where_that_is_asked_for(cli, cay, tmp_path):
+    docker_archive(tmp_path / "image.tar", [shell(), LOW], {**CONFIG, "User": "", "WorkingDir": "/etc", "ExposedPorts": {}})
+    made = cli.imported(f"docker-archive:{tmp_path}/image.tar:made:1", "--start")
+    assert made.returncode == 0, made.stderr
+    with cay.create(template="made") as box:
+        until(lambda: box.run("test -e /tmp/started && echo started").out == "started\n", what="its command has run")
+
+
+def test_what_is_wrong_is_said_and_leaves_nothing(cli, server, cay, tmp_path):
+    def refused(layers, said, damage=None, **more):
+        where = tmp_path / said.replace(" ", "-").replace("/", "-")
+        layout(where, layers, **more)
+        if damage:
+            damage(max((where / "blobs/sha256").iterdir(), key=lambda p: p.stat().st_size))
+        done = cli.imported(f"oci:{where}")
+        assert done.returncode != 0 and said in done.stderr, done.stderr
+        assert left(server, cay) == []
+
+    refused([LOW], "the image is for linux/arm64", architecture="arm64")
+    refused([shell()], "does not have this digest", damage=lambda p: p.write_bytes(bytes(p.stat().st_size)))
+    refused([shell()], "bytes, the manifest says", damage=lambda p: os.truncate(p, 100))
+    refused([LOW, tar(("/etc/passwd", "file"))], "layer 2: the name /etc/passwd is absolute")
+    refused([b"no archive" * 100], "the archive cannot be read")
+    for name in ("base", "..", "a/b"):
+        assert cli("template", "import", name, f"oci:{tmp_path}").returncode == 2
+    assert "is not the source of an image" in cli("template", "import", "made", "tar:x").stderr
+
+
+def test_one_that_did_not_end_is_begun_again(cli, server, cay, tmp_path):
+    """As a command leaves it that was killed after the name was given, with a part of the image."""
+    digest = layout(tmp_path / "layout", [shell(), LOW])
+    begun = cay.call("POST", "/cay/v1/templates/made/import", {"source": "oci:elsewhere", "digest": digest})
+    assert begun.status == 201 and begun.json["number"] > 2
+    spool = server.own.state / "privd/import" / str(begun.json["number"])
+    spool.mkdir(parents=True)
+    (spool / "7").write_bytes(b"a part")
+    assert not entry(cay)["ready"] and "did not end" in entry(cay)["note"]
+    refused = cay.call("POST", "/v2/sandboxes", {"templateID": "made"})
+    assert refused.status == 503 and "made is not ready" in refused.json["message"]
+    assert cay.call("POST", "/cay/v1/templates/made/import", {"source": "", "digest": digest}).status == 400
+    assert cay.call("POST", "/cay/v1/templates/base/import", {"source": "x", "digest": digest}).status == 409
+    made = cli.imported(f"oci:{tmp_path}/layout")
+    assert made.returncode == 0, made.stderr
+    with cay.create(template="made") as box:
+        assert box.run("read x < /etc/first; echo $x").out == "low\n"
+    # one without a template is only a name
+    assert cli("template", "rm", "made").returncode == 0
+    assert cay.call("POST", "/cay/v1/templates/made/import", {"source": "x", "digest": digest}).status == 201
+    assert cli("template", "rm", "made").returncode == 0 and entry(cay) is None
