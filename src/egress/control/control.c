@@ -1,8 +1,6 @@
-/* A request of cayd's: peer checked once for each connection, then the table of routes. A
- * policy comes whole (rules, ceilings, credentials, those of command sandboxes): all of it is
- * read and the log prepared before any of it is in force, so that a mistake leaves what was;
- * registry.c puts it in force. Answers that need time (audit, renewals, events) keep their
- * exchange and find out when it has gone. */
+/* A request of cayd's: peer checked once for each connection, then the table of routes. A policy is
+ * read and put in force by control_policy.c. Answers that need time (audit, renewals, events) keep
+ * their exchange and find out when it has gone. */
 
 #include "egress/control/control.h"
 
@@ -10,10 +8,9 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "egress/control/allows.h"
 #include "egress/control/audit_query.h"
+#include "egress/control/control_policy.h"
 #include "egress/control/explain.h"
-#include "egress/credential/credential.h"
 #include "egress/flow/answers.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
@@ -25,10 +22,8 @@
 #include "egress/flow/registry.h"
 #include "egress/flow/renew.h"
 #include "egress/flow/sandbox.h"
-#include "egress/flow/upstream.h"
 #include "http/json.h"
 #include "http/server.h"
-#include "policy/policy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -68,139 +63,6 @@ static void respond_err(struct http_exchange *x, const struct err *e)
     http_respond_error(x, status, "%s", e->text);
 }
 
-/* -- a policy ---------------------------------------------------------------------------------- */
-
-static enum err_code take_text(const json_t *o, const char *key, char *out, size_t size,
-                               struct err *e)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-
-    if (!text || !*text || strlen(text) >= size)
-        return err_set(e, ERR_INVALID, "%s: missing, or not a text of 1 to %zu bytes", key,
-                       size - 1);
-    memcpy(out, text, strlen(text) + 1);
-    return ERR_OK;
-}
-
-/* Needed, though it may be empty: a caller that forgets it must not open what it would have
- * closed. */
-static enum err_code take_ceilings(const json_t *o, struct sandbox_rules *r, struct err *e)
-{
-    const json_t *list = json_object_get(o, "ceilings"), *item;
-    struct err inner = {0};
-    size_t i;
-
-    if (!json_is_array(list) || json_array_size(list) > EGRESS_CEILINGS_MAX)
-        return err_set(e, ERR_INVALID, "ceilings: not a list of at most %u policies",
-                       EGRESS_CEILINGS_MAX);
-    json_array_foreach (list, i, item)
-        if (policy_new(item, &r->ceilings[i], &inner) != ERR_OK)
-            return err_set(e, ERR_INVALID, "ceilings[%zu]: %s", i, inner.text);
-    return ERR_OK;
-}
-
-static enum err_code take_policies(const json_t *o, struct sandbox_rules *r, struct err *e)
-{
-    struct err inner = {0};
-
-    if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
-        return err_set(e, ERR_INVALID, "policy: %s", inner.text);
-    r->allows = allows_list(r->policy);
-    return take_ceilings(o, r, e);
-}
-
-static enum err_code take_rest(struct egress *eg, const json_t *o, struct sandbox_rules *r,
-                               struct err *e)
-{
-    const json_t *proxy = json_object_get(o, "proxy");
-    const json_t *credentials = json_object_get(o, "credentials");
-
-    if (json_is_object(proxy) && upstream_from_json(proxy, &r->upstream, e) != ERR_OK)
-        return e->code;
-    if (json_array_size(credentials) == 0)
-        return ERR_OK;
-    if (!eg->intercept)
-        return err_set(e, ERR_UNIMPLEMENTED, "credentials: this server holds none");
-    return intercept_credentials_new(eg, r->tenant, credentials, &r->credentials, e);
-}
-
-/* Of a command: what it says goes for its room alone, and within what the sandbox's says. */
-static enum err_code take_command_sandbox(struct egress *eg, const json_t *o, const char *tenant,
-                                          struct command_sandbox_rules *r, struct err *e)
-{
-    const json_t *credentials = json_object_get(o, "credentials");
-    json_int_t number = json_integer_value(json_object_get(o, "room"));
-    struct err inner = {0};
-
-    if (number < 1 || number > UINT32_MAX)
-        return err_set(e, ERR_INVALID, "room: not a number from 1 to %u", UINT32_MAX);
-    r->number = (uint32_t)number;
-    if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
-        return err_set(e, ERR_INVALID, "policy: %s", inner.text);
-    if (policy_reroute(r->policy, NULL))
-        return err_set(e, ERR_INVALID, "policy: reroute: only a sandbox's own policy has it");
-    r->allows = allows_list(r->policy);
-    if (json_array_size(credentials) == 0 || !eg->intercept)
-        return ERR_OK;
-    return intercept_credentials_new(eg, tenant, credentials, &r->credentials, e);
-}
-
-static enum err_code take_command_sandboxes(struct egress *eg, const json_t *o,
-                                            struct sandbox_rules *r, struct err *e)
-{
-    const json_t *list = json_object_get(o, "rooms"), *command;
-    struct err inner = {0};
-    size_t i;
-
-    if (json_array_size(list) > REGISTRY_COMMAND_SANDBOXES_MAX)
-        return err_set(e, ERR_INVALID, "rooms: more than %u", REGISTRY_COMMAND_SANDBOXES_MAX);
-    json_array_foreach (list, i, command)
-        if (take_command_sandbox(eg, command, r->tenant,
-                                 &r->command_sandboxes[r->n_command_sandboxes++], &inner) != ERR_OK)
-            return err_set(e, inner.code, "rooms[%zu]: %s", i, inner.text);
-    return ERR_OK;
-}
-
-static void drop_rules(struct sandbox_rules *r)
-{
-    for (size_t i = 0; i < r->n_command_sandboxes; i++) {
-        policy_free(r->command_sandboxes[i].policy);
-        free(r->command_sandboxes[i].allows);
-        credentials_unref(r->command_sandboxes[i].credentials);
-    }
-    policy_free(r->policy);
-    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
-        policy_free(r->ceilings[i]);
-    upstream_free(r->upstream);
-    free(r->allows);
-    credentials_unref(r->credentials);
-}
-
-/* No policy is in force of which a decision could not be recorded. */
-static enum err_code prepare_log(struct egress *eg, const char *tenant, struct err *e)
-{
-    if (!eg->audit || audit_prepare(eg->audit, tenant))
-        return ERR_OK;
-    return err_set(e, ERR_UNAVAILABLE, "memory is out");
-}
-
-/* Whole or not at all. */
-static enum err_code put_policy(struct egress *eg, uint32_t slot, uint32_t gen, const json_t *o,
-                                struct err *e)
-{
-    struct sandbox_rules r = {0};
-
-    if (take_text(o, "id", r.id, sizeof(r.id), e) != ERR_OK ||
-        take_text(o, "tenant", r.tenant, sizeof(r.tenant), e) != ERR_OK ||
-        take_policies(o, &r, e) != ERR_OK || take_rest(eg, o, &r, e) != ERR_OK ||
-        take_command_sandboxes(eg, o, &r, e) != ERR_OK || prepare_log(eg, r.tenant, e) != ERR_OK ||
-        registry_policy(eg, slot, gen, &r, e) != ERR_OK) {
-        drop_rules(&r);
-        return e->code;
-    }
-    return ERR_OK;
-}
-
 /* -- routes ------------------------------------------------------------------------------------ */
 
 struct call {
@@ -234,7 +96,7 @@ static void on_put_body(struct http_exchange *x, char *body, size_t len)
     if (parse_sandbox(http_exchange_head(x)->path, "", &slot, &gen) < 0)
         err_set(&e, ERR_INVALID, "the path is not /v1/sandboxes/SLOT/GENERATION");
     else if (json_parse(body, len, false, &o, &e) == ERR_OK)
-        put_policy(eg, slot, gen, o, &e);
+        control_policy_put(eg, slot, gen, o, &e);
     json_decref(o);
     if (e.code != ERR_OK)
         respond_err(x, &e);

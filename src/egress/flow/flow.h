@@ -95,7 +95,7 @@ struct flow {
 
     int fd;             /* the client's; -1 once another owner has it, but see FLOW_FORWARDED */
     int up_fd;          /* dialled and not handed on yet, or -1 */
-    struct flow_io *io; /* handles while waiting, sniffing, negotiating, dialling (flow.c) */
+    struct flow_io *io; /* handles while waiting, sniffing, negotiating, dialling (flow_watch.c) */
     void *user;         /* of who serves it now: tunnel, forward, interceptor */
     void (*on_end)(struct flow *f); /* user's own end, before the flow's memory goes; may be NULL */
     uint64_t dial_id;               /* under way, or 0 */
