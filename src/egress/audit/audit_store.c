@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "egress/audit/audit_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -35,51 +36,7 @@ struct audit_store {
     bool syncing, closing, closed;
 };
 
-/* -- names ------------------------------------------------------------------------------------- */
-
-/* cayd's tenants are a-z, 0-9 and '-'; whatever else would come here becomes no path. */
-static void put_tenant(const char *tenant, char *out, size_t size)
-{
-    static const char hex[] = "0123456789ABCDEF";
-    size_t n = 0;
-
-    for (const unsigned char *p = (const unsigned char *)tenant; *p && n + 4 < size; p++) {
-        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
-                     (*p >= '0' && *p <= '9') || *p == '-' || *p == '_';
-
-        if (plain) {
-            out[n++] = (char)*p;
-            continue;
-        }
-        out[n++] = '%';
-        out[n++] = hex[*p >> 4];
-        out[n++] = hex[*p & 15];
-    }
-    out[n] = '\0';
-}
-
-/* The tenant in the first n bytes; false: there is none like it. */
-static bool read_tenant(const char *text, size_t n, char *out, size_t size)
-{
-    size_t len = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        unsigned value = (unsigned char)text[i];
-
-        if (len + 1 >= size)
-            return false;
-        if (text[i] == '%') {
-            if (n - i < 3)
-                return false;
-            if (sscanf(text + i + 1, "%2X", &value) != 1)
-                return false;
-            i += 2;
-        }
-        out[len++] = (char)value;
-    }
-    out[len] = '\0';
-    return true;
-}
+/* -- logs -------------------------------------------------------------------------------------- */
 
 void audit_store_file(const struct audit_log *l, uint32_t n, char out[static AUDIT_NAME_SIZE])
 {
@@ -88,8 +45,6 @@ void audit_store_file(const struct audit_log *l, uint32_t n, char out[static AUD
     else
         snprintf(out, AUDIT_NAME_SIZE, "%s.%08" PRIu32, l->name, n);
 }
-
-/* -- logs -------------------------------------------------------------------------------------- */
 
 static struct audit_log *find(const struct audit_store *s, const char *tenant)
 {
@@ -115,7 +70,7 @@ struct audit_log *audit_store_log(struct audit_store *s, const char *tenant)
         free(l);
         return NULL;
     }
-    put_tenant(tenant, part, sizeof(part));
+    audit_name_put_tenant(tenant, part, sizeof(part));
     snprintf(l->name, sizeof(l->name), "%s%s%s%s", s->prefix, *part ? "." : "", part, SUFFIX);
     memcpy(l->prev, AUDIT_FIRST, sizeof(l->prev));
     buf_init(&l->pending, PENDING_MAX);
@@ -410,7 +365,7 @@ static struct audit_log *log_of_file(struct audit_store *s, const char *file, ui
     file += prefix;
     if (file < end && *file++ != '.')
         return NULL;
-    if (!read_tenant(file, (size_t)(end - file), tenant, sizeof(tenant)))
+    if (!audit_name_read_tenant(file, (size_t)(end - file), tenant, sizeof(tenant)))
         return NULL;
     return audit_store_log(s, tenant);
 }

@@ -1,6 +1,6 @@
-/* A policy of cayd's, from JSON to what is in force: rules, ceilings, credentials, the upstream proxy,
- * and those of command sandboxes. All of it is read and the log prepared before registry.c puts it
- * in force, so that a mistake leaves what was. */
+/* A policy of cayd's, from JSON to what is in force: rules, ceilings, credentials, the upstream
+ * proxy, and those of command sandboxes. All of it is read and the log prepared before registry.c
+ * puts it in force, so that a mistake leaves what was. */
 #include "egress/control/control_policy.h"
 
 #include "base/util.h"

@@ -8,8 +8,8 @@
 
 struct egress;
 
-/* Puts the policy that o describes in force for that slot's generation, whole or not at all. o stays
- * the caller's. ERR_INVALID: with the field that is wrong; ERR_UNIMPLEMENTED: credentials on a server
- * that holds none; others are registry_policy's; ERR_UNAVAILABLE: memory is out. */
+/* Puts the policy that o describes in force for that slot's generation, whole or not at all. o
+ * stays the caller's. ERR_INVALID: with the field that is wrong; ERR_UNIMPLEMENTED: credentials on
+ * a server that holds none; ERR_UNAVAILABLE: memory is out; others are registry_policy's. */
 enum err_code control_policy_put(struct egress *eg, uint32_t slot, uint32_t gen, const json_t *o,
                                  struct err *e);

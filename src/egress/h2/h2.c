@@ -13,17 +13,6 @@
 
 #define SWEEP_MS 1000u
 
-struct h2s {
-    uv_loop_t *loop;
-    uv_timer_t sweep; /* while there are connections */
-    struct turns *turns;
-    struct h2 *first;
-    size_t count;
-    size_t grown_bytes; /* of all windows */
-    bool freeing;
-    char scratch[TLS_ENDPOINT_READ_BYTES]; /* one loop: used within a call */
-};
-
 /* -- all of them ------------------------------------------------------------------------------- */
 
 int h2s_new(uv_loop_t *loop, struct h2s **out)
@@ -89,57 +78,6 @@ void h2_conn_searched(struct h2 *conn, size_t n)
     turns_spend(conn->all->turns, n);
 }
 
-/* -- what is held ------------------------------------------------------------------------------ */
-
-bool h2_conn_hold(struct h2 *conn, size_t n)
-{
-    conn->held_bytes += n;
-    if (!conn->o.share)
-        return false;
-    conn->o.share->held_bytes += n;
-    return conn->o.share->held_bytes <= H2_SHARE_BYTES;
-}
-
-void h2_conn_release(struct h2 *conn, size_t n)
-{
-    conn->held_bytes -= n;
-    if (conn->o.share)
-        conn->o.share->held_bytes -= n;
-}
-
-bool h2_conn_grow(struct h2 *conn, size_t n)
-{
-    struct h2_share *share = conn->o.share;
-    size_t all = conn->all->grown_bytes + n;
-    size_t most = all > H2_GROWN_ALL_BYTES / 2 ? H2_GROWN_FAIR_BYTES : H2_GROWN_BYTES;
-
-    if (!share || share->grown_bytes + n > most || all > H2_GROWN_ALL_BYTES)
-        return false;
-    conn->all->grown_bytes += n;
-    conn->grown_bytes += n;
-    share->grown_bytes += n;
-    return true;
-}
-
-void h2_conn_shrink(struct h2 *conn, size_t n)
-{
-    conn->all->grown_bytes -= n;
-    conn->grown_bytes -= n;
-    if (conn->o.share)
-        conn->o.share->grown_bytes -= n;
-}
-
-static void leave_share(struct h2 *conn)
-{
-    struct h2_share *share = TAKE_PTR(conn->o.share);
-
-    if (!share)
-        return;
-    share->held_bytes -= conn->held_bytes;
-    share->grown_bytes -= conn->grown_bytes;
-    share->conns--;
-}
-
 /* -- the end ----------------------------------------------------------------------------------- */
 
 static void handle_closed(struct h2 *conn)
@@ -185,12 +123,12 @@ static void destroy(struct h2 *conn)
     }
     while (conn->streams)
         stream_free(conn->streams);
-    leave_share(conn);
+    h2_conn_leave_share(conn);
 }
 
 void h2_close(struct h2 *conn)
 {
-    leave_share(conn);
+    h2_conn_leave_share(conn);
     conn->dead = true;
     if (!conn->pumping)
         destroy(conn);

@@ -87,6 +87,18 @@ struct h2_end {
     uint64_t read_bytes, written_bytes, took_ms; /* the peer took bytes last, or owed none */
 };
 
+/* The connections of a loop. */
+struct h2s {
+    uv_loop_t *loop;
+    uv_timer_t sweep; /* while there are connections */
+    struct turns *turns;
+    struct h2 *first;
+    size_t count;
+    size_t grown_bytes; /* of all windows */
+    bool freeing;
+    char scratch[TLS_ENDPOINT_READ_BYTES]; /* one loop: used within a call */
+};
+
 struct h2 {
     struct h2s *all;
     struct h2 *prev, *next;
@@ -125,6 +137,11 @@ void h2_conn_searched(struct h2 *conn, size_t n);
  * pumping and its end only. */
 uint64_t h2_conn_may_send(struct h2 *conn);
 
+/* No new streams; those that are there go on. The client is told. */
+void h2_conn_drain(struct h2 *conn, uint32_t code);
+
+/* -- h2_share.c -------------------------------------------------------------------------------- */
+
 /* So many bytes more are held for it, or less. True: there is room for more than the windows. */
 bool h2_conn_hold(struct h2 *conn, size_t n);
 void h2_conn_release(struct h2 *conn, size_t n);
@@ -133,8 +150,8 @@ void h2_conn_release(struct h2 *conn, size_t n);
 bool h2_conn_grow(struct h2 *conn, size_t n);
 void h2_conn_shrink(struct h2 *conn, size_t n);
 
-/* No new streams; those that are there go on. The client is told. */
-void h2_conn_drain(struct h2 *conn, uint32_t code);
+/* What it holds and has grown by is no longer counted: once, at its end. */
+void h2_conn_leave_share(struct h2 *conn);
 
 /* -- h2_end.c ---------------------------------------------------------------------------------- */
 
