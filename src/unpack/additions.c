@@ -292,11 +292,12 @@ static enum err_code put_sudo(const struct additions *a, struct err *e)
 
 static enum err_code copy_note(const struct additions *a, int fd, const char *path, struct err *e)
 {
-    CLEANUP_FREE char *text = malloc(NOTES_MAX);
+    CLEANUP_FREE char *text = NULL;
     ssize_t n;
 
     if (fd < 0)
         return ERR_OK;
+    text = malloc(NOTES_MAX);
     n = text ? pread(fd, text, NOTES_MAX, 0) : -1;
     return n < 0 ? fail_on(e, text ? errno : ENOMEM, path)
                  : put_file(a, path, 0644, text, (size_t)n, e);
