@@ -237,8 +237,8 @@ static const struct {
     {"mcp-gateway", "the MCP gateway is not there: run MCP servers in a sandbox of base, and reach "
                     "their ports by host name"},
     {"desktop", "there is no desktop template: `cay template build NAME DIR` builds on base"},
-    {"/", "`cay template import NAME SOURCE` makes a template of an image, for the operator"},
-    {":", "`cay template import NAME SOURCE` makes a template of an image, for the operator"},
+    {"/", "the operator makes templates of images: `cay template import NAME SOURCE`"},
+    {":", "the operator makes templates of images: `cay template import NAME SOURCE`"},
 };
 
 static const char *hint_for(const char *name)

@@ -39,7 +39,7 @@ def test_status(cay):
 def test_a_group_says_what_it_goes_on_with(cay):
     alone, wrong, unknown = cay("template"), cay("template", "make", "base"), cay("templates")
     assert [done.returncode for done in (alone, wrong, unknown)] == [2, 2, 2]
-    assert '"template" goes on with one of build, ls, limits, rm' in alone.stderr.replace("\n", " ")
+    assert '"template" goes on with one of build, import, ls, limits, rm' in alone.stderr.replace("\n", " ")
     assert '"template make" is no command' in wrong.stderr and "build" in wrong.stderr
     assert 'unknown command "templates"' in unknown.stderr
     helped = cay("template", "--help")
