@@ -40,7 +40,7 @@ static void on_exchange_close(struct http_exchange *x)
 
 /* -- the request's body ------------------------------------------------------------------------ */
 
-static void window_full(struct relay *r)
+void relay_window_full(struct relay *r)
 {
     http_body_pause(r->x);
     r->full = true;
@@ -57,7 +57,7 @@ static bool may_move(struct relay *r, size_t request_bytes, size_t answer_bytes)
     return false;
 }
 
-static void on_request_data(struct http_exchange *x, const char *data, size_t len)
+void relay_request_data(struct http_exchange *x, const char *data, size_t len)
 {
     struct relay *r = x->inner;
 
@@ -67,7 +67,7 @@ static void on_request_data(struct http_exchange *x, const char *data, size_t le
         return;
     /* what a filter has put there is not to grow: growing leaves copies of a secret behind */
     if (r->wire.out.len >= WINDOW_BYTES || (r->o.filter && r->wire.out.len > 0))
-        window_full(r);
+        relay_window_full(r);
 }
 
 /* What could not pass is queued: the next bytes are to find the way free again. */
@@ -81,7 +81,7 @@ static void on_request_passed(struct http_exchange *x, struct pass *p)
     }
     wire_pass(&r->wire, p);
     if (r->wire.out.len > 0)
-        window_full(r);
+        relay_window_full(r);
 }
 
 static void on_request_end(struct http_exchange *x)
@@ -95,66 +95,19 @@ static void on_request_end(struct http_exchange *x)
         relay_arm(r);
 }
 
-/* -- tunnel ------------------------------------------------------------------------------------ */
-
-static void on_tunnel_data(struct http_exchange *x, const char *data, size_t len)
-{
-    struct relay *r = x->inner;
-
-    if (!r)
-        return;
-    if (r->wire.write_broken) {
-        http_exchange_abort(x);
-        return;
-    }
-    relay_arm(r);
-    on_request_data(x, data, len);
-}
-
-static void tunnel_end(struct relay *r)
-{
-    struct http_exchange *x = relay_detach(r);
-
-    wire_close(&r->wire, false);
-    http_response_end(x);
-}
-
-static void on_tunnel_end(struct http_exchange *x)
-{
-    struct relay *r = x->inner;
-
-    if (!r)
-        return;
-    r->client_ended = true;
-    wire_shut(&r->wire);
-    if (r->up_ended && r->wire.out.len == 0)
-        tunnel_end(r);
-    else
-        relay_arm(r);
-}
+/* -- back-pressure ----------------------------------------------------------------------------- */
 
 static void on_drained(struct wire *w)
 {
     struct relay *r = CONTAINER_OF(w, struct relay, wire);
 
     if (r->tunnel && r->up_ended && r->client_ended) {
-        tunnel_end(r);
+        relay_tunnel_end(r);
         return;
     }
     r->full = false;
     relay_arm(r);
     http_body_resume(r->x);
-}
-
-static void tunnel_up_ended(struct relay *r)
-{
-    r->up_ended = true;
-    wire_want_read(&r->wire, false);
-    response_shut(r->x);
-    if (r->client_ended && r->wire.out.len == 0)
-        tunnel_end(r);
-    else
-        relay_arm(r);
 }
 
 bool relay_may_read(const struct relay *r)
@@ -167,36 +120,12 @@ void relay_read_on(struct relay *r)
     wire_want_read(&r->wire, relay_may_read(r));
 }
 
-static void set_behind(struct relay *r, bool behind)
+void relay_set_behind(struct relay *r, bool behind)
 {
     r->behind = behind;
     if (r->o.filter)
         r->o.filter->wait(r->o.filter_arg, behind);
     relay_read_on(r);
-}
-
-static void tunnel_data(struct relay *r, const char *data, size_t n)
-{
-    relay_arm(r);
-    if (n > 0 && http_response_write(r->x, data, n) == 1)
-        set_behind(r, true);
-}
-
-static void start_tunnel(struct relay *r)
-{
-    struct buf *b = relay_response_head(r);
-
-    response_put(b, "Connection: Upgrade\r\n");
-    if (http_head_get(&r->head, "upgrade"))
-        response_put_header(b, "Upgrade", http_head_get(&r->head, "upgrade"));
-    response_put(b, "\r\n");
-    r->tunnel = true;
-    relay_arm(r);
-    response_tunnel(r->x, b->data, b->len, on_tunnel_data, on_tunnel_end);
-    if (r->o.filter && r->wire.out.len > 0)
-        window_full(r);
-    tunnel_data(r, r->in.data, r->in.len);
-    buf_free(&r->in);
 }
 
 /* -- the response ------------------------------------------------------------------------------ */
@@ -207,7 +136,7 @@ static void on_client_drained(struct http_exchange *x)
 
     if (!r || r->up_ended)
         return;
-    set_behind(r, false);
+    relay_set_behind(r, false);
     if (r->o.filter)
         relay_filter_pour(r);
 }
@@ -237,7 +166,7 @@ static bool response_data(struct relay *r, const char *data, size_t n)
         return false;
     }
     if (full)
-        set_behind(r, true);
+        relay_set_behind(r, true);
     return true;
 }
 
@@ -268,7 +197,7 @@ static bool interim(struct relay *r)
 
     if (r->head.status == 101 && r->upgrade_requested &&
         (!r->o.may_switch || r->o.may_switch(&r->x->head, &r->head))) {
-        start_tunnel(r);
+        relay_tunnel_start(r);
         return false;
     }
     if (r->head.status == 101 || ++r->interim > MAX_INTERIM) {
@@ -342,7 +271,7 @@ void relay_upstream_ended(struct relay *r, ssize_t n)
     bool until_close = r->has_head && r->parse.framing == HTTP_BODY_UNTIL_CLOSE;
 
     if (r->tunnel && (n == 0 || n == -ENODATA))
-        tunnel_up_ended(r);
+        relay_tunnel_up_ended(r);
     else if (n == 0 && until_close)
         relay_finish(r);
     else if (n == -ENODATA && until_close && !r->tunnel)
@@ -371,7 +300,7 @@ static ssize_t response_passes(struct relay *r)
     }
     parse_body_skip(&r->parse, (uint64_t)n);
     if (response_pass(r->x, p))
-        set_behind(r, true);
+        relay_set_behind(r, true);
     return n;
 }
 
@@ -380,7 +309,7 @@ bool relay_deliver(struct relay *r, const char *data, size_t n)
     if (!may_move(r, 0, n))
         return false;
     if (r->tunnel)
-        tunnel_data(r, data, n);
+        relay_tunnel_data(r, data, n);
     else if (r->has_head)
         response_data(r, data, n);
     else
@@ -488,14 +417,14 @@ void http_relay_start(struct http_exchange *x, const struct http_relay_options *
     buf_clear(b);
     relay_request_head(r, b);
     x->drop_trailers = o->drop_trailers;
-    body_stream_raw(x, on_request_data, o->layer || o->filter ? NULL : on_request_passed,
+    body_stream_raw(x, relay_request_data, o->layer || o->filter ? NULL : on_request_passed,
                     on_request_end);
     if (!relay_write(r, b->data, b->len))
         return;
     if (x->head.framing == HTTP_BODY_NONE)
         r->request_sent = true;
     if (o->filter && r->wire.out.len > 0)
-        window_full(r);
+        relay_window_full(r);
     if (o->connecting) {
         http_body_pause(x);
     } else {

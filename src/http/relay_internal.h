@@ -49,6 +49,15 @@ void relay_upstream_ended(struct relay *r, ssize_t n);
 bool relay_may_read(const struct relay *r);
 void relay_read_on(struct relay *r);
 
+/* The client does not take what comes: the upstream is not read, until it does. */
+void relay_set_behind(struct relay *r, bool behind);
+
+/* The next bytes of the request's body, or of a tunnel's client. */
+void relay_request_data(struct http_exchange *x, const char *data, size_t len);
+
+/* The upstream does not take what there is: the client is not read, until it does. */
+void relay_window_full(struct relay *r);
+
 /* -- relay_end.c ------------------------------------------------------------------------------- */
 
 /* The exchange goes on without the relay. */
@@ -89,3 +98,15 @@ void relay_request_head(struct relay *r, struct buf *b);
 
 /* The response's head without its framing and end, in the server's scratch buffer. */
 struct buf *relay_response_head(struct relay *r);
+
+/* -- relay_tunnel.c ---------------------------------------------------------------------------- */
+
+/* The answer's head is a 101 that may be passed on. */
+void relay_tunnel_start(struct relay *r);
+
+/* The upstream's next bytes, or its end. */
+void relay_tunnel_data(struct relay *r, const char *data, size_t n);
+void relay_tunnel_up_ended(struct relay *r);
+
+/* Both sides have ended. r is gone. */
+void relay_tunnel_end(struct relay *r);

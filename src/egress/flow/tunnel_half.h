@@ -1,0 +1,43 @@
+#pragma once
+/* One direction of a tunnel (tunnel.c). */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct flow;
+struct sandbox;
+struct turns;
+
+#define TUNNEL_PIPES_MAX 64u
+
+struct tunnel_pipe {
+    int in, out;
+};
+
+/* Empty ones, to be used again. */
+struct tunnel_pipes {
+    struct turns *turns; /* whose time moving takes */
+    struct tunnel_pipe pipe[TUNNEL_PIPES_MAX];
+    size_t count;
+};
+
+/* One direction. */
+struct tunnel_half {
+    int from, to;
+    struct tunnel_pipe pipe; /* -1 while it is empty */
+    size_t held;             /* bytes in it */
+    size_t run;              /* bytes since there was nothing to read */
+    uint64_t *count;
+    struct flow *greeting_flow; /* whose first bytes are looked at before they pass, or NULL */
+    bool readable, writable;    /* as far as is known: until EAGAIN */
+    bool bulk;                  /* splice(2) is worth its pipe */
+    bool ending;                /* the kernel has told of an end or an error behind the bytes */
+    bool eof, shut;
+};
+
+/* 1: its turn is over and there may be more; 0: all is done for now; -errno. */
+int tunnel_half_pump(struct tunnel_pipes *pool, struct tunnel_half *h, const struct sandbox *s);
+
+/* It is over, or the pipe is empty. */
+void tunnel_half_drop_pipe(struct tunnel_pipes *pool, struct tunnel_half *h);
