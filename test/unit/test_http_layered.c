@@ -50,6 +50,8 @@ static ssize_t fake_write(void *layer, const struct iovec *iov, int n)
     memcpy(bytes, iov->iov_base, len);
     turn_over(bytes, len);
     sent = send(l->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EAGAIN)
+        return -EINPROGRESS; /* layer.h: -EAGAIN would wait for something to read */
     return sent < 0 ? -errno : sent;
 }
 
