@@ -7,20 +7,15 @@
 #include "base/io.h"
 #include "cli/build_file.h"
 #include "cli/commands.h"
-#include "cli/server.h"
-#include "cli/terminal.h"
-#include "image/image.h"
+#include "cli/image_fetch.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#define REGISTRY   "docker://"
 #define NOTE_BYTES (64u << 10) /* src/unpack/additions.c takes as much */
 
 struct import {
@@ -28,48 +23,21 @@ struct import {
     struct api api;
     const char *name, *source;
     struct image image;
-    char fetched[64];    /* the layout that skopeo made, or "" */
+    struct image_fetch fetched;
     char path[PATH_MAX]; /* where the image is left */
     int dir_fd;          /* the same, or -1 */
 };
 
-/* -- fetching ---------------------------------------------------------------------------------- */
-
-/* Its own configuration holds: credentials, mirrors, policy.json. */
-static enum err_code fetch(struct import *m, struct err *e)
-{
-    char to[128];
-    const char *argv[] = {
-        "skopeo",  "copy", "--quiet", "--override-os", "linux", "--override-arch", "amd64",
-        m->source, to,     NULL};
-
-    if (access("/usr/bin/skopeo", X_OK) < 0) {
-        err_set(e, ERR_UNAVAILABLE,
-                "images of registries are fetched by skopeo, which is not there");
-        err_hint(e, "install the package skopeo, or import an OCI layout or a docker archive");
-        return e->code;
-    }
-    snprintf(m->fetched, sizeof(m->fetched), "/var/tmp/cay-import-XXXXXX");
-    if (!mkdtemp(m->fetched)) {
-        m->fetched[0] = '\0';
-        return err_set_sys(e, ERR_INTERNAL, errno, "making a folder in /var/tmp");
-    }
-    snprintf(to, sizeof(to), "oci:%s:image", m->fetched);
-    cli_note(m->c, "cay: skopeo fetches %s", m->source);
-    if (server_run_program(argv) != 0)
-        return err_set(e, ERR_UNAVAILABLE, "skopeo could not fetch %.200s", m->source);
-    snprintf(to, sizeof(to), "oci:%s", m->fetched);
-    return image_open(to, &m->image, e);
-}
+/* -- the image --------------------------------------------------------------------------------- */
 
 static enum err_code open_image(struct import *m, struct err *e)
 {
-    if (strncmp(m->source, REGISTRY, strlen(REGISTRY)) == 0)
-        return fetch(m, e);
+    if (image_fetch_is_source(m->source))
+        return image_fetch(m->c, m->source, &m->fetched, &m->image, e);
     if (image_is_source(m->source))
         return image_open(m->source, &m->image, e);
     err_set(e, ERR_INVALID, "\"%.80s\" is not the source of an image", m->source);
-    err_hint(e, "it is oci:DIR[:TAG], docker-archive:FILE[:TAG] or docker://NAME[:TAG]");
+    err_hint(e, "it is oci:DIR[:TAG], docker-archive:FILE[:TAG], dir:DIR or docker://NAME[:TAG]");
     return e->code;
 }
 
@@ -154,21 +122,13 @@ static int open_dir(int at, const char *name)
 /* <state>/privd/import/<number>, empty and locked. */
 static enum err_code open_spool(struct import *m, unsigned number, struct err *e)
 {
-    CLEANUP_CLOSE int state = -1, all = -1;
+    CLEANUP_CLOSE int all = image_fetch_open_import(m->c, e);
     char name[16];
 
-    snprintf(name, sizeof(name), "%u", number);
-    snprintf(m->path, sizeof(m->path), "%s/privd", m->c->settings.state_dir);
-    state = open(m->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (state < 0) {
-        err_set_sys(e, err_code_from_errno(errno), errno, "opening %s", m->path);
-        err_hint(e,
-                 "images are imported by root on the server's machine; --state-dir=DIR says where "
-                 "its state is");
+    if (all < 0)
         return e->code;
-    }
-    all = open_dir(state, "import");
-    m->dir_fd = all < 0 ? all : open_dir(all, name);
+    snprintf(name, sizeof(name), "%u", number);
+    m->dir_fd = open_dir(all, name);
     snprintf(m->path, sizeof(m->path), "%s/privd/import/%u", m->c->settings.state_dir, number);
     if (m->dir_fd < 0)
         return err_set_sys(e, err_code_from_errno(m->dir_fd), m->dir_fd, "making %s", m->path);
@@ -243,11 +203,6 @@ static enum err_code run(struct import *m, struct err *e)
     return e->code;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    return remove(path) < 0 ? -1 : 0;
-}
-
 static int finish(struct import *m, uint64_t begun_ms, const struct err *e)
 {
     double seconds = (double)(clock_mono_ms() - begun_ms) / 1000;
@@ -271,6 +226,7 @@ int cmd_template_import(struct cli *c)
                        .name = c->operands[0],
                        .source = c->operands[1],
                        .image = {.dir_fd = -1, .file_fd = -1},
+                       .fetched = IMAGE_FETCH_NONE,
                        .dir_fd = -1};
     uint64_t begun = clock_mono_ms();
     struct err e = {.code = ERR_OK};
@@ -285,7 +241,6 @@ int cmd_template_import(struct cli *c)
     close_spool(&m);
     image_free(&m.image);
     api_close(&m.api);
-    if (m.fetched[0])
-        (void)nftw(m.fetched, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    image_fetch_free(&m.fetched);
     return status;
 }

@@ -62,16 +62,28 @@ const struct cli_command commands_access[] = {
         .operands = "[OPTION...] NAME SOURCE",
         .summary = "make a template of a container image",
         .text =
-            "SOURCE is oci:DIR[:TAG], docker-archive:FILE[:TAG], or docker://NAME[:TAG], which "
-            "skopeo fetches. The image is for linux/amd64; every byte is compared with its digest. "
-            "By root, on the server's machine. What clients take for granted and the image does "
-            "not "
-            "have (the user `user`, a bash) is added, and said.",
-        .options = OPTIONS({0, "start", NULL,
-                            "ENTRYPOINT and CMD are each sandbox's start command; with one exposed "
-                            "port a create is answered when it listens.",
-                            NULL},
-                           OPTION_QUIET),
+            "SOURCE is oci:DIR[:TAG], docker-archive:FILE[:TAG], dir:DIR, or docker://NAME[:TAG] "
+            "or docker://NAME@DIGEST of a registry, which skopeo fetches. The image is for "
+            "linux/amd64; every byte is compared with its digest. By root, on the server's "
+            "machine. What clients take for granted and the image does not have (the user `user`, "
+            "a bash) is added, and said.",
+        .options = OPTIONS(
+            {0, "start", NULL,
+             "ENTRYPOINT and CMD are each sandbox's start command; with one exposed port a create "
+             "is answered when it listens.",
+             NULL},
+            {0, "authfile", "FILE",
+             "Credentials of registries, as `skopeo login` writes them. Default: skopeo's.",
+             "file"},
+            {0, "signature-policy", "FILE",
+             "Which images of registries are accepted: containers-policy.json(5). Default: "
+             "/etc/containers/policy.json.",
+             "file"},
+            {0, "cert-dir", "DIR", "Authorities and client certificates for the registry.", "file"},
+            {0, "plain-http", NULL,
+             "The registry is asked without TLS, or whatever its certificate is.", NULL},
+            {0, "timeout", "TIME", "How long fetching may take. Default: 30m.", NULL},
+            OPTION_QUIET),
         .examples = EXAMPLES({"cay template import alpine docker://alpine:3", "from a registry"},
                              {"cay template import tools oci:./layout:v1", "from an OCI layout"},
                              {"cay template import web docker-archive:web.tar --start",

@@ -16,6 +16,7 @@
 
 #define OCI        "oci:"
 #define DOCKER     "docker-archive:"
+#define DIRECTORY  "dir:"
 #define PIECE_SIZE (256u << 10)
 
 /* -- digests ----------------------------------------------------------------------------------- */
@@ -105,7 +106,7 @@ static int open_blob(const struct image *i, const struct image_blob *b, struct e
     uint64_t size;
     int fd;
 
-    snprintf(path, sizeof(path), "blobs/sha256/%.64s", b->digest + 7);
+    snprintf(path, sizeof(path), "%s%.64s", i->blobs, b->digest + 7);
     fd = open_file(i->dir_fd, path, &size, e);
     if (fd >= 0 && size != b->size) {
         err_set(e, ERR_INVALID, "%s has %llu bytes, the manifest says %llu", path,
@@ -131,7 +132,7 @@ static enum err_code read_blob_text(const struct image *i, const struct image_bl
     return e->code;
 }
 
-/* A document that has none: the layout's index, or a file of a docker archive. */
+/* A document that has none: the layout's index, manifest.json, a file of a docker archive. */
 static enum err_code read_text(int fd, off_t offset, uint64_t size, const char *what, char **out,
                                struct err *e)
 {
@@ -176,6 +177,7 @@ static enum err_code read_layout(struct image *i, const char *tag, struct err *e
     struct image_blob found;
     bool is_index = false;
 
+    i->blobs = "blobs/sha256/";
     if (read_layout_index(i, tag, &found, &is_index, e) != ERR_OK)
         return e->code;
     for (int depth = 0;; depth++) {
@@ -196,6 +198,36 @@ static enum err_code read_layout(struct image *i, const char *tag, struct err *e
     }
 }
 
+/* -- a directory of skopeo's ------------------------------------------------------------------- */
+
+static enum err_code digest_of(const char *text, uint64_t size, char out[static IMAGE_DIGEST_SIZE],
+                               struct err *e)
+{
+    CLEANUP(sum_free) struct sum sum = {NULL};
+
+    if (!sum_begin(&sum) || EVP_DigestUpdate(sum.ctx, text, (size_t)size) != 1)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    sum_end(&sum, out);
+    return ERR_OK;
+}
+
+/* Nothing vouches for the manifest but skopeo, which compared it with the digest that it was asked
+ * for, if any. */
+static enum err_code read_directory(struct image *i, struct err *e)
+{
+    CLEANUP_FREE char *text = NULL;
+    CLEANUP_CLOSE int fd = -1;
+    uint64_t size;
+
+    i->blobs = "";
+    fd = open_file(i->dir_fd, "manifest.json", &size, e);
+    if (fd < 0 || read_text(fd, 0, size, "manifest.json", &text, e) != ERR_OK ||
+        digest_of(text, size, i->digest, e) != ERR_OK ||
+        image_manifest_parse(text, (size_t)size, &i->manifest, e) != ERR_OK)
+        return e->code;
+    return read_config(i, &i->manifest.config, e);
+}
+
 /* -- a docker archive -------------------------------------------------------------------------- */
 
 static enum err_code read_member(const struct image *i, const char *name, char **text,
@@ -211,15 +243,12 @@ static enum err_code read_member(const struct image *i, const char *name, char *
 /* Its digest is that of the image: docker's id. */
 static enum err_code read_docker_config(struct image *i, const char *name, struct err *e)
 {
-    CLEANUP(sum_free) struct sum sum = {NULL};
     CLEANUP_FREE char *text = NULL;
     uint64_t size;
 
-    if (read_member(i, name, &text, &size, e) != ERR_OK)
+    if (read_member(i, name, &text, &size, e) != ERR_OK ||
+        digest_of(text, size, i->digest, e) != ERR_OK)
         return e->code;
-    if (!sum_begin(&sum) || EVP_DigestUpdate(sum.ctx, text, (size_t)size) != 1)
-        return err_set(e, ERR_EXHAUSTED, "memory is out");
-    sum_end(&sum, i->digest);
     /* the name holds the digest, as HEX.json or blobs/sha256/HEX; nothing else vouches for it */
     if (!strstr(name, i->digest + 7))
         return err_set(e, ERR_INVALID, "%.100s does not have the digest in its name but %s", name,
@@ -256,17 +285,34 @@ static enum err_code read_docker(struct image *i, const char *tag, struct err *e
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
+static const struct kind {
+    const char *prefix;
+    bool is_dir, has_tag;
+} kinds[] = {
+    {OCI, true, true},
+    {DOCKER, false, true},
+    {DIRECTORY, true, false},
+};
+
+static const struct kind *kind_of(const char *source)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+        if (strncmp(source, kinds[i].prefix, strlen(kinds[i].prefix)) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
 bool image_is_source(const char *text)
 {
-    return strncmp(text, OCI, strlen(OCI)) == 0 || strncmp(text, DOCKER, strlen(DOCKER)) == 0;
+    return kind_of(text) != NULL;
 }
 
 /* PATH or PATH:TAG; a path that is there as a whole has no tag. */
-static enum err_code open_path(struct image *i, bool is_layout, char *path, char **tag,
+static enum err_code open_path(struct image *i, const struct kind *k, char *path, char **tag,
                                struct err *e)
 {
-    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (is_layout ? O_DIRECTORY : 0);
-    char *colon = strchr(path, ':');
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (k->is_dir ? O_DIRECTORY : 0);
+    char *colon = k->has_tag ? strchr(path, ':') : NULL;
     int fd = open(path, flags);
 
     if (fd < 0 && colon) {
@@ -276,28 +322,35 @@ static enum err_code open_path(struct image *i, bool is_layout, char *path, char
     }
     if (fd < 0)
         return err_set_sys(e, err_code_from_errno(errno), errno, "opening %s", path);
-    *(is_layout ? &i->dir_fd : &i->file_fd) = fd;
+    *(k->is_dir ? &i->dir_fd : &i->file_fd) = fd;
     if (*tag && (!**tag || strlen(*tag) > IMAGE_TAG_MAX))
         return err_set(e, ERR_INVALID, "a tag has 1 to %u characters", IMAGE_TAG_MAX);
     return ERR_OK;
 }
 
+static enum err_code read_image(struct image *i, const struct kind *k, const char *tag,
+                                struct err *e)
+{
+    if (!k->is_dir)
+        return read_docker(i, tag, e);
+    return k->has_tag ? read_layout(i, tag, e) : read_directory(i, e);
+}
+
 enum err_code image_open(const char *source, struct image *out, struct err *e)
 {
-    bool is_layout = strncmp(source, OCI, strlen(OCI)) == 0;
-    CLEANUP_FREE char *path = NULL;
+    const struct kind *k = kind_of(source);
+    CLEANUP_FREE char *path = k ? strdup(source + strlen(k->prefix)) : NULL;
     char *tag = NULL;
 
     *out = (struct image){.dir_fd = -1, .file_fd = -1};
     *e = (struct err){.code = ERR_OK};
-    if (!image_is_source(source))
-        return err_set(e, ERR_INVALID, "\"%.80s\" is neither " OCI "DIR nor " DOCKER "FILE",
+    if (!k)
+        return err_set(e, ERR_INVALID,
+                       "\"%.80s\" is none of " OCI "DIR, " DOCKER "FILE and " DIRECTORY "DIR",
                        source);
-    path = strdup(source + strlen(is_layout ? OCI : DOCKER));
     if (!path)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
-    if (open_path(out, is_layout, path, &tag, e) != ERR_OK ||
-        (is_layout ? read_layout(out, tag, e) : read_docker(out, tag, e)) != ERR_OK)
+    if (open_path(out, k, path, &tag, e) != ERR_OK || read_image(out, k, tag, e) != ERR_OK)
         return e->code;
     if (out->manifest.count != out->config.count)
         return err_set(e, ERR_INVALID, "the manifest has %zu layers, the configuration %zu",

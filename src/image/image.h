@@ -5,6 +5,7 @@
  *   oci:DIR[:TAG]               a directory of the OCI image layout (image-spec 1.1,
  *                               image-layout.md)
  *   docker-archive:FILE[:TAG]   what `docker save` writes, not compressed
+ *   dir:DIR                     one image as a registry has it: what `skopeo copy` writes to dir:
  *
  * Only images for linux/amd64 are taken. Nothing is unpacked here, and no layer is looked into: a
  * layer is a row of bytes with a digest. Blocking: for command lines. */
@@ -19,7 +20,8 @@ struct image {
     struct image_config config;
     struct image_manifest manifest; /* of a docker archive: digests are of the layers' tar */
     char digest[IMAGE_DIGEST_SIZE]; /* the manifest's; of a docker archive the configuration's */
-    int dir_fd;                     /* the layout, or -1 */
+    int dir_fd;                     /* the layout or dir:, or -1 */
+    const char *blobs;              /* where its blobs are below that: "blobs/sha256/" or "" */
     int file_fd;                    /* the archive, or -1 */
     off_t offset[IMAGE_LAYERS_MAX]; /* of the layers in the archive */
 };

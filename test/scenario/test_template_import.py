@@ -2,55 +2,19 @@
 with one is said, and leaves neither a name nor a file."""
 
 import os
-import pathlib
-import re
-import subprocess
 
 import pytest
-from conftest import BUILD
 from imagelib import docker_archive, layout, tar
+from importerlib import cli, entry, left, shell  # noqa: F401 - cli is a fixture
 from waitlib import until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="images are imported by root")
-
-
-def shell():
-    """Debian's sh with the libraries that it loads: an image without bash, sudo or a user."""
-    libraries = re.findall(r"(/lib\S+) \(0x", subprocess.run(["ldd", "/bin/dash"], stdout=subprocess.PIPE, text=True).stdout)
-    files = [("bin/sh", "/bin/dash"), *((path[1:], path) for path in libraries)]
-    return tar(*((name, "file", {"mode": 0o755, "data": pathlib.Path(path).read_bytes()}) for name, path in files))
 
 
 LOW = tar(("etc", "dir"), ("etc/first", "file", {"data": b"low\n"}), ("etc/gone", "file"))
 HIGH = tar(("etc/first", "file", {"data": b"high\n"}), ("etc/.wh.gone", "file"))
 CONFIG = {"Env": ["GREETING=hello you"], "User": "nobody", "WorkingDir": "/srv", "Entrypoint": ["/bin/sh"],
           "Cmd": ["-c", "echo > /tmp/started"], "ExposedPorts": {"80/tcp": {}}}
-
-
-@pytest.fixture
-def cli(server, cay):
-    if not server.own:
-        pytest.skip("it needs a server of its own")
-
-    def run(*words):
-        env = {**os.environ, "CAY_URL": server.url, "E2B_API_KEY": server.key}
-        return subprocess.run([BUILD / "src/cli/cay", *map(str, words)], capture_output=True, text=True, env=env,
-                              stdin=subprocess.DEVNULL, timeout=100)
-
-    run.imported = lambda source, *more: run("template", "import", f"--state-dir={server.own.state}", *more, "made", source)
-    yield run
-    cay.call("DELETE", "/cay/v1/templates/made")
-    assert left(server, cay) == []
-
-
-def entry(cay):
-    return next((t for t in cay.call("GET", "/cay/v1/templates").json if t["id"] == "made"), None)
-
-
-def left(server, cay):
-    """What an import that is over may not leave."""
-    spool = server.own.state / "privd/import"
-    return [*(sorted(p.name for p in spool.iterdir()) if spool.exists() else []), *([entry(cay)] if entry(cay) else [])]
 
 
 def test_an_image_becomes_a_template(cli, cay, tmp_path):

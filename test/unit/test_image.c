@@ -157,7 +157,33 @@ static void a_layout_is_read(void **state)
     }
     expect_refusal("oci:.:v2", ERR_NOT_FOUND, "it has: v1 (any/any)");
     expect_refusal("oci:nowhere", ERR_NOT_FOUND, "opening nowhere");
-    expect_refusal("docker://debian", ERR_INVALID, "is neither oci:DIR");
+    expect_refusal("docker://debian", ERR_INVALID, "is none of oci:DIR");
+}
+
+/* As `skopeo copy` leaves an image of a registry: the manifest, and beside it what it names. */
+static void a_directory_is_read(void **state)
+{
+    struct made m = make_layout("amd64");
+    char command[512];
+    struct image i;
+    struct err e;
+
+    snprintf(command, sizeof(command),
+             "cp -r blobs/sha256 kept:1; mv kept:1/%s kept:1/manifest.json", m.manifest + 7);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(image_open("dir:kept:1", &i, &e), ERR_OK);
+    assert_string_equal(i.digest, m.manifest);
+    copy_layer(&i, ERR_OK, NULL);
+    snprintf(command, sizeof(command), "kept:1/%s", m.layer + 7);
+    put(command, "Not" LAYER, strlen(LAYER));
+    copy_layer(&i, ERR_INVALID, "does not have this digest");
+    image_free(&i);
+    snprintf(command, sizeof(command), "kept:1/%s", m.config + 7);
+    put(command, "{}", 2);
+    expect_refusal("dir:kept:1", ERR_INVALID, m.config + 7);
+    put("kept:1/manifest.json", "{\"schemaVersion\":1}", 19);
+    expect_refusal("dir:kept:1", ERR_INVALID, "not one of an image of version 2");
+    expect_refusal("dir:kept", ERR_NOT_FOUND, "opening kept");
 }
 
 static void another_architecture_is_refused(void **state)
@@ -351,6 +377,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_layout_is_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_directory_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_architecture_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_has_another_digest_is_refused, set_up, tear_down),
         cmocka_unit_test(manifests_that_are_refused),
