@@ -54,6 +54,7 @@ struct api_request {
     char *headers[API_HEADER_ID_COUNT]; /* NULL: absent */
     char *body;                         /* NUL-terminated */
     size_t body_len;
+    bool is_socket; /* asked by the toolbox for a client that has a WebSocket */
     /* its client has gone; valid until the answer; NULL: it is not known */
     const atomic_bool *gone;
 };

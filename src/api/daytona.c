@@ -29,7 +29,7 @@ static json_t *error(struct api_call *call, int status, const char *message, con
 }
 
 /* A switch, so that a state without a name does not compile. */
-static const char *state_name(enum sandbox_state state)
+const char *daytona_state_name(enum sandbox_state state)
 {
     switch (state) {
     case SANDBOX_CREATING: return "creating";
@@ -50,15 +50,19 @@ static const char *state_name(enum sandbox_state state)
 /* Clients want one, also of a server that has no toolbox: there they are told so, below
  * DAYTONA_PREFIX. They send their key to it, so that it must be this very server, as they know it;
  * and in clear only where there is nothing else. */
-json_t *daytona_toolbox_address(const struct api_call *call)
+static json_t *toolbox_address(const struct api *api, const char *host)
 {
-    const struct api_config *config = api_config_of(call->api);
+    const struct api_config *config = api_config_of(api);
     char text[ADDRESS_BYTES];
 
     (void)snprintf(text, sizeof(text), "%s://%s" DAYTONA_PREFIX "toolbox",
-                   config->https ? "https" : "http",
-                   call->request->host[0] ? call->request->host : config->domain);
+                   config->https ? "https" : "http", host[0] ? host : config->domain);
     return api_json_text(text);
+}
+
+json_t *daytona_toolbox_address(const struct api_call *call)
+{
+    return toolbox_address(call->api, call->request->host);
 }
 
 /* Clients insist on whole numbers; what is left of one is counted as one. */
@@ -76,16 +80,20 @@ static void set_resources(json_t *out, const struct privsep_limits *l)
     json_object_set_new(out, "kvm", json_false());
 }
 
-json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item)
+const char *daytona_state(const struct sandbox *s)
 {
-    bool archived = core_sandbox_is_archived(s, clock_real_ms());
-    const char *state = archived ? "archived" : state_name(s->state);
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id,
-                            "organizationId", s->tenant, "name", *s->name ? s->name : s->id,
-                            "snapshot", s->template_id, "user", USER, "target", DAYTONA_TARGET,
-                            "state", state, "sandboxClass", "container", "autoStopInterval",
-                            (int)(s->idle_ms / DAYTONA_MINUTE_MS), "autoDeleteInterval",
-                            s->on_timeout == SANDBOX_ON_TIMEOUT_KILL ? 0 : -1);
+    return core_sandbox_is_archived(s, clock_real_ms()) ? "archived" : daytona_state_name(s->state);
+}
+
+json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const struct sandbox *s,
+                                bool item)
+{
+    json_t *out = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id, "organizationId",
+        s->tenant, "name", *s->name ? s->name : s->id, "snapshot", s->template_id, "user", USER,
+        "target", DAYTONA_TARGET, "state", daytona_state(s), "sandboxClass", "container",
+        "autoStopInterval", (int)(s->idle_ms / DAYTONA_MINUTE_MS), "autoDeleteInterval",
+        s->on_timeout == SANDBOX_ON_TIMEOUT_KILL ? 0 : -1);
 
     if (!out)
         return NULL;
@@ -98,13 +106,18 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
     json_object_set_new(out, "createdAt", api_json_time(s->started_real_ms));
     if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
         json_object_set_new(out, "autoDestroyAt", api_json_time(s->end_real_ms));
-    json_object_set_new(out, "toolboxProxyUrl", daytona_toolbox_address(call));
+    json_object_set_new(out, "toolboxProxyUrl", toolbox_address(api, host));
     if (item)
         return out;
     /* What an environment was given is nowhere but inside: it may hold secrets. */
     json_object_set_new(out, "env", json_object());
     json_object_set_new(out, "volumes", daytona_volumes_json(s));
     return out;
+}
+
+json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item)
+{
+    return daytona_sandbox_json_of(call->api, call->request->host, s, item);
 }
 
 void daytona_no_sandbox(struct api_call *call)
@@ -168,7 +181,7 @@ void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s)
 {
     call->state = daytona_sandbox_json(call, s, false);
     call->state_free = free_last_words;
-    json_object_set_new(call->state, "state", json_string(state_name(SANDBOX_ENDED)));
+    json_object_set_new(call->state, "state", json_string(daytona_state_name(SANDBOX_ENDED)));
     core_sandbox_kill(call->core, call->who.tenant, s->id, removed, call);
 }
 
@@ -249,6 +262,7 @@ static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox/{id}/signing-key/rotate", daytona_replace_signing_key},
     {API_READ, "GET", "/api/sandbox/{id}/telemetry/metrics", daytona_metrics},
     {API_READ, "GET", "/api/config", daytona_config},
+    {API_READ, "GET", DAYTONA_EVENTS_PATH, daytona_events},
     {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
      "ending a signed address of a port before its time (ask for one of few seconds, by "
      "expiresInSeconds)"},

@@ -16,6 +16,7 @@
  *       .../telemetry/metrics
  *   POST /api/sandbox/{id}/signing-key/rotate
  *   GET /api/config
+ *   GET /api/socket.io/                      see daytona_events.c
  *   GET, POST /api/volumes; GET, DELETE /api/volumes/{id}; GET /api/volumes/by-name/{name}
  *
  * {id} is an id or a name. A sandbox that is stopped, by call or for being idle, has its files
@@ -30,11 +31,12 @@
 
 #include "api/api.h"
 
-#define DAYTONA_PREFIX    "/api/"
-#define DAYTONA_TARGET    "local" /* the one region that there is */
-#define DAYTONA_SNAPSHOT  "base"  /* of a create that names none */
-#define DAYTONA_MINUTE_MS 60000
-#define DAYTONA_GIB       (1024ull * 1024u * 1024u)
+#define DAYTONA_PREFIX      "/api/"
+#define DAYTONA_EVENTS_PATH "/api/socket.io/"
+#define DAYTONA_TARGET      "local" /* the one region that there is */
+#define DAYTONA_SNAPSHOT    "base"  /* of a create that names none */
+#define DAYTONA_MINUTE_MS   60000
+#define DAYTONA_GIB         (1024ull * 1024u * 1024u)
 #define DAYTONA_IDLE_DEFAULT_MINUTES \
     15 /* autoStopInterval of one with neither that nor ttlMinutes, as upstream's */
 #define DAYTONA_SIGNED_DEFAULT_S 60 /* a signed address, as upstream's */
@@ -46,8 +48,14 @@ extern const struct api_dialect daytona_dialect;
 
 /* -- daytona.c --------------------------------------------------------------------------------- */
 
+/* What Daytona's clients call a state, and that of a sandbox, which may be archived. */
+const char *daytona_state_name(enum sandbox_state state);
+const char *daytona_state(const struct sandbox *s);
+
 /* A new reference; NULL: memory is out. An item of a list has no environment, which is how clients
- * tell. */
+ * tell. host: as the client has named this server. */
+json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const struct sandbox *s,
+                                bool item);
 json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item);
 
 void daytona_no_sandbox(struct api_call *call);
@@ -101,6 +109,7 @@ void daytona_signing_key(struct api_call *call);
 void daytona_replace_signing_key(struct api_call *call);
 void daytona_metrics(struct api_call *call);
 void daytona_config(struct api_call *call);
+void daytona_events(struct api_call *call);
 
 /* A new reference: where the toolbox is, as the client has named this server. */
 json_t *daytona_toolbox_address(const struct api_call *call);

@@ -67,6 +67,39 @@ static int toolbox_lookup(void *ctx, uint64_t ticket, struct gateway_query *q)
     return send_query(ctx, ticket, q, toolbox_lookup_answered);
 }
 
+/* As the toolbox takes answers: 0 is good. */
+static void follow_answered(struct control_request *a, void *reader)
+{
+    struct connloop *l = reader;
+    struct gateway_answer answer = {.fd = -1, .status = a->response.status};
+
+    if (a->response.stream_fd) {
+        answer.status = 0;
+        answer.fd = a->response.stream_fd;
+        a->response.stream_fd = 0;
+    }
+    toolbox_answered(l->toolbox, a->ticket, &answer);
+    control_request_free(a);
+}
+
+static int toolbox_follow(void *ctx, uint64_t ticket, const char *host, const char *key)
+{
+    struct connloop *l = ctx;
+    struct api_request *r = api_request_new("GET", TOOLBOX_EVENTS_PATH, "", host, key, "", 0);
+    struct control_request *a = NULL;
+
+    if (r) {
+        r->is_socket = true;
+        a = control_request_api(l->config.control, r, &l->inbox, follow_answered);
+    }
+    if (a)
+        a->ticket = ticket;
+    if (a && control_send(a) == 0)
+        return 0;
+    control_request_free(a);
+    return -EAGAIN;
+}
+
 static void handle(struct http_exchange *x, void *ctx)
 {
     struct connloop *l = ctx;
@@ -222,6 +255,7 @@ static int set_up(struct connloop *l)
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .agent_timeout_ms = l->config.agent_timeout_ms,
         .query = toolbox_lookup,
+        .follow = toolbox_follow,
         .ctx = l,
     };
     int rc;

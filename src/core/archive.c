@@ -5,6 +5,7 @@
 #include "core/core_internal.h"
 #include "core/life.h"
 #include "core/sandbox.h"
+#include "core/state_follow.h"
 #include "core/store.h"
 
 bool core_sandbox_is_archived(const struct sandbox *s, int64_t now_real_ms)
@@ -39,7 +40,10 @@ enum err_code core_sandbox_archive(struct core *c, const char *tenant, const cha
         return code;
     changed = o->s;
     changed.archived = true;
-    return write_through(o, &changed, out, e);
+    code = write_through(o, &changed, out, e);
+    if (code == ERR_OK)
+        state_follow_tell(o, o->s.state);
+    return code;
 }
 
 enum err_code core_sandbox_set_auto_archive(struct core *c, const char *tenant, const char *id,

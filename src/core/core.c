@@ -29,6 +29,7 @@
 #include "core/sandbox.h"
 #include "core/sandbox_make.h"
 #include "core/snapshot.h"
+#include "core/state_follow.h"
 #include "core/store.h"
 #include "core/template.h"
 #include "core/tenant.h"
@@ -360,6 +361,7 @@ static void release(struct core *c)
     share_pool_free(c->execs);
     share_pool_free(c->streams);
     share_pool_free(c->audits);
+    share_pool_free(c->state_places);
     tenants_free(&c->tenants);
     free((char *)c->config.egress_dir);
     free((char *)c->config.egress_ceiling);
@@ -386,7 +388,8 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     c->execs = share_pool_new(CORE_EXECS_MAX);
     c->streams = share_pool_new(CORE_STREAMS_MAX);
     c->audits = share_pool_new(CORE_AUDITS_MAX);
-    code = copy_config(c, config) && c->execs && c->streams && c->audits
+    c->state_places = share_pool_new(STATE_FOLLOW_MAX);
+    code = copy_config(c, config) && c->execs && c->streams && c->audits && c->state_places
                ? open_all(c, privd_path, e)
                : err_set(e, ERR_EXHAUSTED, "memory is out");
     if (code != ERR_OK) {
@@ -451,6 +454,7 @@ void core_free(struct core *c)
     free((char *)c->config.domain);
     explicit_bzero(c->server_key, sizeof(c->server_key));
     events_stop(c);
+    state_follow_stop(c);
     c->handles = 2 + egress_stop(c) + pipe_writers_stop(c) + c->audit_handles;
     uv_close((uv_handle_t *)&c->timers.uv, on_timer_closed);
     uv_close((uv_handle_t *)&c->idle, on_idle_closed);

@@ -21,6 +21,7 @@ struct privsep_client;
 struct renewals;
 struct share_pool;
 struct snapshot_obj;
+struct state_follower;
 struct store;
 struct templates;
 struct tenant_ca;
@@ -53,6 +54,8 @@ struct core {
     struct egress *egress;        /* NULL: there is none */
     struct tenant_ca *tenant_cas; /* all of them */
     struct events *events;
+    struct state_follower *state_followers; /* state_follow.c */
+    struct share_pool *state_places;        /* theirs, by tenant */
     struct counters counters;
     struct pipe_writer *pipe_writers; /* pipe_writer.c */
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */

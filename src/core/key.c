@@ -8,6 +8,7 @@
 #include "core/events.h"
 #include "core/key_id.h"
 #include "core/lifecycle.h"
+#include "core/state_follow.h"
 #include "core/store.h"
 
 #include <stdio.h>
@@ -154,6 +155,7 @@ enum err_code core_key_revoke(struct core *c, const struct core_identity *by, co
     } else if (code == ERR_OK) {
         log_info("API key %s was revoked", id);
         events_forget_key(c, id);
+        state_follow_forget_key(c, id);
     }
     return code;
 }

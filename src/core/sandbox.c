@@ -11,6 +11,7 @@
 #include "core/core_internal.h"
 #include "core/life.h"
 #include "core/registry.h"
+#include "core/state_follow.h"
 #include "core/tenant.h"
 #include "core/timers.h"
 
@@ -42,6 +43,7 @@ void sandbox_account(struct sandbox_obj *o)
 
 void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
 {
+    enum sandbox_state before = o->s.state;
     const struct life *from = sandbox_life(o), *next = life_of(to);
 
     if (!life_may_move(o->s.state, to)) {
@@ -54,6 +56,7 @@ void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
     sandbox_account(o);
     if (next->timer == LIFE_TIMER_NONE)
         timers_cancel(&o->core->timers, &o->end);
+    state_follow_tell(o, before);
 }
 
 struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id)

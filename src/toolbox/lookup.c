@@ -128,8 +128,16 @@ static int send_query(struct toolbox_call *c, uint64_t ticket)
     return rc;
 }
 
+static int send_follow(struct toolbox_call *c, uint64_t ticket)
+{
+    const struct toolbox_config *config = &c->toolbox->config;
+
+    return config->follow(config->ctx, ticket, http_exchange_head(c->x)->host, c->key);
+}
+
 /* One that cannot be asked is answered by the sweep, whose time is now. */
-void toolbox_lookup(struct toolbox_call *c, toolbox_lookup_cb done, void *arg)
+static void ask(struct toolbox_call *c, int (*send)(struct toolbox_call *c, uint64_t ticket),
+                toolbox_lookup_cb done, void *arg)
 {
     struct toolbox_lookups *a = c->toolbox->asks;
     struct entry *l;
@@ -145,7 +153,17 @@ void toolbox_lookup(struct toolbox_call *c, toolbox_lookup_cb done, void *arg)
     l->arg = arg;
     l->use = l->use == UINT32_MAX ? 1 : l->use + 1;
     l->due_ms = clock_mono_ms() + c->toolbox->config.lookup_timeout_ms;
-    if (send_query(c, (uint64_t)l->use << 32 | (uint32_t)(l - a->entries)) < 0)
+    if (send(c, (uint64_t)l->use << 32 | (uint32_t)(l - a->entries)) < 0)
         l->due_ms = 0;
     toolbox_need_sweep(c->toolbox);
+}
+
+void toolbox_lookup(struct toolbox_call *c, toolbox_lookup_cb done, void *arg)
+{
+    ask(c, send_query, done, arg);
+}
+
+void toolbox_follow(struct toolbox_call *c, toolbox_lookup_cb done, void *arg)
+{
+    ask(c, send_follow, done, arg);
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/share.h"
 #include "http/json.h"
+#include "http/websocket.h"
 #include "toolbox/events.h"
 
 #include <errno.h>
@@ -301,7 +302,7 @@ static bool find_addressee(struct toolbox_call *c, const char *rest)
 bool toolbox_handle(struct toolbox *t, struct http_exchange *x)
 {
     const struct http_head *h = http_exchange_head(x);
-    bool events = strcmp(h->path, TOOLBOX_EVENTS_PATH) == 0;
+    bool events = strcmp(h->path, TOOLBOX_EVENTS_PATH) == 0 && websocket_requested(h);
     struct toolbox_call *c;
 
     if (!events && strncmp(h->path, TOOLBOX_PREFIX, strlen(TOOLBOX_PREFIX)) != 0)

@@ -17,8 +17,9 @@
 #include "gateway/resolve.h"
 #include "http/server.h"
 
-#define TOOLBOX_PREFIX "/api/toolbox/"
-#define TOOLBOX_USER   "daytona" /* whom programs and files belong to; each template has it */
+#define TOOLBOX_PREFIX      "/api/toolbox/"
+#define TOOLBOX_EVENTS_PATH "/api/socket.io/"
+#define TOOLBOX_USER        "daytona" /* whom programs and files belong to; each template has it */
 
 #define TOOLBOX_BODY_MAX_BYTES (4u * 1024u * 1024u)
 /* Of them at a time on one loop, shared out by tenant (base/share.h). */
@@ -34,6 +35,9 @@ struct toolbox_config {
     uint64_t agent_timeout_ms; /* for the begin of an agent's answer */
     /* Takes over what q holds. 0, or -EAGAIN when the control loop has too much to do. */
     int (*query)(void *ctx, uint64_t ticket, struct gateway_query *q);
+    /* Asks for the states of the sandboxes of that key's tenant (api's DAYTONA_EVENTS_PATH), for a
+     * client that named this server host: the answer's status, or a pipe of lines. 0 or -EAGAIN. */
+    int (*follow)(void *ctx, uint64_t ticket, const char *host, const char *key);
     void *ctx;
 };
 
@@ -53,5 +57,5 @@ void toolbox_free(struct toolbox *t);
 /* True: the request is the toolbox's, and was or will be answered. */
 bool toolbox_handle(struct toolbox *t, struct http_exchange *x);
 
-/* Takes over the answer's descriptor. */
+/* To either question. Takes over the answer's descriptor. */
 void toolbox_answered(struct toolbox *t, uint64_t ticket, struct gateway_answer *a);

@@ -1,10 +1,14 @@
-/* What programs of a sandbox have printed, as the toolbox reads it. The first byte says which reader. */
+/* What programs of a sandbox have printed, and clients of the stream of events have sent, as the toolbox reads it. The
+ * first byte says which reader. */
 #include "base/buf.h"
 #include "fuzz.h"
 #include "toolbox/git.h"
 #include "toolbox/port.h"
+#include "toolbox/socketio.h"
 
 #include <jansson.h>
+
+#define PACKETS 0xf0 /* as first byte, and what is above it */
 
 typedef int (*reader)(const char *text, size_t len, struct buf *b);
 
@@ -22,6 +26,18 @@ static void look(reader read, const char *text, size_t len)
     }
 }
 
+/* A key comes with what asks to be connected, and with nothing else. */
+static void look_at_packet(const char *text, size_t len)
+{
+    char *token = NULL;
+    enum socketio_packet packet = socketio_read(text, len, &token);
+
+    FUZZ_CHECK(packet <= SOCKETIO_CONNECT_TO);
+    FUZZ_CHECK((packet == SOCKETIO_CONNECT) == (token != NULL));
+    FUZZ_CHECK(!token || strlen(token) < len);
+    free(token);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const reader readers[] = {git_read_status, git_read_branches, git_read_history};
@@ -36,7 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(text, data + 1, size - 1);
     text[size - 1] = '\0';
-    if (data[0] % 5 < 3)
+    if (data[0] >= PACKETS)
+        look_at_packet(text, size - 1);
+    else if (data[0] % 5 < 3)
         look(readers[data[0] % 5], text, size - 1);
     else if (data[0] % 5 == 3)
         port_read(text, size - 1, seen);

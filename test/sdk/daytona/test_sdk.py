@@ -5,6 +5,7 @@ import pathlib
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 
@@ -41,6 +42,22 @@ def test_a_session(sandbox):
     sandbox.process.delete_session("s")
     with pytest.raises(DaytonaNotFoundError):
         sandbox.process.get_session("s")
+
+
+def test_waits_end_by_an_event(sandbox, monkeypatch):
+    """Nothing else can end them: what asks beside the events is switched off."""
+    def call(step):
+        request = urllib.request.Request(f"{URL}/sandbox/{sandbox.id}/{step}", method="POST", headers={"Authorization": f"Bearer {KEY}"})
+        with urllib.request.urlopen(request) as answer:
+            assert answer.status == 200
+
+    monkeypatch.setattr(type(sandbox), "refresh_data", lambda self: None)
+    for step, wait in (("stop", sandbox.wait_for_sandbox_stop), ("start", sandbox.wait_for_sandbox_start)):
+        caller = threading.Timer(0.2, call, [step])
+        caller.start()
+        wait(timeout=30)
+        caller.join()
+        assert sandbox.state.value == {"stop": "stopped", "start": "started"}[step]
 
 
 def test_the_interpreter(sandbox):

@@ -96,3 +96,24 @@ test('a volume outlives its sandboxes', async () => {
   }
   await assert.rejects(daytona.volume.get('daytona-js'), /not found/)
 })
+
+// Nothing but the event can end the wait: what asks beside it is switched off.
+test('waits end by an event', async () => {
+  const call = (step) => fetch(`https://${process.env.E2B_DOMAIN}/api/sandbox/${sandbox.id}/${step}`,
+    { method: 'POST', headers: { Authorization: `Bearer ${process.env.E2B_API_KEY}` } })
+  const asks = sandbox.refreshData
+  sandbox.refreshData = async () => {}
+  try {
+    assert.equal(sandbox.state, 'started')
+    const stopped = sandbox.waitUntilStopped(30)
+    assert.equal((await call('stop')).status, 200)
+    await stopped
+    assert.equal(sandbox.state, 'stopped')
+    const started = sandbox.waitUntilStarted(30)
+    assert.equal((await call('start')).status, 200)
+    await started
+    assert.equal(sandbox.state, 'started')
+  } finally {
+    sandbox.refreshData = asks
+  }
+})
