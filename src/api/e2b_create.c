@@ -172,6 +172,8 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
     return ERR_OK;
 }
 
+_Static_assert(PRIVSEP_LEVEL_COUNT == 3, "a new level: name it in the error below");
+
 static enum err_code read_level(const json_t *body, uint32_t *out, struct err *e)
 {
     const char *name = privsep_level_name(PRIVSEP_LEVEL_PROCESS);

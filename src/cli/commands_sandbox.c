@@ -1,6 +1,7 @@
 /* Commands about sandboxes: they are made, used, paused, copied, kept as snapshots, and looked
  * at. */
 #include "cli/command_table.h"
+#include "contract/proto.h"
 
 #define OPTION_TTL                                                        \
     {                                                                     \
@@ -41,6 +42,8 @@
     "typed. "                                                                                      \
     "Otherwise standard input, output and error are three pipes. SIGINT and SIGTERM ask the "      \
     "command to end; the second one kills it."
+
+_Static_assert(PRIVSEP_LEVEL_COUNT == 3, "a new level: name it in the text of --level");
 
 const struct cli_command commands_sandbox[] = {
     {

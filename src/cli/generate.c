@@ -2,6 +2,7 @@
  * file. Called for `--generate=WHAT` by the build and for help by main.c; prints and keeps
  * nothing. What it says of a command or a setting is the table's text. */
 #include "cli/cli.h"
+#include "contract/proto.h"
 
 #include <string.h>
 
@@ -194,6 +195,8 @@ static void generate_man5(FILE *out)
 }
 
 /* -- completions ------------------------------------------------------------------------------- */
+
+_Static_assert(PRIVSEP_LEVEL_COUNT == 3, "a new level: complete it below, at \"level\"");
 
 /* Shell text for where names come from at the time of completion. */
 static const char *words_of(const char *complete)
