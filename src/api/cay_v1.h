@@ -151,6 +151,14 @@
 
 extern const struct api_route cay_v1_routes[];
 
+/* cay_v1_templates.c */
+void cay_v1_template_list(struct api_call *call);
+void cay_v1_template_build(struct api_call *call);
+void cay_v1_template_import(struct api_call *call);
+void cay_v1_template_limits(struct api_call *call);
+void cay_v1_template_remove(struct api_call *call);
+void cay_v1_job_get(struct api_call *call);
+
 /* cay_v1_tenants.c */
 void cay_v1_tenant_list(struct api_call *call);
 /* 404, as for every tenant that does not exist or is not the caller's. */
@@ -176,6 +184,8 @@ json_t *cay_v1_idle_json(const struct sandbox *s);
 void cay_v1_key_create(struct api_call *call);
 void cay_v1_key_list(struct api_call *call);
 void cay_v1_key_revoke(struct api_call *call);
+/* The operator's key is in the file CAY_V1_KEY_FILE, and good; else one is made. */
+enum err_code cay_v1_ensure_operator_key(struct core *core, const char *state_dir, struct err *e);
 
 /* cay_v1_egress.c */
 void cay_v1_policy_get(struct api_call *call);

@@ -1,8 +1,14 @@
-/* API keys of tenants: made, listed, revoked. See cay_v1.h. */
+/* API keys of tenants: made, listed, revoked; and the operator's, which cayd makes at its start.
+ * See cay_v1.h. */
 #include "api/cay_v1.h"
 
+#include "base/io.h"
+#include "base/log.h"
 #include "http/json.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is_operator(const struct api_call *call)
@@ -113,4 +119,44 @@ void cay_v1_key_revoke(struct api_call *call)
         api_fail_err(call, &e);
     else
         api_reply_empty(call, 204);
+}
+
+/* -- the operator's key ------------------------------------------------------------------------ */
+
+/* Does the file hold a key of the operator's that is still good? */
+static bool key_is_good(struct core *core, int dir)
+{
+    struct core_identity who;
+    char key[CORE_TOKEN_SIZE];
+    bool good = io_read_text_at(dir, CAY_V1_KEY_FILE, key, sizeof(key)) > 0 &&
+                core_authenticate(core, key, &who, NULL) == ERR_OK &&
+                who.role == CORE_ROLE_OPERATOR;
+
+    explicit_bzero(key, sizeof(key));
+    return good;
+}
+
+enum err_code cay_v1_ensure_operator_key(struct core *core, const char *state_dir, struct err *e)
+{
+    CLEANUP_CLOSE int dir = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    static const struct core_identity operator= {CORE_OPERATOR_TENANT, CORE_ROLE_OPERATOR};
+    char key[CORE_TOKEN_SIZE], line[CORE_TOKEN_SIZE + 1];
+    enum err_code rc;
+    int err;
+
+    if (dir < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "cannot open the state directory %s", state_dir);
+    if (key_is_good(core, dir))
+        return ERR_OK;
+    rc = core_key_create(core, &operator, "made at start", key, e);
+    if (rc != ERR_OK)
+        return rc;
+    snprintf(line, sizeof(line), "%s\n", key);
+    err = io_replace_file_at(dir, CAY_V1_KEY_FILE, line, strlen(line), 0600);
+    explicit_bzero(key, sizeof(key));
+    explicit_bzero(line, sizeof(line));
+    if (err < 0)
+        return err_set_sys(e, ERR_INTERNAL, err, "cannot write %s/%s", state_dir, CAY_V1_KEY_FILE);
+    log_info("made the operator's key: %s/%s", state_dir, CAY_V1_KEY_FILE);
+    return ERR_OK;
 }
