@@ -172,71 +172,65 @@ bool policy_range_plain(const char *text, char out[static POLICY_RANGE_SIZE])
 
 /* -- what is never reached, and what is public ------------------------------------------------- */
 
-/* Text, because it is read beside the registries that it comes from. */
-static const char *const never_text[] = {
-    "0.0.0.0/8",       /* "this network": the host itself on Linux */
-    "127.0.0.0/8",     /* loopback */
-    "169.254.0.0/16",  /* link-local; metadata of most clouds */
-    "100.100.100.200", /* metadata: Alibaba */
-    "168.63.129.16",   /* metadata: Azure */
-    "192.0.0.192",     /* metadata: Oracle */
-    "224.0.0.0/4",     /* multicast */
-    "255.255.255.255", /* broadcast */
-    "::",              /* unspecified */
-    "::1",             /* loopback */
-    "fe80::/10",       /* link-local */
-    "ff00::/8",        /* multicast */
-    "fd00:ec2::254",   /* metadata: AWS */
-    "fd20:ce::254",    /* metadata: Google */
+/* An address of version 4 in its mapped form, and one of version 6 by its bytes (those that are not
+ * written are 0); n: the bits of the prefix. */
+#define V4(a, b, c, d, n)                                                     \
+    {                                                                         \
+        .in6.s6_addr = {[10] = 0xff, 0xff, a, b, c, d}, .bits = V4_BITS + (n) \
+    }
+#define V6(n, ...)                                \
+    {                                             \
+        .in6.s6_addr = {__VA_ARGS__}, .bits = (n) \
+    }
+
+static const struct range never[] = {
+    V4(0, 0, 0, 0, 8),          /* "this network": the host itself on Linux */
+    V4(127, 0, 0, 0, 8),        /* loopback */
+    V4(169, 254, 0, 0, 16),     /* link-local; metadata of most clouds */
+    V4(100, 100, 100, 200, 32), /* metadata: Alibaba */
+    V4(168, 63, 129, 16, 32),   /* metadata: Azure */
+    V4(192, 0, 0, 192, 32),     /* metadata: Oracle */
+    V4(224, 0, 0, 0, 4),        /* multicast */
+    V4(255, 255, 255, 255, 32), /* broadcast */
+    V6(128, 0),                 /* ::: unspecified */
+    V6(128, [15] = 1),          /* ::1: loopback */
+    V6(10, 0xfe, 0x80),         /* fe80::/10: link-local */
+    V6(8, 0xff),                /* ff00::/8: multicast */
+    V6(128, 0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54), /* fd00:ec2::254: metadata: AWS */
+    V6(128, 0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54), /* fd20:ce::254: metadata: Google */
 };
 
-static const char *const private_text[] = {
-    "10.0.0.0/8",     "172.16.0.0/12",   "192.168.0.0/16", /* RFC 1918 */
-    "100.64.0.0/10",                                       /* shared with carriers, RFC 6598 */
-    "192.0.0.0/24",                                        /* protocol assignments */
-    "192.0.2.0/24",   "198.51.100.0/24", "203.0.113.0/24", /* documentation */
-    "192.88.99.0/24",                                      /* 6to4 relays, deprecated */
-    "198.18.0.0/15",               /* benchmarking; names inside sandboxes live here */
-    "240.0.0.0/4",                 /* reserved */
-    "fc00::/7",                    /* unique local */
-    "fec0::/10",                   /* site-local, deprecated */
-    "64:ff9b:1::/48",              /* local NAT64 */
-    "100::/64",                    /* discard */
-    "2001::/23",                   /* protocol assignments, Teredo */
-    "2001:db8::/32",  "3fff::/20", /* documentation */
-    "2002::/16",                   /* 6to4 */
-    "5f00::/16",                   /* segment routing */
-    "::/96",                       /* IPv4-compatible, deprecated */
+static const struct range not_public[] = {
+    V4(10, 0, 0, 0, 8),                   /* RFC 1918 */
+    V4(172, 16, 0, 0, 12),                /* RFC 1918 */
+    V4(192, 168, 0, 0, 16),               /* RFC 1918 */
+    V4(100, 64, 0, 0, 10),                /* shared with carriers, RFC 6598 */
+    V4(192, 0, 0, 0, 24),                 /* protocol assignments */
+    V4(192, 0, 2, 0, 24),                 /* documentation */
+    V4(198, 51, 100, 0, 24),              /* documentation */
+    V4(203, 0, 113, 0, 24),               /* documentation */
+    V4(192, 88, 99, 0, 24),               /* 6to4 relays, deprecated */
+    V4(198, 18, 0, 0, 15),                /* benchmarking; names inside sandboxes live here */
+    V4(240, 0, 0, 0, 4),                  /* reserved */
+    V6(7, 0xfc),                          /* fc00::/7: unique local */
+    V6(10, 0xfe, 0xc0),                   /* fec0::/10: site-local, deprecated */
+    V6(48, 0, 0x64, 0xff, 0x9b, 0, 0x01), /* 64:ff9b:1::/48: local NAT64 */
+    V6(64, 0x01),                         /* 100::/64: discard */
+    V6(23, 0x20, 0x01),                   /* 2001::/23: protocol assignments, Teredo */
+    V6(32, 0x20, 0x01, 0x0d, 0xb8),       /* 2001:db8::/32: documentation */
+    V6(20, 0x3f, 0xff),                   /* 3fff::/20: documentation */
+    V6(16, 0x20, 0x02),                   /* 2002::/16: 6to4 */
+    V6(16, 0x5f),                         /* 5f00::/16: segment routing */
+    V6(96, 0),                            /* ::/96: IPv4-compatible, deprecated */
 };
 
-struct range_list {
-    struct range ranges[MAX(ARRAY_SIZE(never_text), ARRAY_SIZE(private_text))];
-    size_t n;
-};
-
-/* The only state of this folder. The lists never change once main begins. The host's own addresses
- * are one fact of the process, which dials from one network namespace, and hold for each question
- * about each policy and ceiling of every tenant: handed down as an argument, they could be left out
- * by one caller, which would reach the host. One thread sets them and asks
- * (egress/flow/hostaddr.c); cayd, which dials nothing, has none. */
-static struct range_list never_list, private_list;
+/* The only state of this folder. The host's own addresses are one fact of the process, which dials
+ * from one network namespace, and hold for each question about each policy and ceiling of every
+ * tenant: handed down as an argument, they could be left out by one caller, which would reach the
+ * host. One thread sets them and asks (egress/flow/hostaddr.c); cayd, which dials nothing, has
+ * none. */
 static struct range own[POLICY_NEVER_OWN_MAX];
 static size_t n_own;
-
-static void fill(struct range_list *l, const char *const *text, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (address_range_parse(text[i], &l->ranges[i]) < 0)
-            abort(); /* a typing error above, met by every unit test; it needs no memory */
-    l->n = n;
-}
-
-/* Before main: so that no first question has to care whether another thread asks too. */
-__attribute__((constructor)) static void fill_lists(void)
-{
-    fill(&never_list, never_text, ARRAY_SIZE(never_text));
-    fill(&private_list, private_text, ARRAY_SIZE(private_text));
-}
 
 static bool in_list(const struct range *ranges, size_t n, const struct policy_address *a)
 {
@@ -301,22 +295,23 @@ static bool reaches_list(const struct range *ranges, size_t n, const struct poli
     return false;
 }
 
-static bool list_contains(const struct range_list *l, const struct range *r)
+static bool list_contains(const struct range *ranges, size_t n, const struct range *r)
 {
-    for (size_t i = 0; i < l->n; i++)
-        if (contains(&l->ranges[i], r))
+    for (size_t i = 0; i < n; i++)
+        if (contains(&ranges[i], r))
             return true;
     return false;
 }
 
 bool address_range_is_never(const struct range *r)
 {
-    return list_contains(&never_list, r);
+    return list_contains(never, ARRAY_SIZE(never), r);
 }
 
 bool address_range_is_private(const struct range *r)
 {
-    return list_contains(&never_list, r) || list_contains(&private_list, r);
+    return list_contains(never, ARRAY_SIZE(never), r) ||
+           list_contains(not_public, ARRAY_SIZE(not_public), r);
 }
 
 bool address_reaches(const struct range *r, const struct policy_address *a)
@@ -326,12 +321,12 @@ bool address_reaches(const struct range *r, const struct policy_address *a)
 
 bool policy_address_is_never(const struct policy_address *a)
 {
-    return reaches_list(never_list.ranges, never_list.n, a) || reaches_list(own, n_own, a);
+    return reaches_list(never, ARRAY_SIZE(never), a) || reaches_list(own, n_own, a);
 }
 
 bool policy_address_is_public(const struct policy_address *a)
 {
-    return !policy_address_is_never(a) && !reaches_list(private_list.ranges, private_list.n, a);
+    return !policy_address_is_never(a) && !reaches_list(not_public, ARRAY_SIZE(not_public), a);
 }
 
 static unsigned common_bits(const struct in6_addr *a, const struct in6_addr *b)

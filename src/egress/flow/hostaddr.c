@@ -168,7 +168,7 @@ static void on_message(struct hostaddr *h, const struct nlmsghdr *m)
 /* One packet of messages. False: there is none now. */
 static bool read_packet(struct hostaddr *h)
 {
-    static _Alignas(struct nlmsghdr) char bytes[READ_BYTES]; /* one loop, used within this call */
+    _Alignas(struct nlmsghdr) char bytes[READ_BYTES];
     ssize_t n = recv(h->fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_TRUNC);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
