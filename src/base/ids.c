@@ -1,6 +1,9 @@
 #include "base/ids.h"
 
+#include "base/log.h"
+
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -13,8 +16,11 @@ void ids_random_bytes(void *out, size_t n)
 
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0)
+        if (got < 0) {
+            log_error("the kernel gives no random bytes: %s; no id or key can be made",
+                      strerror(errno));
             abort();
+        }
         p += got;
         n -= (size_t)got;
     }

@@ -22,10 +22,17 @@
 
 /* -- heads ------------------------------------------------------------------------------------- */
 
+/* A head is the program's own: what is wrong with it is a fault of the code, and not an answer. */
+NORETURN static void broken(const char *why)
+{
+    log_error("http: a response's head cannot be written: %s", why);
+    abort();
+}
+
 static void put(struct buf *b, const char *s, size_t n)
 {
     if (buf_append(b, s, n) < 0)
-        abort(); /* heads are bounded by what the program itself puts in */
+        broken("it is longer than the program's own heads are");
 }
 
 void response_put(struct buf *b, const char *s)
@@ -49,10 +56,10 @@ void response_put_header(struct buf *b, const char *name, const char *value)
 {
     for (const char *p = name; *p; p++)
         if (!gate_is_token((unsigned char)*p))
-            abort();
+            broken("a character in the name of a header");
     for (const char *p = value; *p; p++)
         if (!gate_is_value((unsigned char)*p))
-            abort();
+            broken("a character in the value of a header");
     response_put(b, name);
     put(b, ": ", 2);
     response_put(b, value);
@@ -65,7 +72,7 @@ static void put_status(struct http_server *s, struct buf *b, int status, const c
 
     for (const char *p = text; *p; p++)
         if (*p < 0x20 || *p > 0x7e)
-            abort();
+            broken("a character in the status text");
     buf_clear(b);
     put(b, "HTTP/1.1 ", 9);
     response_put_number(b, (uint64_t)status);

@@ -1,19 +1,28 @@
 #include "keep/command.h"
 
+#include "base/log.h"
+#include "base/util.h"
 #include "contract/keep.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The number of texts follows from the code below: room that does not suffice is its mistake. */
+/* How many texts and arguments there are follows from the code below: an array that is too short is
+ * its mistake. */
+NORETURN static void too_many(const char *of_what)
+{
+    log_error("a command has more %s than command.h has places for", of_what);
+    abort();
+}
+
 PRINTF(2, 3) static char *text(struct commands *c, const char *fmt, ...)
 {
     char *out;
     va_list ap;
 
     if (c->n_texts == ARRAY_SIZE(c->texts))
-        abort();
+        too_many("texts");
     out = c->texts[c->n_texts++];
     va_start(ap, fmt);
     (void)vsnprintf(out, COMMAND_TEXT_SIZE, fmt, ap);
@@ -24,7 +33,7 @@ PRINTF(2, 3) static char *text(struct commands *c, const char *fmt, ...)
 static void add(struct command *c, char *argument)
 {
     if (c->n + 1 == ARRAY_SIZE(c->argv)) /* the last stays NULL */
-        abort();
+        too_many("arguments");
     c->argv[c->n++] = argument;
 }
 

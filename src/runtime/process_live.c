@@ -7,6 +7,7 @@
 #include "runtime/state.h"
 
 #include "base/io.h"
+#include "base/log.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
 
@@ -87,8 +88,10 @@ static int within(int pidfd, int type, const char *own, int (*fn)(void *arg), vo
     if (rc < 0)
         return rc;
     rc = fn(arg);
-    if (ns_enter(home, type) < 0)
+    if (ns_enter(home, type) < 0) {
+        log_error("there is no way back from a sandbox's namespace: no other is served from it");
         abort();
+    }
     return rc;
 }
 
