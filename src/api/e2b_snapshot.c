@@ -43,8 +43,8 @@ void e2b_snapshot_create(struct api_call *call)
         ERR_OK)
         api_fail_err(call, &e);
     else
-        core_snapshot_create(call->core, call->who.tenant, call->params[0], name, false, made,
-                             call);
+        core_snapshot_create(call->core, call->who.tenant, call->params[0], name, SNAPSHOT_PLAIN,
+                             made, call);
 }
 
 /* -- the list ---------------------------------------------------------------------------------- */

@@ -1,21 +1,20 @@
-/* Templates as E2B's SDKs and command line ask for them. Making them is /cay/v1's until E2B's
- * builder is served. */
+/* Templates as E2B's SDKs and command line ask for them: those of the server, for all tenants, and
+ * the tenant's own, which it has built (e2b_build.c). */
 #include "api/e2b.h"
+#include "api/e2b_build.h"
 #include "core/snapshot.h"
+#include "http/json.h"
 
 #include <string.h>
 
 #define MIB (1024u * 1024u)
 
-#define TEXT_BUILD                                                                         \
-    "building templates by the SDK (install what is needed in a sandbox, keep it by `cay " \
-    "snapshot create ID NAME` or createSnapshot, and create from NAME; or `cay template build`)"
-#define TEXT_TAGS  "template tags"
-#define TEXT_TEAMS "teams (keys belong to tenants; see /cay/v1/keys)"
-#define TEXT_KEYS  "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"
-
-/* Builds have no id of their own here: the nil UUID says so in the form that clients expect. */
-#define NO_BUILD "00000000-0000-0000-0000-000000000000"
+#define TEXT_BUILD                                                                            \
+    "building templates from a Dockerfile's image (SDKs from 2.0 on build by steps; or `cay " \
+    "template build`)"
+#define TEXT_UPLOAD "files for a build"
+#define TEXT_TEAMS  "teams (keys belong to tenants; see /cay/v1/keys)"
+#define TEXT_KEYS   "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"
 
 static const char *build_status(const struct template_info *t)
 {
@@ -28,7 +27,7 @@ static json_t *template_json(struct api_call *call, const struct template_info *
     json_t *out = json_object();
 
     json_object_set_new(out, "templateID", json_string(t->id));
-    json_object_set_new(out, "buildID", json_string(NO_BUILD));
+    json_object_set_new(out, "buildID", json_string(E2B_NO_BUILD));
     json_object_set_new(out, "cpuCount", json_integer(MAX(1, (l->cpu_milli + 999) / 1000)));
     json_object_set_new(out, "memoryMB", json_integer((json_int_t)(l->memory_bytes / MIB)));
     json_object_set_new(out, "diskSizeMB", json_integer((json_int_t)(l->disk_bytes / MIB)));
@@ -54,6 +53,7 @@ static void list(struct api_call *call)
 
     for (size_t i = 0; i < n; i++)
         json_array_append_new(out, template_json(call, &items[i]));
+    e2b_build_list(call, out);
     api_reply_json(call, 200, out);
 }
 
@@ -66,23 +66,32 @@ static const struct template_info *find(struct api_call *call)
     return t;
 }
 
+/* A name is there when sandboxes can be made of it. */
 static void alias(struct api_call *call)
 {
-    const struct template_info *t = find(call);
+    const struct build *b = core_build_named(call->core, call->who.tenant, call->params[0]);
+    const struct template_info *t = b ? NULL : find(call);
 
-    if (t)
+    if (b)
+        api_reply_json(call, 200,
+                       json_pack("{s:s, s:b}", "templateID", b->template_id, "public", 0));
+    else if (t)
         api_reply_json(call, 200, json_pack("{s:s, s:b}", "templateID", t->id, "public", 1));
 }
 
 static void get(struct api_call *call)
 {
-    const struct template_info *t = find(call);
+    const struct build *b = e2b_build_of(call, call->params[0]);
+    const struct template_info *t = b ? NULL : find(call);
     json_t *out;
 
-    if (!t)
+    if (!b && !t)
         return;
-    out = template_json(call, t);
-    json_object_set_new(out, "builds", json_array());
+    out = b ? e2b_build_template_json(call, b) : template_json(call, t);
+    if (b)
+        e2b_build_add_all(call, b->template_id, out);
+    else
+        json_object_set_new(out, "builds", json_array());
     api_reply_json(call, 200, out);
 }
 
@@ -100,7 +109,15 @@ static void snapshot_deleted(void *arg, const struct err *why)
 static void delete_one(struct api_call *call)
 {
     const struct template_info *t;
+    struct err e;
 
+    if (e2b_build_of(call, call->params[0])) {
+        if (core_build_delete(call->core, call->who.tenant, call->params[0], &e) == ERR_OK)
+            api_reply_empty(call, 204);
+        else
+            api_fail_err(call, &e);
+        return;
+    }
     if (core_snapshot_find(call->core, call->who.tenant, call->params[0])) {
         core_snapshot_delete(call->core, call->who.tenant, call->params[0], snapshot_deleted, call);
         return;
@@ -112,10 +129,33 @@ static void delete_one(struct api_call *call)
                  t->id, t->id);
 }
 
+/* A template of a tenant's is its own: only what is so already can be asked for. */
+static void patch(struct api_call *call)
+{
+    const struct build *b = e2b_build_of(call, call->params[0]);
+    bool public = false;
+    struct err e;
+
+    if (!api_call_body(call))
+        return;
+    if (json_get_bool(call->body, "public", NULL, JSON_OPTIONAL, &public, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else if (!b && !find(call))
+        return;
+    else if (b && public)
+        api_fail(call, 501,
+                 "not supported by this server: a template of a tenant's is for that tenant alone; "
+                 "for all, its operator makes one of an image: `cay template import`");
+    else if (!b && !public)
+        api_fail(call, 403, "template '%s' is the server's, for all tenants", call->params[0]);
+    else
+        api_reply_json(call, 200, json_pack("{s:[s]}", "names", b ? b->name : call->params[0]));
+}
+
 const struct api_route e2b_template_routes[] = {
     /* Before {id}, which would take it for a template's name. */
-    {API_WRITE, "POST", "/templates/tags", api_unsupported, TEXT_TAGS},
-    {API_WRITE, "DELETE", "/templates/tags", api_unsupported, TEXT_TAGS},
+    {API_WRITE, "POST", "/templates/tags", e2b_tags_add},
+    {API_WRITE, "DELETE", "/templates/tags", e2b_tags_drop},
     {API_READ, "GET", "/templates", list},
     {API_READ, "GET", "/v2/templates", list},
     {API_READ, "GET", "/templates/aliases/{alias}", alias},
@@ -123,16 +163,16 @@ const struct api_route e2b_template_routes[] = {
     {API_WRITE, "DELETE", "/templates/{id}", delete_one},
     {API_WRITE, "POST", "/templates", api_unsupported, TEXT_BUILD},
     {API_WRITE, "POST", "/v2/templates", api_unsupported, TEXT_BUILD},
-    {API_WRITE, "POST", "/v3/templates", api_unsupported, TEXT_BUILD},
+    {API_WRITE, "POST", "/v3/templates", e2b_build_request},
     {API_WRITE, "POST", "/templates/{id}", api_unsupported, TEXT_BUILD},
-    {API_WRITE, "PATCH", "/templates/{id}", api_unsupported, TEXT_BUILD},
-    {API_WRITE, "PATCH", "/v2/templates/{id}", api_unsupported, TEXT_BUILD},
-    {API_READ, "GET", "/templates/{id}/files/{hash}", api_unsupported, TEXT_BUILD},
+    {API_WRITE, "PATCH", "/templates/{id}", patch},
+    {API_WRITE, "PATCH", "/v2/templates/{id}", patch},
+    {API_READ, "GET", "/templates/{id}/files/{hash}", api_unsupported, TEXT_UPLOAD},
     {API_WRITE, "POST", "/templates/{id}/builds/{build}", api_unsupported, TEXT_BUILD},
-    {API_WRITE, "POST", "/v2/templates/{id}/builds/{build}", api_unsupported, TEXT_BUILD},
-    {API_READ, "GET", "/templates/{id}/builds/{build}/status", api_unsupported, TEXT_BUILD},
+    {API_WRITE, "POST", "/v2/templates/{id}/builds/{build}", e2b_build_start},
+    {API_READ, "GET", "/templates/{id}/builds/{build}/status", e2b_build_status},
     {API_READ, "GET", "/templates/{id}/builds/{build}/logs", api_unsupported, TEXT_BUILD},
-    {API_READ, "GET", "/templates/{id}/tags", api_unsupported, TEXT_TAGS},
+    {API_READ, "GET", "/templates/{id}/tags", e2b_tags_list},
     {0},
 };
 

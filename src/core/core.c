@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/share.h"
+#include "core/build.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/create.h"
@@ -98,6 +99,7 @@ static void on_ready_templates(struct core *c, int status)
         c->ready = c->privd_up;
         egress_ready(c);
         tenant_ca_install(c);
+        builds_ready(c);
         log_info("ready: %zu sandboxes live", c->registry.n);
     } else if (!call_is_channel_error(status)) {
         log_error("privd does not list its templates: %s", strerror(-status));
@@ -337,6 +339,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
         (code = templates_load_limits(c, e)) != ERR_OK ||
         (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK ||
         (code = store_snapshot_each(c->store, snapshots_adopt, c, e)) != ERR_OK ||
+        (code = store_build_each(c->store, builds_adopt, c, e)) != ERR_OK ||
         (code = store_volume_each(c->store, volumes_adopt, c, e)) != ERR_OK ||
         (code = webhooks_init(c, e)) != ERR_OK)
         return code;
@@ -430,6 +433,7 @@ static void answer_everybody(struct core *c)
     snapshots_free(c, &why);
     volumes_free(c, &why);
     deferred_run_all(c);
+    builds_free(c);
 }
 
 void core_free(struct core *c)

@@ -10,6 +10,7 @@
 #include "core/tenant.h"
 #include "core/timers.h"
 
+struct build_obj;
 struct call;
 struct deferred;
 struct egress;
@@ -74,6 +75,7 @@ struct core {
 
     struct kepts kepts;
     struct snapshot_obj *snapshots;                             /* snapshot.c; newest first */
+    struct build_obj *builds;                                   /* build.c; likewise */
     struct volume_obj *volumes;                                 /* volume.c; likewise */
     struct kept_listed volumes_listed[PRIVSEP_VOLUMES_MAX + 1]; /* by the last VOLUMES, by number */
 

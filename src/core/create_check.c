@@ -6,6 +6,7 @@
 #include "core/create_check.h"
 
 #include "base/share.h"
+#include "core/build.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
@@ -111,6 +112,8 @@ static enum err_code resolve(struct core *c, struct sandbox_request *r,
 {
     const struct snapshot *s = core_snapshot_find(c, r->tenant, r->template_name);
 
+    if (!s)
+        s = builds_snapshot(c, r->tenant, r->template_name);
     if (!s)
         return templates_resolve(c, r->template_name, requested, used, e);
     *snapshot = s;

@@ -149,7 +149,7 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
         return;
     }
     op->r.env = op->env;
-    core_snapshot_create(c, op->tenant, op->source, NULL, true, on_snapshot, op);
+    core_snapshot_create(c, op->tenant, op->source, NULL, SNAPSHOT_OF_FORK, on_snapshot, op);
 }
 
 /* The source's but for cay's own: what is said there, as of which MCP session it is, is not so of a

@@ -48,8 +48,8 @@ static bool has_name(const struct snapshot *s, const char *name)
 static struct snapshot_obj *find(struct core *c, const char *tenant, const char *name)
 {
     for (struct snapshot_obj *o = c->snapshots; o; o = o->next)
-        if (o->s.state == SNAPSHOT_READY && strcmp(o->s.tenant, tenant) == 0 &&
-            has_name(&o->s, name))
+        if (o->s.state == SNAPSHOT_READY && o->s.kind != SNAPSHOT_OF_BUILD &&
+            strcmp(o->s.tenant, tenant) == 0 && has_name(&o->s, name))
             return o;
     return NULL;
 }
@@ -65,7 +65,8 @@ void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox,
                         bool (*fn)(void *arg, const struct snapshot *s), void *arg)
 {
     for (struct snapshot_obj *o = c->snapshots; o; o = o->next) {
-        if (o->s.state != SNAPSHOT_READY || o->s.of_fork || strcmp(o->s.tenant, tenant) != 0 ||
+        if (o->s.state != SNAPSHOT_READY || o->s.kind != SNAPSHOT_PLAIN ||
+            strcmp(o->s.tenant, tenant) != 0 ||
             (sandbox && *sandbox && strcmp(o->s.sandbox, sandbox) != 0) ||
             (name && *name && !has_name(&o->s, name)))
             continue;
@@ -100,7 +101,7 @@ struct snapshot_obj *snapshot_enter(struct core *c, const struct snapshot *s)
     o->s.tenant = o->tenant->name;
     o->again.fire = on_again;
     tenant_charge(o->tenant, TENANT_KEPT, 1, &o->charge);
-    tenant_charge(o->tenant, TENANT_SNAPSHOTS, s->of_fork ? 0 : 1, &o->counted);
+    tenant_charge(o->tenant, TENANT_SNAPSHOTS, s->kind == SNAPSHOT_OF_FORK ? 0 : 1, &o->counted);
     while (*at && (*at)->s.made_real_ms > s->made_real_ms)
         at = &(*at)->next;
     o->next = *at;
@@ -173,7 +174,9 @@ enum err_code snapshot_set_state(struct snapshot_obj *o, enum snapshot_state sta
 /* A fork is one event, its source's; the snapshot that it is made by is none. */
 void snapshot_add_event(struct snapshot_obj *o, enum event_type type)
 {
-    json_t *more = o->s.of_fork || o->quiet ? NULL : json_pack("{s:s}", "snapshot", o->s.id);
+    json_t *more = o->s.kind != SNAPSHOT_PLAIN || o->quiet
+                       ? NULL
+                       : json_pack("{s:s}", "snapshot", o->s.id);
 
     if (more && o->s.name[0])
         json_object_set_new(more, "name", json_string(o->s.name));
@@ -272,6 +275,50 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
     snapshot_drop(o);
 }
 
+const struct snapshot *snapshots_ready(struct core *c, const char *id)
+{
+    const struct snapshot_obj *o = snapshot_get(c, id);
+
+    return o && o->s.state == SNAPSHOT_READY ? &o->s : NULL;
+}
+
+void snapshots_remove(struct core *c, const char *id)
+{
+    struct snapshot_obj *o = snapshot_get(c, id);
+    struct err e;
+
+    if (!o || o->s.state != SNAPSHOT_READY)
+        return;
+    if (snapshot_set_state(o, SNAPSHOT_DELETING, &e) == ERR_OK)
+        snapshot_drop(o);
+    else
+        log_error("snapshot %s: %s", o->s.id, e.text);
+}
+
+void snapshots_sweep_builds(struct core *c, bool (*stays)(struct core *c, const char *id))
+{
+    struct snapshot_obj *next;
+
+    for (struct snapshot_obj *o = c->snapshots; o; o = next) {
+        next = o->next;
+        if (o->s.kind == SNAPSHOT_OF_BUILD && !stays(c, o->s.id))
+            snapshots_remove(c, o->s.id);
+    }
+}
+
+void snapshots_drop_name(struct core *c, const char *tenant, const char *name)
+{
+    struct err e;
+
+    for (struct snapshot_obj *o = c->snapshots; *name && o; o = o->next) {
+        if (strcmp(o->s.tenant, tenant) != 0 || strcmp(o->s.name, name) != 0)
+            continue;
+        o->s.name[0] = '\0';
+        if (store_snapshot_update(c->store, &o->s, &e) != ERR_OK)
+            log_error("snapshot %s: %s", o->s.id, e.text);
+    }
+}
+
 /* -- after a restart --------------------------------------------------------------------------- */
 
 /* What was not confirmed goes, and so does what was a fork's; what privd does not have is
@@ -287,7 +334,7 @@ static void reconcile(struct snapshot_obj *o)
         snapshot_forget(o);
         return;
     }
-    if (o->s.state == SNAPSHOT_READY && !o->s.of_fork)
+    if (o->s.state == SNAPSHOT_READY && o->s.kind != SNAPSHOT_OF_FORK)
         return;
     o->quiet = o->s.state == SNAPSHOT_MAKING;
     if (o->s.state != SNAPSHOT_DELETING && snapshot_set_state(o, SNAPSHOT_DELETING, &e) != ERR_OK)

@@ -14,6 +14,14 @@
 #define CORE_SNAPSHOT_NAME_SIZE 101 /* NUL included; [A-Za-z0-9][A-Za-z0-9._-]* */
 
 /* The store holds these numbers. */
+/* What it is for. The store holds these numbers. */
+enum snapshot_kind {
+    SNAPSHOT_PLAIN,
+    SNAPSHOT_OF_FORK,  /* in no list; goes with the fork */
+    SNAPSHOT_OF_BUILD, /* in no list and under no name of its own: build.c knows what it is of */
+    SNAPSHOT_KIND_COUNT
+};
+
 enum snapshot_state { SNAPSHOT_MAKING, SNAPSHOT_READY, SNAPSHOT_DELETING, SNAPSHOT_STATE_COUNT };
 
 struct snapshot {
@@ -23,7 +31,7 @@ struct snapshot {
     char sandbox[IDS_SANDBOX_SIZE];     /* whose files they were */
     char template_id[CORE_NAME_SIZE];   /* what they lie on */
     enum snapshot_state state;
-    bool of_fork; /* in no list; goes with the fork */
+    enum snapshot_kind kind;
     uint32_t number;
     uint32_t level;
     struct privsep_limits limits; /* of the sandbox: what those made from it get */
@@ -38,10 +46,10 @@ typedef void (*core_snapshot_cb)(void *arg, const struct snapshot *s, const stru
  * process cannot be stopped; ERR_UNIMPLEMENTED, ERR_EXHAUSTED as of a pause with the files
  * alone. */
 void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
-                          bool of_fork, core_snapshot_cb done, void *arg);
+                          enum snapshot_kind kind, core_snapshot_cb done, void *arg);
 
-/* By id or name ("name", "name:default"); NULL: the tenant has none that is ready. Valid until the
- * next turn. */
+/* By id or name ("name", "name:default"); NULL: the tenant has none that is ready, those of builds
+ * aside. Valid until the next turn. */
 const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, const char *name);
 
 /* done when it is gone. ERR_NOT_FOUND. */
@@ -57,6 +65,18 @@ void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox,
 
 /* A row of the store, when the core starts; the strings are copied. */
 enum err_code snapshots_adopt(void *core, const struct snapshot *s, struct err *e);
+
+/* By id, of any kind; NULL: there is none that is ready. */
+const struct snapshot *snapshots_ready(struct core *c, const char *id);
+
+/* It goes, of whatever kind; one that is not there is none. */
+void snapshots_remove(struct core *c, const char *id);
+
+/* Those of builds: fn says which stay, the others go. */
+void snapshots_sweep_builds(struct core *c, bool (*stays)(struct core *c, const char *id));
+
+/* The tenant's snapshot of that name has none from now on. */
+void snapshots_drop_name(struct core *c, const char *tenant, const char *name);
 
 /* KEPTS was answered. */
 void snapshots_reconcile(struct core *c);

@@ -116,11 +116,11 @@ static void on_copied(struct core *c, const char *id, int status, const struct p
 }
 
 static void fill(struct snapshot *s, const struct sandbox_obj *source, const char *name,
-                 bool of_fork)
+                 enum snapshot_kind kind)
 {
     *s = (struct snapshot){.tenant = source->s.tenant,
                            .state = SNAPSHOT_MAKING,
-                           .of_fork = of_fork,
+                           .kind = kind,
                            .level = source->s.level,
                            .limits = source->s.limits,
                            .made_real_ms = clock_real_ms()};
@@ -217,7 +217,7 @@ static void made_deferred(void *arg)
 }
 
 void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
-                          bool of_fork, core_snapshot_cb done, void *arg)
+                          enum snapshot_kind kind, core_snapshot_cb done, void *arg)
 {
     struct sandbox_obj *source = NULL;
     struct made_later *t;
@@ -226,8 +226,8 @@ void core_snapshot_create(struct core *c, const char *tenant, const char *sandbo
     enum err_code code = check(c, tenant, sandbox, name, &source, &e);
 
     if (code == ERR_OK) {
-        fill(&s, source, name, of_fork);
-        code = of_fork ? ERR_OK : quota_check_snapshot(source->tenant, &e);
+        fill(&s, source, name, kind);
+        code = kind == SNAPSHOT_OF_FORK ? ERR_OK : quota_check_snapshot(source->tenant, &e);
     }
     if (code == ERR_OK)
         code = keep_choose_number(c, tenant, &s.number, &e);

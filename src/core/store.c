@@ -109,6 +109,12 @@ static const char *const migrations[] = {
     "UPDATE sandboxes SET kept_ms=unixepoch()*1000 WHERE kept<>0;",
     "CREATE TABLE images (name TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE,"
     "  source TEXT NOT NULL, digest TEXT NOT NULL) STRICT, WITHOUT ROWID;",
+    /* of_fork of a snapshot is enum snapshot_kind from here on. */
+    "CREATE TABLE builds (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, template TEXT NOT NULL,"
+    "  name TEXT NOT NULL, tags TEXT NOT NULL, state INTEGER NOT NULL, snapshot TEXT NOT NULL,"
+    "  step TEXT NOT NULL, reason TEXT NOT NULL, memory_bytes INTEGER NOT NULL,"
+    "  cpu_milli INTEGER NOT NULL, made_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL)"
+    "  STRICT, WITHOUT ROWID;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -220,6 +226,12 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_VOLUME_UPDATE] = "UPDATE volumes SET state=?2 WHERE id=?1",
     [STORE_VOLUME_DELETE] = "DELETE FROM volumes WHERE id=?1",
     [STORE_VOLUME_EACH] = "SELECT id, tenant, name, state, number, bytes, made_ms FROM volumes",
+    [STORE_BUILD_PUT] =
+        "INSERT OR REPLACE INTO builds VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
+    [STORE_BUILD_DELETE] = "DELETE FROM builds WHERE id=?1",
+    [STORE_BUILD_EACH] =
+        "SELECT id, tenant, template, name, tags, state, snapshot, step, reason, memory_bytes,"
+        " cpu_milli, made_ms, ended_ms FROM builds",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

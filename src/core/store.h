@@ -10,6 +10,7 @@
  * sandbox is paused with its files alone, as nothing else has it then, and overwritten
  * afterwards. */
 
+#include "core/build.h"
 #include "core/core.h"
 #include "core/credential.h"
 #include "core/quota.h"
@@ -63,6 +64,18 @@ enum err_code store_snapshot_each(struct store *st,
                                   enum err_code (*fn)(void *arg, const struct snapshot *s,
                                                       struct err *e),
                                   void *arg, struct err *e);
+
+/* -- builds ------------------------------------------------------------------------------------ */
+
+/* A new row, or the row anew; waits until it is on the disk where it is ready, as its snapshot
+ * does. */
+enum err_code store_build_put(struct store *st, const struct build *b, struct err *e);
+enum err_code store_build_delete(struct store *st, const char *id, struct err *e);
+
+/* Calls fn for each row; b and its strings live during the call. Stops when fn fails. */
+enum err_code store_build_each(struct store *st,
+                               enum err_code (*fn)(void *arg, const struct build *b, struct err *e),
+                               void *arg, struct err *e);
 
 /* -- volumes ----------------------------------------------------------------------------------- */
 

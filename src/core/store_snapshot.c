@@ -12,7 +12,7 @@ enum err_code store_snapshot_insert(struct store *st, const struct snapshot *s, 
     store_bind_text(q, 4, s->sandbox);
     store_bind_text(q, 5, s->template_id);
     sqlite3_bind_int(q, 6, (int)s->state);
-    sqlite3_bind_int(q, 7, s->of_fork);
+    sqlite3_bind_int(q, 7, (int)s->kind);
     sqlite3_bind_int64(q, 8, s->number);
     sqlite3_bind_int64(q, 9, s->level);
     sqlite3_bind_int64(q, 10, (int64_t)s->limits.memory_bytes);
@@ -49,7 +49,7 @@ enum err_code store_snapshot_delete(struct store *st, const char *id, struct err
 static bool read_row(sqlite3_stmt *q, struct snapshot *s)
 {
     int64_t state = sqlite3_column_int64(q, 5), number = sqlite3_column_int64(q, 7);
-    int64_t level = sqlite3_column_int64(q, 8);
+    int64_t level = sqlite3_column_int64(q, 8), kind = sqlite3_column_int64(q, 6);
 
     store_column_copy(q, 0, s->id, sizeof(s->id));
     s->tenant = (const char *)sqlite3_column_text(q, 1);
@@ -57,7 +57,7 @@ static bool read_row(sqlite3_stmt *q, struct snapshot *s)
     store_column_copy(q, 3, s->sandbox, sizeof(s->sandbox));
     store_column_copy(q, 4, s->template_id, sizeof(s->template_id));
     s->state = (enum snapshot_state)state;
-    s->of_fork = sqlite3_column_int(q, 6) != 0;
+    s->kind = (enum snapshot_kind)kind;
     s->number = (uint32_t)number;
     s->level = (uint32_t)level;
     s->limits.memory_bytes = (uint64_t)sqlite3_column_int64(q, 9);
@@ -68,7 +68,7 @@ static bool read_row(sqlite3_stmt *q, struct snapshot *s)
     s->made_real_ms = sqlite3_column_int64(q, 14);
     return s->tenant && strlen(s->tenant) < CORE_TENANT_SIZE && s->id[0] == 's' && state >= 0 &&
            state < SNAPSHOT_STATE_COUNT && number >= 1 && number <= PRIVSEP_KEPT_MAX &&
-           level >= 0 && level < PRIVSEP_LEVEL_COUNT;
+           level >= 0 && level < PRIVSEP_LEVEL_COUNT && kind >= 0 && kind < SNAPSHOT_KIND_COUNT;
 }
 
 enum err_code store_snapshot_each(struct store *st,

@@ -201,7 +201,7 @@ def test_a_template_that_is_not_there_says_what_to_do(cay, template, says):
 
 @pytest.mark.parametrize("method, path", [
     
-    ("POST", "/v3/templates"), ("GET", "/api-keys")])
+    ("POST", "/templates"), ("GET", "/api-keys")])
 def test_missing_calls_say_so(cay, sandbox, method, path):
     reply = cay.call(method, path.format(sandbox.id), {} if method == "POST" else None)
     assert reply.status == 501 and reply.json["code"] == 501 and "not supported yet" in reply.json["message"]

@@ -77,7 +77,7 @@ static void with_snapshot(struct world *w, struct there *t)
     struct answer a = {0};
 
     a_sandbox(w, t);
-    core_snapshot_create(w->core, "default", t->sandbox, NULL, false, on_snapshot, &a);
+    core_snapshot_create(w->core, "default", t->sandbox, NULL, SNAPSHOT_PLAIN, on_snapshot, &a);
     world_run_until(w, &a.calls, 1);
     assert_true(a.good);
     memcpy(t->snapshot, a.id, sizeof(t->snapshot));
@@ -132,7 +132,7 @@ static void begin_rollback(struct world *w, const struct there *t, struct answer
 
 static void begin_snapshot(struct world *w, const struct there *t, struct answer *a)
 {
-    core_snapshot_create(w->core, "default", t->sandbox, "named", false, on_snapshot, a);
+    core_snapshot_create(w->core, "default", t->sandbox, "named", SNAPSHOT_PLAIN, on_snapshot, a);
 }
 
 /* One that begins with the files of a snapshot. */

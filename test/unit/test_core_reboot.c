@@ -174,7 +174,7 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
 static void make_snapshot(struct world *w, const char *box, struct answer *a)
 {
     *a = (struct answer){0};
-    core_snapshot_create(w->core, "default", box, NULL, false, on_snapshot, a);
+    core_snapshot_create(w->core, "default", box, NULL, SNAPSHOT_PLAIN, on_snapshot, a);
 }
 
 /* Its files stay where they are meanwhile, and privd lets nothing of it run. Who wants it to go on

@@ -48,7 +48,7 @@ static struct answer snapshot(struct world *w, const char *sandbox, const char *
 {
     struct answer a = {0};
 
-    core_snapshot_create(w->core, "default", sandbox, name, false, on_snapshot, &a);
+    core_snapshot_create(w->core, "default", sandbox, name, SNAPSHOT_PLAIN, on_snapshot, &a);
     world_run_until(w, &a.calls, 1);
     return a;
 }

@@ -1,0 +1,390 @@
+/* A phase is a function that asks for one thing, and its callback, which begins the next phase, or
+ * ends the build where it has failed (go_on). Nothing is begun when the server stops: what waits is
+ * told then, and build_run_free frees it. */
+
+#include "core/build_run.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/agent_file_call.h"
+#include "core/build_command.h"
+#include "core/build_step.h"
+#include "core/core_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define START_FILE     "/etc/cay/start.json"
+#define START_FILE_MAX 65536u /* what cay-init reads of it: agent/start_command.h */
+#define DEFAULT_USER   "user"
+#define DEFAULT_CWD    "/home/user"
+#define PRESET         "package-registries"
+#define MARGIN_MS      60000 /* the sandbox outlives its build, which ends it */
+#define READY_AGAIN_MS 500u
+#define NO_READY_MS    2000u /* what a start command without a ready command has in order to fail */
+
+void build_run_free(struct build_run *r)
+{
+    if (!r)
+        return;
+    timers_cancel(&r->core->timers, &r->again);
+    build_spec_free(&r->spec);
+    json_decref(r->env);
+    core_call_end(r->core);
+    free(r);
+}
+
+/* -- 5: the end -------------------------------------------------------------------------------- */
+
+static void over(struct build_run *r)
+{
+    struct build_obj *o = r->o;
+    bool good = !r->failed;
+    void (*fn)(struct build_obj *, bool) = r->over;
+
+    if (r->start_runs)
+        return; /* its end comes: the sandbox is gone */
+    o->run = NULL;
+    build_run_free(r);
+    fn(o, good);
+}
+
+static void on_killed(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct build_run *r = arg;
+
+    if (r->core->stopping)
+        return;
+    if (why && why->code != ERR_NOT_FOUND)
+        log_warn("build %s: its sandbox %s: %s", r->o->b.id, r->sandbox, why->text);
+    r->sandbox[0] = '\0';
+    over(r);
+}
+
+static void end(struct build_run *r)
+{
+    if (r->ending)
+        return;
+    r->ending = true;
+    timers_cancel(&r->core->timers, &r->again);
+    if (r->sandbox[0])
+        core_sandbox_kill(r->core, r->o->b.tenant, r->sandbox, on_killed, r);
+    else
+        over(r);
+}
+
+/* false: the build is at its end, or the server is. */
+static bool go_on(struct build_run *r)
+{
+    if (r->core->stopping)
+        return false;
+    if (r->failed)
+        end(r);
+    return !r->failed;
+}
+
+/* -- 4: start and ready ------------------------------------------------------------------------ */
+
+static void ask_ready(struct build_run *r);
+
+static void on_again(struct timer *t)
+{
+    ask_ready(CONTAINER_OF(t, struct build_run, again));
+}
+
+static void become_ready(struct build_run *r)
+{
+    r->is_ready = true;
+    end(r);
+}
+
+static void on_start_over(void *arg, const struct core_exec_result *x, const struct err *why)
+{
+    struct build_run *r = arg;
+
+    r->start_runs = false;
+    if (r->core->stopping)
+        return;
+    if (r->ending) {
+        if (!r->sandbox[0])
+            over(r);
+        return;
+    }
+    if (build_command_failed(r, "the start command", x, why))
+        end(r);
+}
+
+static void on_ready(void *arg, const struct core_exec_result *x, const struct err *why)
+{
+    struct build_run *r = arg;
+
+    if (r->core->stopping || r->ending)
+        return;
+    if (why)
+        build_run_fail(r, "the ready command: %s", why->text);
+    else if (x->exit_code == 0 && !x->signal && !x->timed_out) {
+        become_ready(r);
+        return;
+    } else if (clock_mono_ms() >= r->ready_until_ms)
+        build_run_fail(r, "the ready command did not succeed within %u s; its last status is %d",
+                       CORE_BUILD_READY_TIME_MS / 1000, x->exit_code);
+    if (go_on(r))
+        timers_set(&r->core->timers, &r->again, clock_mono_ms() + READY_AGAIN_MS);
+}
+
+static void ask_ready(struct build_run *r)
+{
+    const struct build_command c = {.user = r->user,
+                                    .cwd = r->cwd,
+                                    .cmd = "/bin/bash",
+                                    .args = json_pack("[s, s, s]", "-l", "-c", r->spec.ready),
+                                    .timeout_ms = CORE_BUILD_READY_ONE_MS};
+
+    if (!r->spec.ready) {
+        become_ready(r);
+        return;
+    }
+    build_command(r, &c, on_ready);
+}
+
+static void try_start(struct build_run *r)
+{
+    const struct build_command c = {
+        .user = r->user,
+        .cwd = r->cwd,
+        .cmd = "/bin/sh",
+        .args = json_pack("[s, s]", "-c", r->spec.start ? r->spec.start : ""),
+        .logged = true};
+
+    r->ready_until_ms = clock_mono_ms() + CORE_BUILD_READY_TIME_MS;
+    if (r->spec.start && *r->spec.start) {
+        build_log_add(&r->o->log, "info", r->step, "start command: %.500s", r->spec.start);
+        build_log_command(&r->o->log, r->step, true);
+        r->start_runs = true;
+        build_command(r, &c, on_start_over);
+    }
+    if (r->spec.ready && !*r->spec.ready)
+        r->spec.ready = NULL;
+    if (r->spec.ready)
+        ask_ready(r);
+    else
+        timers_set(&r->core->timers, &r->again,
+                   clock_mono_ms() + (r->start_runs ? NO_READY_MS : 0));
+}
+
+/* -- 3: the start file and the snapshot -------------------------------------------------------- */
+
+static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
+{
+    struct build_run *r = arg;
+
+    if (s)
+        memcpy(r->o->made, s->id, sizeof(r->o->made));
+    else if (!r->core->stopping)
+        build_run_fail(r, "keeping the template: %s", why->text);
+    if (go_on(r))
+        try_start(r);
+}
+
+static void keep(struct build_run *r)
+{
+    if (go_on(r))
+        core_snapshot_create(r->core, r->o->b.tenant, r->sandbox, NULL, SNAPSHOT_OF_BUILD,
+                             on_snapshot, r);
+}
+
+/* The port that a ready command of E2B's SDKs waits for (waitForPort, waitForURL): each create then
+ * waits for it too. 0: none. */
+static int ready_port(const char *ready)
+{
+    static const char *const before[] = {
+        "sport = :", "ss -tuln | grep :", "://localhost:", "://127.0.0.1:"};
+
+    for (size_t i = 0; ready && i < ARRAY_SIZE(before); i++) {
+        const char *at = strstr(ready, before[i]);
+        long port = at ? strtol(at + strlen(before[i]), NULL, 10) : 0;
+
+        if (port >= 1 && port <= 65535)
+            return (int)port;
+    }
+    return 0;
+}
+
+static char *start_file(const struct build_run *r)
+{
+    json_t *file = json_pack("{s:O, s:s, s:s}", "env", r->env, "user", r->user, "cwd", r->cwd);
+    int port = ready_port(r->spec.ready);
+    char *text;
+
+    if (r->spec.start && *r->spec.start) {
+        json_object_set_new(file, "cmd", json_string(r->spec.start));
+        if (port > 0)
+            json_object_set_new(file, "port", json_integer(port));
+    }
+    text = json_dumps(file, JSON_INDENT(1));
+    json_decref(file);
+    return text;
+}
+
+static void finalize(struct build_run *r)
+{
+    CLEANUP_FREE char *text = start_file(r);
+
+    r->step = "finalize";
+    build_log_add(&r->o->log, "info", r->step, "finalizing");
+    if (!text || strlen(text) > START_FILE_MAX) {
+        build_run_fail(r,
+                       "ENV and the start command have more than %u bytes together, or memory "
+                       "is out",
+                       START_FILE_MAX);
+        end(r);
+        return;
+    }
+    build_write_file(r, START_FILE, text, keep);
+}
+
+/* -- 2: the steps ------------------------------------------------------------------------------ */
+
+static void on_step(struct build_run *r);
+
+static void next_step(struct build_run *r)
+{
+    char shown[256];
+
+    if (!go_on(r))
+        return;
+    if (r->at == r->spec.n) {
+        finalize(r);
+        return;
+    }
+    (void)snprintf(r->step_text, sizeof(r->step_text), "%zu", r->at + 1);
+    r->step = r->step_text;
+    build_spec_show(&r->spec.steps[r->at], shown, sizeof(shown));
+    build_log_add(&r->o->log, "info", r->step, "[%zu/%zu] %s", r->at + 1, r->spec.n, shown);
+    build_step_begin(r, on_step);
+}
+
+static void on_step(struct build_run *r)
+{
+    r->at++;
+    next_step(r);
+}
+
+/* -- 1: the sandbox ---------------------------------------------------------------------------- */
+
+static void copy_text(const json_t *file, const char *key, char *out, size_t size)
+{
+    const char *text = json_string_value(json_object_get(file, key));
+
+    if (text && *text && strlen(text) < size)
+        (void)snprintf(out, size, "%s", text);
+}
+
+/* What an earlier template said goes on to hold. The file is the sandbox's: what is not understood
+ * of it is left out. */
+static void take_start_file(struct build_run *r, const char *text, size_t len)
+{
+    json_t *file = json_loadb(text, len, 0, NULL), *value;
+    const char *name;
+
+    json_object_foreach (json_object_get(file, "env"), name, value)
+        if (json_is_string(value))
+            json_object_set(r->env, name, value);
+    copy_text(file, "user", r->user, sizeof(r->user));
+    copy_text(file, "cwd", r->cwd, sizeof(r->cwd));
+    json_decref(file);
+}
+
+static void on_start_file(void *arg, const struct err *why, int status, const char *body,
+                          size_t len)
+{
+    struct build_run *r = arg;
+
+    if (why && !r->core->stopping)
+        build_run_fail(r, "the sandbox of the build cannot be reached: %s", why->text);
+    else if (!why && status == 200 && body)
+        take_start_file(r, body, len);
+    next_step(r);
+}
+
+static void on_created(void *arg, const struct sandbox *s, const struct err *why)
+{
+    static const struct core_agent_file_call call = {.method = "GET",
+                                                     .target = "/files?path=" START_FILE
+                                                               "&username=root",
+                                                     .max_response = START_FILE_MAX};
+    struct build_run *r = arg;
+
+    if (s)
+        memcpy(r->sandbox, s->id, sizeof(r->sandbox));
+    else if (!r->core->stopping)
+        build_run_fail(r, "%s%s%s", why->text, why->hint[0] ? "; " : "", why->hint);
+    if (!go_on(r))
+        return;
+    if (strcmp(s->template_id, s->template_requested) != 0 &&
+        strcmp(r->spec.from, s->template_requested) == 0)
+        build_log_add(&r->o->log, "warn", r->step, "template %s is not built yet: this is %s",
+                      s->template_requested, s->template_id);
+    core_agent_file_call(r->core, r->o->b.tenant, r->sandbox, &call, on_start_file, r);
+}
+
+/* No more than what a sandbox has that asks for nothing. */
+static void limit(struct build_run *r, struct privsep_limits *l)
+{
+    const struct privsep_limits *most = &r->core->config.limits;
+    const struct build *b = &r->o->b;
+
+    l->memory_bytes = MIN(b->memory_bytes, most->memory_bytes);
+    l->cpu_milli = MIN(b->cpu_milli, most->cpu_milli);
+    if (l->memory_bytes < b->memory_bytes || l->cpu_milli < b->cpu_milli)
+        build_log_add(&r->o->log, "warn", r->step,
+                      "a sandbox of this server has %llu MiB and %u thousandths of a processor at "
+                      "most: so has the template",
+                      (unsigned long long)(most->memory_bytes >> 20), most->cpu_milli);
+}
+
+static void make_sandbox(struct build_run *r)
+{
+    int64_t ttl_ms = (int64_t)MIN((uint64_t)CORE_BUILD_TIME_MS + MARGIN_MS,
+                                  r->core->config.max_ttl_ms);
+    json_t *policy = json_pack("{s:[s]}", "presets", PRESET);
+    json_t *metadata = json_pack("{s:s, s:s}", "cay.build", r->o->b.name, "cay.build.id",
+                                 r->o->b.id);
+    struct sandbox_request request = {.tenant = r->o->b.tenant,
+                                      .template_name = r->spec.from,
+                                      .ttl_ms = ttl_ms,
+                                      .secure = true,
+                                      .allow_internet = true,
+                                      .metadata = metadata,
+                                      .policy = policy};
+
+    r->until_ms = clock_mono_ms() + MIN((uint64_t)ttl_ms, (uint64_t)CORE_BUILD_TIME_MS);
+    limit(r, &request.limits);
+    build_log_add(&r->o->log, "info", r->step, "FROM %.128s", r->spec.from);
+    core_sandbox_create(r->core, &request, on_created, r);
+    json_decref(metadata);
+    json_decref(policy);
+}
+
+enum err_code build_run_begin(struct build_obj *o, struct build_spec *spec,
+                              void (*fn)(struct build_obj *o, bool good), struct err *e)
+{
+    struct build_run *r = core_call_begin(o->core) ? calloc(1, sizeof(*r)) : NULL;
+
+    if (!r || !(r->env = json_object())) {
+        free(r);
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
+    }
+    r->o = o;
+    r->core = o->core;
+    r->spec = *spec;
+    *spec = (struct build_spec){0};
+    r->over = fn;
+    r->step = "base";
+    r->again.fire = on_again;
+    (void)snprintf(r->user, sizeof(r->user), "%s", DEFAULT_USER);
+    (void)snprintf(r->cwd, sizeof(r->cwd), "%s", DEFAULT_CWD);
+    o->run = r;
+    make_sandbox(r);
+    return ERR_OK;
+}

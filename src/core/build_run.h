@@ -1,0 +1,53 @@
+#pragma once
+/* One build that is under way. In this order, each when the one before it has ended:
+ *
+ * 1. a sandbox of the tenant's from the template that the build begins with; its start file, for
+ *    the variables, user and folder that go on to hold;
+ * 2. the steps (build_step.h);
+ * 3. the start file of the new template, and the snapshot;
+ * 4. the start command, and the ready command until it succeeds: in the sandbox, after the
+ *    snapshot, so that what it wrote is not in the template, and each sandbox begins as this one
+ *    did;
+ * 5. the sandbox's end, in every case. */
+
+#include "core/build_internal.h"
+
+#include "core/deferred.h"
+#include "core/exec.h"
+#include "core/timers.h"
+
+#define BUILD_RUN_USER_SIZE 64
+#define BUILD_RUN_PATH_SIZE 1024
+
+struct build_run {
+    struct build_obj *o;
+    struct core *core;
+    struct build_spec spec;
+    void (*over)(struct build_obj *o, bool good); /* o->run is gone then */
+
+    char sandbox[IDS_SANDBOX_SIZE]; /* "": there is none */
+    uint64_t until_ms;              /* clock_mono_ms */
+    size_t at;                      /* the step under way, of spec.n */
+    const char *step;               /* its name for clients: "base", "1", "finalize" */
+    char step_text[CORE_BUILD_STEP_SIZE];
+    size_t word; /* of an ENV step */
+    void (*step_done)(struct build_run *r), (*written)(struct build_run *r);
+    struct deferred later; /* the step's end, where nothing is waited for */
+
+    /* what holds for the steps that follow */
+    char user[BUILD_RUN_USER_SIZE], cwd[BUILD_RUN_PATH_SIZE];
+    json_t *env;
+
+    bool failed, ending;
+    struct timer again;      /* of the ready command */
+    uint64_t ready_until_ms; /* clock_mono_ms */
+    bool start_runs, start_failed, is_ready;
+};
+
+/* Takes spec over where it succeeds. over is called once, never from inside, but not at the core's
+ * end. */
+enum err_code build_run_begin(struct build_obj *o, struct build_spec *spec,
+                              void (*over)(struct build_obj *o, bool good), struct err *e);
+
+/* At the core's end. */
+void build_run_free(struct build_run *r);

@@ -1,0 +1,302 @@
+"""The template builder that E2B's SDKs speak to, with the unmodified SDK of Python and raw calls: what is built is what the
+steps say, what fails is said with its step and output, another tenant sees nothing of it, and nothing is left. Without a
+network."""
+
+import os
+import re
+import signal
+import uuid
+
+import pytest
+from e2b import AsyncTemplate, Sandbox, Template, wait_for_port
+from e2b.exceptions import BuildException
+from leftovers import children
+from test_pause_files import needs_a_disk  # noqa: F401 (a fixture)
+from waitlib import until
+
+UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
+PORT = 8125
+
+
+@pytest.fixture
+def sdk(sdk_environment, server, monkeypatch):
+    monkeypatch.setenv("E2B_API_KEY", server.key)
+
+
+@pytest.fixture
+def name(cay):
+    """A template's name for the test; what it stands for goes with the test."""
+    one = "b-" + uuid.uuid4().hex[:12]
+    yield one
+    until(lambda: cay.call("DELETE", f"/templates/{one}").status in (204, 404), what="the template is deleted")
+
+
+def of_builds(cay):
+    return [box for box in cay.call("GET", "/v2/sandboxes").json if "cay.build" in (box.get("metadata") or {})]
+
+
+def request(client, name, **more):
+    reply = client.call("POST", "/v3/templates", {"name": name, **more})
+    assert reply.status == 202, reply.body
+    return reply.json
+
+
+def start(client, made, **spec):
+    return client.call("POST", f"/v2/templates/{made['templateID']}/builds/{made['buildID']}", {"fromTemplate": "host", **spec})
+
+
+def status(client, made, query=""):
+    reply = client.call("GET", f"/templates/{made['templateID']}/builds/{made['buildID']}/status{query}")
+    assert reply.status == 200, reply.body
+    return reply.json
+
+
+def ended(client, made):
+    return until(lambda: (s := status(client, made))["status"] in ("ready", "error") and s, 100, "the build ends")
+
+
+def answers(cay):
+    """After a restart: a refused connection, or 503 until it is ready."""
+    try:
+        return cay.call("GET", "/v2/sandboxes").status == 200
+    except OSError:
+        return False
+
+
+def run(*args):
+    return {"type": "RUN", "args": list(args)}
+
+
+def test_a_template_has_what_its_steps_made(sdk, cay, name):
+    lines = []
+    template = (Template().from_template("host").set_envs({"GREETING": "hello you", "MORE": "$GREETING!", "PATH": "/opt/tools:$PATH"})
+                .make_dir("/opt/tools", user="root").set_workdir("/srv/files").run_cmd("id -un > who; pwd >> who; echo to see; echo odd >&2")
+                .set_user("root").run_cmd("echo \"$MORE\" > /srv/said; printf '#!/bin/sh\\necho tool\\n' > /opt/tools/tool; chmod 755 /opt/tools/tool")
+                .set_user("user"))
+    made = Template.build(template, name, cpu_count=1, memory_mb=256, on_build_logs=lambda entry: lines.append((entry.level, entry.message)))
+    assert UUID.match(made.build_id) and made.tags == ["default"] and Template.exists(name) and not Template.exists(name + "-no")
+    assert ("info", "to see") in lines, lines
+    assert ("warn", "odd") in lines
+    assert of_builds(cay) == []
+    with Sandbox.create(name) as box:
+        assert box.commands.run("cat /srv/files/who /srv/said; tool; echo $GREETING").stdout == \
+            "user\n/srv/files\nhello you!\ntool\nhello you\n"
+        assert box.commands.run("stat -c %U /srv/files").stdout == "user\n"
+    with Sandbox.create(made.template_id) as box:
+        assert box.get_info().memory_mb == 256
+    # built on: variables, user and folder go on to hold, and the name moves
+    again = Template.build(Template().from_template(name).run_cmd("pwd > more; echo $GREETING >> more"), name)
+    assert again.template_id == made.template_id and again.build_id != made.build_id
+    with Sandbox.create(name) as box:
+        assert box.commands.run("cat /srv/files/more").stdout == "/srv/files\nhello you\n"
+    assert Template.get_build_status(made).status.value == "ready"
+    assert [one["tag"] for one in cay.call("GET", f"/templates/{name}/tags").json] == ["default"]
+    assert cay.call("GET", "/snapshots").json == [] or name not in str(cay.call("GET", "/snapshots").json)
+
+
+async def build_async(name):
+    await AsyncTemplate.build(AsyncTemplate().from_template("host").run_cmd("echo 1 > /tmp/kept"), name)
+
+
+def test_the_asynchronous_client(sdk, cay, name):
+    import asyncio
+    asyncio.run(build_async(name))
+    with cay.create(template=name) as box:
+        assert box.run("cat /tmp/kept").out == "1\n"
+
+
+def test_a_step_that_fails_is_said_and_leaves_nothing(sdk, cay, name):
+    template = Template().from_template("host").run_cmd("true").run_cmd("echo so far; echo why not >&2; exit 7")
+    with pytest.raises(BuildException) as failed:
+        Template.build(template, name)
+    assert "status 7" in str(failed.value) and "why not" in str(failed.value)
+    made = request(cay, name)
+    assert start(cay, made, steps=[run("true"), run("kill -9 $$"), run("echo never")]).status == 202
+    said = ended(cay, made)
+    assert said["reason"]["step"] == "2" and "SIGKILL" in said["reason"]["message"]
+    assert not any("[3/3]" in line["message"] for line in said["logEntries"])
+    assert not Template.exists(name) and of_builds(cay) == []
+    with pytest.raises(BuildException, match="no-such-template"):
+        Template.build(Template().from_template("no-such-template"), name)
+    image = request(cay, name)
+    assert start(cay, image, fromTemplate=None, fromImage="debian:12").status == 202
+    assert ended(cay, image)["reason"]["step"] == "base" and "cay template import" in ended(cay, image)["reason"]["message"]
+
+
+def test_start_and_ready(sdk, cay, name):
+    template = Template().from_template("host").set_workdir("/srv/www").run_cmd("echo served > page").set_start_cmd(
+        f"exec python3 -m http.server --bind 127.0.0.1 {PORT}", wait_for_port(PORT))
+    Template.build(template, name)
+    with cay.create(template=name) as box:
+        assert box.request("GET", "/page", port=PORT).body == b"served\n"
+    with pytest.raises(BuildException) as failed:
+        Template.build(Template().from_template("host").set_start_cmd("echo broken >&2; exit 3", "false"), name)
+    assert "start command" in str(failed.value) and "status 3" in str(failed.value) and "broken" in str(failed.value)
+    with cay.create(template=name) as box:  # the one before is as it was
+        assert box.request("GET", "/page", port=PORT).body == b"served\n"
+    assert of_builds(cay) == []
+
+
+def test_tags(sdk, cay, name):
+    def built(text, tag):
+        return Template.build(Template().from_template("host").run_cmd(f"echo {text} > /tmp/said"), f"{name}:{tag}")
+
+    def says(tag):
+        with cay.create(template=f"{name}:{tag}") as box:
+            return box.run("cat /tmp/said").out.strip()
+
+    one, two = built("one", "v1"), built("two", "v2")
+    assert one.tags == ["v1"] and not Template.exists(name) and Template.exists(f"{name}:v1")
+    assert says("v1") == "one" and says("v2") == "two"
+    assert Template.assign_tags(f"{name}:v1", ["default", "stable"]).build_id == one.build_id
+    assert says("stable") == "one" and says("default") == "one" and Template.exists(name)
+    Template.assign_tags(f"{name}:v2", "stable")
+    assert says("stable") == "two"
+    assert {(t.tag, t.build_id) for t in Template.get_tags(name)} == \
+        {("v1", one.build_id), ("default", one.build_id), ("v2", two.build_id), ("stable", two.build_id)}
+    Template.remove_tags(name, ["v2", "stable"])
+    assert not Template.exists(f"{name}:v2") and cay.call("POST", "/v2/sandboxes", {"templateID": f"{name}:v2"}).status == 404
+    for bad in (":bad", f"{name}:", "", "a b", "x" * 65, "../x"):
+        with pytest.raises(Exception, match="no tag"):
+            Template.assign_tags(f"{name}:v1", bad)
+    with pytest.raises(Exception, match="not found"):
+        Template.remove_tags(name + "-no", "v1")
+
+
+def test_the_log_comes_page_by_page(cay, name):
+    made = request(cay, name)
+    assert start(cay, made, steps=[run("seq 1 350; printf '\\033[31mred\\377\\n'; head -c 5000 /dev/zero | tr '\\0' x")]).status == 202
+    assert ended(cay, made)["status"] == "ready"
+    texts, offset = [], 0
+    while page := status(cay, made, f"?logsOffset={offset}")["logEntries"]:
+        assert len(page) <= 100
+        texts += [line["message"] for line in page]
+        offset += len(page)
+    assert [t for t in texts if t.isdigit()] == [str(i) for i in range(1, 351)]
+    assert any(t.startswith("?[31mred") for t in texts) and "\x1b" not in "".join(texts)
+    assert sum(t.count("x") for t in texts if set(t) == {"x"}) == 5000
+    assert len(status(cay, made, "?logsOffset=2&limit=3")["logEntries"]) == 3
+    for bad in ("?logsOffset=-1", "?limit=101", "?logsOffset=x"):
+        assert cay.call("GET", f"/templates/{made['templateID']}/builds/{made['buildID']}/status{bad}").status == 400
+
+
+def test_the_log_has_an_end(cay, name):
+    made = request(cay, name)
+    assert start(cay, made, steps=[run("seq 1 20000; echo at last >&2; exit 1")]).status == 202
+    said = ended(cay, made)
+    assert "at last" in said["reason"]["message"]
+    last = status(cay, made, "?logsOffset=4095")["logEntries"]
+    assert [line["message"] for line in last] == ["the log is full: what comes from here on is not kept"]
+
+
+@pytest.mark.parametrize("spec, text", [
+    ({"fromTemplate": None}, "fromTemplate"), ({"fromTemplate": "host", "fromImage": "x"}, "one of"),
+    ({"fromImageRegistry": {"type": "registry"}}, "cay template import"), ({"steps": {}}, "array"),
+    ({"steps": [run("true")] * 257}, "256"), ({"steps": [{"type": "NOPE", "args": []}]}, "step 1"),
+    ({"steps": [run("true"), {"type": "RUN"}]}, "step 2"), ({"steps": [run(1)]}, "strings"), ({"steps": [run("a\0b")]}, ""),
+    ({"steps": [run("x" * 65537)]}, "65536"), ({"steps": [{"type": "ENV", "args": ["A"]}]}, "args"),
+    ({"steps": [{"type": "ENV", "args": ["A=B", "c"]}]}, "names"), ({"steps": [{"type": "USER", "args": ["a", "b"]}]}, "1 args"),
+    ({"startCmd": "x" * 65537}, "startCmd"), ({"startCmd": 1}, "startCmd")])
+def test_what_is_no_build_is_refused_before_it_begins(cay, name, spec, text):
+    made = request(cay, name)
+    reply = start(cay, made, **spec)
+    assert reply.status in (400, 501) and text in reply.json["message"], reply.body
+    assert status(cay, made)["status"] == "waiting" and of_builds(cay) == []
+
+
+@pytest.mark.parametrize("fields", [{"name": ""}, {"name": "a/b"}, {"name": "../x"}, {"name": "x" * 101}, {"name": 5}, {"name": "a:b:c"},
+                                    {"name": "a:"}, {"name": "a", "tags": ["x,y"]}, {"name": "a", "tags": [1]}, {"name": "a", "tags": "x"},
+                                    {"name": "a", "tags": [f"t{i}" + "x" * 60 for i in range(40)]}, {"name": "a", "cpuCount": 0}, {},
+                                    {"name": "a", "memoryMB": -1}])
+def test_what_is_no_template_is_refused(cay, fields):
+    reply = cay.call("POST", "/v3/templates", fields)
+    assert reply.status == 400, reply.body
+
+
+def test_a_name_of_the_servers_is_not_given(cay):
+    assert [cay.call("POST", "/v3/templates", {"name": n}).status for n in ("host", "base", "debian")] == [409] * 3
+
+
+def test_another_tenant_sees_nothing(cay, other_tenant, name):
+    made = request(cay, name)
+    assert start(other_tenant, made).status == 404 and start(cay, made, steps=[run("true")]).status == 202
+    assert ended(cay, made)["status"] == "ready"
+    paths = [("GET", f"/templates/{made['templateID']}/builds/{made['buildID']}/status", None), ("GET", f"/templates/aliases/{name}", None),
+             ("GET", f"/templates/{made['templateID']}", None), ("GET", f"/templates/{name}/tags", None),
+             ("DELETE", f"/templates/{made['templateID']}", None), ("PATCH", f"/v2/templates/{made['templateID']}", {"public": False}),
+             ("POST", "/templates/tags", {"target": name, "tags": ["x"]}), ("DELETE", "/templates/tags", {"name": name, "tags": ["x"]}),
+             ("POST", "/v2/sandboxes", {"templateID": name}), ("POST", "/v2/sandboxes", {"templateID": made["templateID"]})]
+    assert [other_tenant.call(*p).status for p in paths] == [404] * len(paths)
+    assert name not in str(other_tenant.call("GET", "/templates").json) and name in str(cay.call("GET", "/templates").json)
+    # a template of the same name is another
+    theirs = request(other_tenant, name)
+    assert theirs["templateID"] != made["templateID"] and cay.call("GET", f"/templates/{name}").json["buildStatus"] == "ready"
+    assert other_tenant.call("DELETE", f"/templates/{name}").status == 204 and cay.call("GET", f"/templates/aliases/{name}").status == 200
+
+
+def test_the_list_and_the_end(sdk, cay, name):
+    made = request(cay, name, tags=["a", "b"])
+    one = next(t for t in cay.call("GET", "/v2/templates").json if t["templateID"] == made["templateID"])
+    assert one["buildStatus"] == "waiting" and one["names"] == [name] and one["public"] is False
+    assert start(cay, made, steps=[run("sleep 1000")]).status == 202
+    assert start(cay, made).status == 409  # it was started
+    assert cay.call("DELETE", f"/templates/{name}").status == 409
+    assert cay.call("PATCH", f"/v2/templates/{name}", {"public": True}).status == 501
+    assert cay.call("PATCH", f"/v2/templates/{name}", {"public": False}).json == {"names": [name]}
+    box = until(lambda: of_builds(cay), what="its sandbox is there")[0]
+    assert box["metadata"]["cay.build"] == name
+    assert cay.call("DELETE", f"/sandboxes/{box['sandboxID']}").status == 204  # its owner may end it
+    assert "ended" in ended(cay, made)["reason"]["message"]
+    assert cay.call("DELETE", f"/templates/{made['templateID']}").status == 204
+    assert cay.call("GET", f"/templates/{name}").status == 404
+
+
+def test_so_many_at_a_time(cay, name):
+    made = [request(cay, f"{name}:{i}") for i in range(5)]
+    try:
+        assert [start(cay, one, steps=[run("sleep 1000")]).status for one in made] == [202] * 4 + [429]
+    finally:
+        until(lambda: len(of_builds(cay)) == 4, what="their sandboxes are there")
+        for box in of_builds(cay):
+            cay.call("DELETE", f"/sandboxes/{box['sandboxID']}")
+    assert [ended(cay, one)["status"] for one in made[:4]] == ["error"] * 4
+    assert start(cay, made[4], steps=[run("true")]).status == 202 and ended(cay, made[4])["status"] == "ready"
+
+
+def test_two_of_one_name(cay, name):
+    """The last to be ready has it; both have succeeded, and what the other had is given back."""
+    made = [request(cay, name), request(cay, name)]
+    assert [start(cay, one, steps=[run(f"echo {i} > /tmp/said")]).status for i, one in enumerate(made)] == [202, 202]
+    assert [ended(cay, one)["status"] for one in made] == ["ready", "ready"]
+    (tag,) = cay.call("GET", f"/templates/{name}/tags").json
+    with cay.create(template=name) as box:
+        assert box.run("cat /tmp/said").out.strip() == str([one["buildID"] for one in made].index(tag["buildID"]))
+
+
+def test_a_command_that_forks_without_end(cay, name):
+    made = request(cay, name)
+    assert start(cay, made, steps=[run(":(){ :|:& };: & sleep 1; exit 5", "user")]).status == 202
+    until(lambda: of_builds(cay), what="its sandbox is there")
+    until(lambda: cay.call("GET", "/cay/v1/status").status == 200, what="the server answers")
+    box = of_builds(cay)
+    if box:  # it may have ended by itself, as the shell got no process
+        cay.call("DELETE", f"/sandboxes/{box[0]['sandboxID']}")
+    assert ended(cay, made)["status"] == "error" and of_builds(cay) == []
+
+
+def test_a_restart_in_the_middle(cay, own_server, name):
+    if own_server is None:
+        pytest.skip("needs a server of its own")
+    made, waits = request(cay, name), request(cay, name + "-waits")
+    assert start(cay, made, steps=[run("echo begun; sleep 1000")]).status == 202
+    until(lambda: any(line["message"] == "begun" for line in status(cay, made)["logEntries"]), what="the step runs")
+    (box,) = of_builds(cay)
+    (cayd,) = children(own_server.keep_pid, "cayd")
+    os.kill(cayd, signal.SIGKILL)
+    until(lambda: answers(cay), 60, "cayd is back")
+    said = status(cay, made)
+    assert said["status"] == "error" and "anew" in said["reason"]["message"] and said["reason"]["step"] == "base"
+    until(lambda: of_builds(cay) == [], what="its sandbox is gone")
+    assert cay.call("GET", f"/sandboxes/{box['sandboxID']}").status == 404
+    assert start(cay, waits, steps=[run("true")]).status == 202 and ended(cay, waits)["status"] == "ready"
+    assert cay.call("DELETE", f"/templates/{name}-waits").status == 204
