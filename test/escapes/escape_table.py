@@ -33,7 +33,7 @@ The switches are in builds with `-Dtest_switches=true` only (`src/base/test_bypa
 # What needs more than a sandbox and a switch: each is part of `make test`, with its control in the test itself.
 ELSEWHERE = (
     ("stop what is to become a command sandbox, so that no other sandbox gets one",
-     "test/scenario/test_stopped_rooms.py", "test_stopped_rooms", "what is stopped is ended by its deadline, and said so"),
+     "test/scenario/test_stopped_command_sandboxes.py", "test_stopped_command_sandboxes", "what is stopped is ended by its deadline, and said so"),
     ("have cay-privd wait for a process of its own that cannot be killed",
      "test/unit/test_privd_levels.c", "a_task_that_cannot_be_killed_holds_up_no_other", "the process does hang, until it is answered"),
     ("fill the log by connecting again and again", "test/unit/test_base.c", "log_rates",

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 
-HELLO, CREATE, KILL, CONNECT, STAT, LIST, TEMPLATES, JOB, CAPACITY, ROOM, ROOM_END, FREEZE, THAW = range(1, 14)
+HELLO, CREATE, KILL, CONNECT, STAT, LIST, TEMPLATES, JOB, CAPACITY, COMMAND_SANDBOX, COMMAND_SANDBOX_END, FREEZE, THAW = range(1, 14)
 ITEM, TEMPLATE, ENDED, PROGRESS = range(64, 68)
 SIZE, HEAD = 288, struct.Struct("<IHHQIIiI")
 LIMITS = struct.Struct("<QQIIII")
@@ -95,9 +95,9 @@ class Channel:
     def connect(self, s, count=1):
         return self.ask(CONNECT, struct.pack("<I", count), slot=s.slot, gen=s.gen)
 
-    def room(self, s, key=b"r" * 32):
-        """A room in a sandbox: the reply has number and sockets."""
-        r = self.ask(ROOM, struct.pack("<II", 0, 0) + key, slot=s.slot, gen=s.gen)
+    def command_sandbox(self, s, key=b"r" * 32):
+        """A command sandbox: the reply has number and sockets."""
+        r = self.ask(COMMAND_SANDBOX, struct.pack("<II", 0, 0) + key, slot=s.slot, gen=s.gen)
         r.number = r.unpack("I")[0]
         return r
 
@@ -107,8 +107,8 @@ class Channel:
     def thaw(self, s):
         return self.ask(THAW, slot=s.slot, gen=s.gen)
 
-    def room_end(self, s, number):
-        return self.ask(ROOM_END, struct.pack("<II", number, 0), slot=s.slot, gen=s.gen)
+    def command_sandbox_end(self, s, number):
+        return self.ask(COMMAND_SANDBOX_END, struct.pack("<II", number, 0), slot=s.slot, gen=s.gen)
 
     def list(self):
         self.events = [m for m in self.events if m.op != ITEM]

@@ -260,14 +260,14 @@ def test_nothing_of_the_sandboxs_own_network_is_reached_from_inside(stack, own, 
     names = tried.pop("names")
     assert {k: v for k, v in tried.items() if k != "path"} == OUTSIDE_OF_IT
     assert tried["path"] == "done"  # files are shared, and sockets that are files too: docs/policy.md
-    assert {k: control[k] for k in REACHED} == dict.fromkeys(REACHED, "done")  # nothing but the room is in the way
+    assert {k: control[k] for k in REACHED} == dict.fromkeys(REACHED, "done")  # nothing but the command sandbox is in the way
     assert control["enter namespace"] == control["unshare"] == "EPERM"
     # Questions are answered here, with addresses of cay's own, and asked nowhere.
     assert all(a.startswith(("c612", "c613")) for a in names), names
     assert "secret-in-name" not in stack.networks.asked()
 
 
-def test_a_room_has_the_nodes_and_masks_of_its_sandbox(box):
+def test_a_command_sandbox_has_the_nodes_and_masks_of_its_sandbox(box):
     """And what must not be read is not read there either: an empty answer, but of the one that is no mask."""
     look = "stat -c '%i %d' /dev/null; stat -c '%i %d' /proc/keys; cat /proc/locks; cat /proc/pressure/cpu; " \
            "cut -d: -f3 /proc/self/cgroup | sort -u; wc -c < /proc/cpuinfo"
@@ -276,7 +276,7 @@ def test_a_room_has_the_nodes_and_masks_of_its_sandbox(box):
     assert lines[2] == "/" and int(lines[3]) > 0 and len(lines) == 4
 
 
-def test_every_escape_is_refused_in_a_room_too(box, probe_path):
+def test_every_escape_is_refused_in_a_command_sandbox_too(box, probe_path):
     """What test_probe.py asks of a sandbox, here as its root. Connections are taken by cay-egress, and then refused."""
     with open(probe_path, "rb") as f:
         probe = f.read()
@@ -311,7 +311,7 @@ def test_commands_do_not_see_each_other(box):
 # -- bounds, kills, what stays -----------------------------------------------------------------------
 
 def test_so_many_at_a_time_and_no_more(own):
-    """How many rooms there may be: test_privd.py. A machine may have room for fewer processes of one user."""
+    """How many command sandboxes there may be: test_privd.py. A machine may have memory for fewer processes of one user."""
     one = own({})
     replies = together(*[lambda: one.ask(["sleep", "1"], "deny")] * 3)
     assert [r.status for r in replies] == [200] * 3, [r.body for r in replies]
@@ -347,7 +347,7 @@ def test_nothing_is_left_when_who_asked_is_killed(stack, own, program):  # noqa:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         cut = pool.submit(lambda: one.ask("touch /tmp/there; sleep 600", "deny"))
         one.wait_file("/tmp/there")
-        assert one.out(["ps", "axo", "args"]).count("cay-init") == 2  # the control: a room is seen
+        assert one.out(["ps", "axo", "args"]).count("cay-init") == 2  # the control: a command sandbox is seen
         restart(stack, program)
         try:
             assert cut.result().status in (404, 503)
@@ -478,7 +478,7 @@ def test_unknown_sandboxes_and_those_of_others(stack, box):  # noqa: F811
 
 
 def test_no_filters_of_its_own(stack):  # noqa: F811
-    """Also where the sandbox may have system call filters, a room may not: their number is the sandbox's."""
+    """Also where the sandbox may have system call filters, a command sandbox may not: their number is the sandbox's."""
     code = ("import ctypes; l = ctypes.CDLL(None, use_errno=True); "
             "print(l.syscall(317, 1, 0, None), ctypes.get_errno())")
     made = stack.cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "seccompFilters": True})

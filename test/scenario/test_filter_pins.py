@@ -1,4 +1,4 @@
-"""System call filters of what ends without cay-privd (a room whose PID 1 root inside kills) are held by it, which lets go
+"""System call filters of what ends without cay-privd (a command sandbox whose PID 1 root inside kills) are held by it, which lets go
 of them in turn (src/privd/pins.h)."""
 
 import concurrent.futures
@@ -11,8 +11,8 @@ from client import Client, Sandbox
 from egresslib import stack  # noqa: F401: a fixture
 from waitlib import until
 
-ROOMS, SECONDS = 4, 60
-# The PIDs 1 of its rooms, as its root sees them: cay-init with a second PID, not its own one.
+INNER, SECONDS = 4, 60
+# The PIDs 1 of its command sandboxes, as its root sees them: cay-init with a second PID, not its own one.
 KILL = """
 import os, pathlib, signal
 for status in pathlib.Path("/proc").glob("[0-9]*/status"):
@@ -39,7 +39,7 @@ def sandboxes(server):
     return sum(p.inner_pids == ["1"] for p in leftovers.in_sandboxes(server))
 
 
-def test_filters_of_rooms_are_held(stack):  # noqa: F811
+def test_filters_of_command_sandboxes_are_held(stack):  # noqa: F811
     (privd,) = leftovers.children(stack.server.keep_pid, "cay-privd")
     key = stack.cay.call("POST", "/cay/v1/keys", {"tenant": "first", "label": "test"}).json["key"]
     cay = Client(stack.server.url, key)
@@ -48,18 +48,18 @@ def test_filters_of_rooms_are_held(stack):  # noqa: F811
     until(lambda: held(privd) == sandboxes(stack.server) > 1, SECONDS, lambda: (held(privd), sandboxes(stack.server)))
     before = held(privd)
     body = {"shell": "sleep 600", "timeout_ms": 10 * SECONDS * 1000, "policy": "deny"}
-    with concurrent.futures.ThreadPoolExecutor(ROOMS) as pool:
-        rooms = [pool.submit(cay.call, "POST", f"/cay/v1/sandboxes/{box.id}/exec", body, timeout=2 * SECONDS)
-                 for _ in range(ROOMS)]
-        until(lambda: held(privd) == before + ROOMS, SECONDS, lambda: (held(privd), before))
+    with concurrent.futures.ThreadPoolExecutor(INNER) as pool:
+        inner = [pool.submit(cay.call, "POST", f"/cay/v1/sandboxes/{box.id}/exec", body, timeout=2 * SECONDS)
+                 for _ in range(INNER)]
+        until(lambda: held(privd) == before + INNER, SECONDS, lambda: (held(privd), before))
         os.kill(privd, signal.SIGSTOP)
         try:
             killed = box.run(f"python3 -c '{KILL}'", user="root").out.split()
-            assert len(killed) == ROOMS
+            assert len(killed) == INNER
             # What held them has ended; while cay-privd does nothing, none of their filters is freed.
             until(lambda: box.run(f"ls -d {' '.join(f'/proc/{pid}' for pid in killed)} 2>&1 | grep -vc 'No such'").out == "0\n",
-                  SECONDS, "the rooms' end")
-            assert held(privd) == before + ROOMS
+                  SECONDS, "the command sandboxes' end")
+            assert held(privd) == before + INNER
         finally:
             os.kill(privd, signal.SIGCONT)
         until(lambda: held(privd) == before, SECONDS, lambda: (held(privd), before))

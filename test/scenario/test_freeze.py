@@ -212,7 +212,7 @@ def test_what_a_frozen_one_is_asked_is_answered_by_the_table(privd, channel):
     assert channel.thaw(s).status == 0  # of one that runs
     assert channel.freeze(s).status == 0
     assert channel.freeze(s).status == -errno.EBUSY
-    assert channel.connect(s).status == -errno.EBUSY and channel.room(s).status == -errno.EBUSY
+    assert channel.connect(s).status == -errno.EBUSY and channel.command_sandbox(s).status == -errno.EBUSY
     assert channel.ask(STAT, slot=s.slot, gen=s.gen).status == 0
     for op in (FREEZE, THAW):
         assert channel.ask(op, slot=s.slot, gen=s.gen + 1).status == -errno.ESTALE
@@ -291,9 +291,9 @@ def test_neither_record_nor_kernel_alone_is_believed(privd, channel):
 
 def test_a_frozen_one_ends_like_any_other(privd, channel):
     boxes = [create(channel, f"iend{n}", "while :; do sleep 0.01; done") for n in range(6)]
-    room = channel.room(boxes[0])
-    assert room.status == 0
-    for fd in room.fds:
+    made = channel.command_sandbox(boxes[0])
+    assert made.status == 0
+    for fd in made.fds:
         os.close(fd)
     assert [channel.freeze(s).status for s in boxes] == [0] * 6
     seqs = [channel.send(KILL, slot=s.slot, gen=s.gen) for s in boxes[:4]]
@@ -301,18 +301,18 @@ def test_a_frozen_one_ends_like_any_other(privd, channel):
     assert set(channel.list()) == {"iend4", "iend5"}
 
 
-def test_rooms_stop_with_their_sandbox_and_those_being_made_are_waited_for(privd, channel):
-    s = create(channel, "irooms")
-    making = [channel.send(privdlib.ROOM, struct.pack("<II", 0, 0) + b"r" * 32, slot=s.slot, gen=s.gen) for _ in range(8)]
+def test_command_sandboxes_stop_with_their_sandbox_and_those_being_made_are_waited_for(privd, channel):
+    s = create(channel, "icommands")
+    making = [channel.send(privdlib.COMMAND_SANDBOX, struct.pack("<II", 0, 0) + b"r" * 32, slot=s.slot, gen=s.gen) for _ in range(8)]
     asked = channel.send(FREEZE, slot=s.slot, gen=s.gen)
-    rooms = [channel.wait(seq) for seq in making]
-    assert [r.status for r in rooms] == [0] * 8 and channel.wait(asked).status == 0
+    inner = [channel.wait(seq) for seq in making]
+    assert [r.status for r in inner] == [0] * 8 and channel.wait(asked).status == 0
     pids = slot_processes(privd)
     assert len(pids) == 9
     states = {open(f"/proc/{pid}/wchan").read() for pid in pids}
-    ended = channel.send(privdlib.ROOM_END, struct.pack("<II", rooms[0].unpack("I")[0], 0), slot=s.slot, gen=s.gen)
+    ended = channel.send(privdlib.COMMAND_SANDBOX_END, struct.pack("<II", inner[0].unpack("I")[0], 0), slot=s.slot, gen=s.gen)
     assert channel.thaw(s).status == 0 and channel.wait(ended).status == 0, states
-    for r in rooms:
+    for r in inner:
         for fd in r.fds:
             os.close(fd)
 

@@ -109,9 +109,9 @@ def test_privd(privd, for_good):
             made = close(c.create(f"imade{int(for_good)}{n}"))
             return nothing if made.status else lambda: check(c.kill(made))
 
-        def room(n):
-            made = close(c.room(s))
-            return nothing if made.status else lambda: check(c.room_end(s, made.number))
+        def command_sandbox(n):
+            made = close(c.command_sandbox(s))
+            return nothing if made.status else lambda: check(c.command_sandbox_end(s, made.number))
 
         def check(answer):
             assert answer.status == 0
@@ -122,7 +122,7 @@ def test_privd(privd, for_good):
                 return nothing
             return ask
 
-        calls = {"CREATE": create, "ROOM": room, "CONNECT": asked(CONNECT, struct.pack("<I", 2), **here), "LIST": asked(LIST),
+        calls = {"CREATE": create, "COMMAND_SANDBOX": command_sandbox, "CONNECT": asked(CONNECT, struct.pack("<I", 2), **here), "LIST": asked(LIST),
                  "STAT": asked(STAT, **here), "TEMPLATES": asked(TEMPLATES), "CAPACITY": asked(CAPACITY),
                  "FREEZE": asked(FREEZE, **here), "THAW": asked(THAW, **here)}
         counts = {op: sweep(privd.failing, call, for_good) for op, call in calls.items()}

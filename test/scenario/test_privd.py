@@ -90,30 +90,30 @@ def privd():
     shutil.rmtree(base, ignore_errors=True)
 
 
-def test_rooms_are_bounded_numbered_once_and_end_with_who_asked(privd):
+def test_command_sandboxes_are_bounded_numbered_once_and_end_with_who_asked(privd):
     with contextlib.closing(privd.channel()) as c:
         assert c.ask(JOB, struct.pack("<II", 1, HOST)).status == 0
-        s = c.create("irooms")
+        s = c.create("icommands")
         alone = slot_processes(privd)
-        rooms = [c.room(s) for _ in range(8)]
-        assert [r.status for r in rooms] == [0] * 8 and [r.number for r in rooms] == list(range(1, 9))
+        inner = [c.command_sandbox(s) for _ in range(8)]
+        assert [r.status for r in inner] == [0] * 8 and [r.number for r in inner] == list(range(1, 9))
         assert len(slot_processes(privd)) == len(alone) + 8
-        refused = c.room(s)
+        refused = c.command_sandbox(s)
         assert refused.status == -errno.EMFILE and not refused.fds
-        for r in rooms:
+        for r in inner:
             assert len(r.fds) == 6
             for fd in r.fds[1:]:
                 os.close(fd)
             assert b" 401 " in request_health(r.fds[0]) or b" 403 " in request_health(r.fds[0])
-        assert c.room_end(s, 3).status == 0 and c.room_end(s, 3).status == -errno.ENOENT
-        again = c.room(s)
+        assert c.command_sandbox_end(s, 3).status == 0 and c.command_sandbox_end(s, 3).status == -errno.ENOENT
+        again = c.command_sandbox(s)
         assert again.status == 0 and again.number == 9  # 3 is free again
         for fd in again.fds:
             os.close(fd)
     until(lambda: slot_processes(privd) == alone)  # the channel's end is theirs; the sandbox's not
     with contextlib.closing(privd.channel()) as c:
-        assert c.room_end(s, 9).status == -errno.ENOENT
-        assert c.kill(s).status == 0 and c.room(s).status == -errno.ESTALE
+        assert c.command_sandbox_end(s, 9).status == -errno.ENOENT
+        assert c.kill(s).status == 0 and c.command_sandbox(s).status == -errno.ESTALE
 
 
 def descriptors_of(pid):
@@ -138,32 +138,32 @@ def test_many_held_ones_change_nothing(privd):
         until(lambda: descriptors_of(last) == descriptors_of(first), what=lambda: (descriptors_of(last), descriptors_of(first)))
     for _ in range(2):
         with contextlib.closing(privd.channel()) as c:
-            r = c.room(all_of_them[-1])
+            r = c.command_sandbox(all_of_them[-1])
             assert r.status == 0
             for fd in r.fds[1:]:
                 os.close(fd)
             assert b" 401 " in request_health(r.fds[0]) or b" 403 " in request_health(r.fds[0])
-            assert c.room_end(all_of_them[-1], r.number).status == 0
+            assert c.command_sandbox_end(all_of_them[-1], r.number).status == 0
             assert c.kill(all_of_them.pop(0)).status == 0
             assert len(c.list()) == len(all_of_them)
         privd.crash()
         privd.start()
 
 
-def test_a_privd_that_begins_ends_the_rooms_of_another(privd):
+def test_a_privd_that_begins_ends_the_command_sandboxes_of_another(privd):
     with contextlib.closing(privd.channel()) as c:
         assert c.ask(JOB, struct.pack("<II", 1, HOST)).status == 0
-        s = c.create("irooms")
+        s = c.create("icommands")
         alone = slot_processes(privd)
-        for fd in c.room(s).fds:
+        for fd in c.command_sandbox(s).fds:
             os.close(fd)
         assert len(slot_processes(privd)) == len(alone) + 1
         privd.crash()
     privd.start()
     until(lambda: slot_processes(privd) == alone)
     with contextlib.closing(privd.channel()) as c:
-        assert "irooms" in c.list()
-        r = c.room(s)
+        assert "icommands" in c.list()
+        r = c.command_sandbox(s)
         assert r.status == 0 and r.number > 1  # no number of before comes again
         for fd in r.fds:
             os.close(fd)

@@ -39,8 +39,8 @@
 /* A sandbox is an eventfd, which is readable once it has ended; a task has always ended. */
 static struct dummy {
     int boot_far[SLOTS]; /* the agent's end of a boot socket */
-    int freezes, thaws, starts, claims, sockets, stats, kills, reaps, ends, rooms, room_kills,
-        adopts;
+    int freezes, thaws, starts, claims, sockets, stats, kills, reaps, ends, command_sandboxes,
+        command_sandbox_kills, adopts;
 } dummy, other; /* other: what went through the second row */
 
 static const char
@@ -167,7 +167,7 @@ static int dummy_kill(const struct runtime *rt, const struct runtime_sandbox *sb
     return sb->pidfd < 0 ? 0 : eventfd_write(sb->pidfd, 1);
 }
 
-static uint32_t dummy_kill_cost(const struct privsep_limits *limits, uint32_t rooms)
+static uint32_t dummy_kill_cost(const struct privsep_limits *limits, uint32_t command_sandboxes)
 {
     return 1;
 }
@@ -206,14 +206,14 @@ static int dummy_end_finish(struct runtime *rt, struct task *t, struct runtime_e
 static int dummy_command_sandbox_begin(struct runtime *rt, const struct runtime_sandbox *sb,
                                        uint32_t open_files, struct task *out, int *boot_fd)
 {
-    dummy.rooms++;
+    dummy.command_sandboxes++;
     return start(sb->slot, out, boot_fd);
 }
 
-static int dummy_command_sandbox_kill(const struct runtime_sandbox *room)
+static int dummy_command_sandbox_kill(const struct runtime_sandbox *inner)
 {
-    dummy.room_kills++;
-    return eventfd_write(room->pidfd, 1);
+    dummy.command_sandbox_kills++;
+    return eventfd_write(inner->pidfd, 1);
 }
 
 static uint32_t dummy_command_sandboxes_kill(const struct runtime *rt, uint32_t slot)
@@ -304,14 +304,14 @@ static int other_end_begin(struct runtime *rt, const struct runtime_end *ends, u
 static int other_command_sandbox_begin(struct runtime *rt, const struct runtime_sandbox *sb,
                                        uint32_t open_files, struct task *out, int *boot_fd)
 {
-    other.rooms++;
+    other.command_sandboxes++;
     return start(sb->slot, out, boot_fd);
 }
 
-static int other_command_sandbox_kill(const struct runtime_sandbox *room)
+static int other_command_sandbox_kill(const struct runtime_sandbox *inner)
 {
-    other.room_kills++;
-    return eventfd_write(room->pidfd, 1);
+    other.command_sandbox_kills++;
+    return eventfd_write(inner->pidfd, 1);
 }
 
 static int other_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
@@ -679,17 +679,17 @@ static void rows_are_complete(void **state)
 static void use_and_end(struct world *w, const struct privsep_msg *created, uint32_t pids)
 {
     struct privsep_msg connect = of(PRIVSEP_CONNECT, created),
-                       room = of(PRIVSEP_COMMAND_SANDBOX, created),
-                       room_end = of(PRIVSEP_COMMAND_SANDBOX_END, created);
+                       inner = of(PRIVSEP_COMMAND_SANDBOX, created),
+                       inner_end = of(PRIVSEP_COMMAND_SANDBOX_END, created);
 
     connect.u.connect.count = 3;
     assert_int_equal(ask(w, connect).fds, 3);
     assert_int_equal(ask(w, of(PRIVSEP_STAT, created)).u.stat.pids_used, pids);
-    room = ask(w, room);
-    assert_int_equal(room.status, 0);
-    assert_int_equal(room.fds, PRIVSEP_COMMAND_SANDBOX_SOCKETS);
-    room_end.u.command_sandbox.number = room.u.command_sandbox.number;
-    assert_int_equal(ask(w, room_end).status, 0);
+    inner = ask(w, inner);
+    assert_int_equal(inner.status, 0);
+    assert_int_equal(inner.fds, PRIVSEP_COMMAND_SANDBOX_SOCKETS);
+    inner_end.u.command_sandbox.number = inner.u.command_sandbox.number;
+    assert_int_equal(ask(w, inner_end).status, 0);
     assert_int_equal(ask(w, of(PRIVSEP_FREEZE, created)).status, 0);
     assert_int_equal(ask(w, of(PRIVSEP_THAW, created)).status, 0);
     assert_int_equal(ask(w, of(PRIVSEP_KILL, created)).status, 0);
@@ -710,17 +710,20 @@ static void each_level_goes_through_its_own_row(void **state)
     assert_int_equal(created.fds, PRIVSEP_CREATE_SOCKETS);
     before = dummy; /* what is pooled is of the first level; it may be at work meanwhile */
     use_and_end(w, &created, 9);
-    assert_int_equal(before.claims + before.stats + before.rooms + before.kills, 0);
-    assert_int_equal(dummy.claims + dummy.stats + dummy.rooms + dummy.kills + dummy.sockets, 0);
+    assert_int_equal(before.claims + before.stats + before.command_sandboxes + before.kills, 0);
+    assert_int_equal(
+        dummy.claims + dummy.stats + dummy.command_sandboxes + dummy.kills + dummy.sockets, 0);
     assert_true(other.starts == 1 && other.claims == 2 && other.sockets == 3 && other.stats == 1);
-    assert_true(other.rooms == 1 && other.room_kills == 1 && other.kills == 1);
+    assert_true(other.command_sandboxes == 1 && other.command_sandbox_kills == 1 &&
+                other.kills == 1);
     assert_true(other.reaps == 2 && other.ends == 1 && other.freezes == 1 && other.thaws == 1);
 
     created = create(w, "first", PRIVSEP_LEVEL_PROCESS);
     assert_int_equal(created.status, 0);
     use_and_end(w, &created, 7);
-    assert_true(dummy.claims == 2 && dummy.sockets == 3 && dummy.stats == 1 && dummy.rooms == 1);
-    assert_true(dummy.room_kills == 1 && dummy.kills == 1 && dummy.reaps == 2);
+    assert_true(dummy.claims == 2 && dummy.sockets == 3 && dummy.stats == 1 &&
+                dummy.command_sandboxes == 1);
+    assert_true(dummy.command_sandbox_kills == 1 && dummy.kills == 1 && dummy.reaps == 2);
     assert_true(other.claims == 2 && other.kills == 1 && other.ends == 1);
     leave(w);
 }

@@ -1,4 +1,4 @@
-"""A tenant's root stops what is to become a room, wherever it sees it: that holds up its own sandbox for seconds, no other
+"""A tenant's root stops what is to become a command sandbox, wherever it sees it: that holds up its own sandbox for seconds, no other
 one, and leaves nothing."""
 
 import concurrent.futures
@@ -8,7 +8,7 @@ from client import Client, Sandbox
 from egresslib import stack  # noqa: F401: a fixture
 from waitlib import until
 
-TENANTS, ROOMS = ("first", "second"), 8
+TENANTS, INNER = ("first", "second"), 8
 SECONDS = 40
 
 # New processes of this pid namespace have the numbers after the last one. It ends with the file.
@@ -49,15 +49,15 @@ def stopped(server):
     return [(p.pid, p.name, p.inner_pids) for p in leftovers.in_sandboxes(server) if p.state == "T"]
 
 
-def test_stopped_rooms(stack):  # noqa: F811
+def test_stopped_command_sandboxes(stack):  # noqa: F811
     bad, good = [Box(stack, tenant) for tenant in TENANTS], Box(stack, "third")
-    with concurrent.futures.ThreadPoolExecutor(len(bad) * (ROOMS + 1)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(len(bad) * (INNER + 1)) as pool:
         for box in bad:
             assert box.run("cat > /tmp/stop.py", stdin=STOP).status == 200
         stoppers = [pool.submit(box.run, "python3 /tmp/stop.py", user="root") for box in bad]
         for box in bad:
             until(lambda b=box: b.is_there("/tmp/ready"), SECONDS, lambda: "nothing stops anything")
-        made = [pool.submit(box.run, "true", "deny", timeout_ms=2000) for box in bad for _ in range(ROOMS)]
+        made = [pool.submit(box.run, "true", "deny", timeout_ms=2000) for box in bad for _ in range(INNER)]
         results = [good.run("true", "deny") for _ in range(20)]
         tried = [f.result() for f in made]
         for box in bad:
