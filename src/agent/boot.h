@@ -18,7 +18,7 @@ enum err_code boot_claim(struct agent *a, struct err *e);
  * makes itself unreadable for the sandbox's own root. */
 enum err_code boot_confine(const struct agent *a, struct err *e);
 
-/* What both modes do: blocked signals, name, limits. */
+/* The steps of both modes: blocked signals, name, limits. */
 void boot_prepare(void);
 
 /* Listens on an IPv4 address; the descriptor, or -errno. */

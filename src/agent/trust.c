@@ -59,7 +59,7 @@ static bool ends_with(int fd, off_t size, const char *pem, size_t n)
  * anew. */
 static int add_to_bundle(int dir, const char *pem, size_t n)
 {
-    /* What was kept over a boot may be a FIFO, whose opening must not wait. */
+    /* A file that was kept over a boot may be a FIFO, whose opening must not wait. */
     CLEANUP_CLOSE int fd = openat(dir, ALL_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
 
@@ -151,7 +151,7 @@ static json_t *make_defaults(bool in_bundle)
     return o;
 }
 
-/* What is still to be written. */
+/* A certificate that is still to be written. */
 struct trust {
     uv_idle_t idle;
     json_t *defaults;

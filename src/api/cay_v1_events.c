@@ -1,4 +1,4 @@
-/* What happens to the tenant's sandboxes, as it happens. See cay_v1.h. */
+/* The stream of events of the tenant's sandboxes. See cay_v1.h. */
 #include "api/cay_v1.h"
 
 #include "base/ids.h"

@@ -297,7 +297,7 @@ static bool begin_lines(struct live *l)
     return l->out != NULL;
 }
 
-/* What a slow reader has no room for is not told, and that this is so comes at the end. */
+/* Output that a slow reader does not take is left out; the last line says that some was. */
 static void write_output(struct live *l, int which, const char *bytes, size_t n)
 {
     CLEANUP_BUF struct buf b;

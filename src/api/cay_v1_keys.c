@@ -16,7 +16,7 @@ static bool is_operator(const struct api_call *call)
     return call->who.role == CORE_ROLE_OPERATOR;
 }
 
-/* What a key is made for. Texts are the body's. */
+/* The tenant, role and label of a new key. Texts are the body's. */
 struct wish {
     const char *tenant, *role, *label;
     struct core_identity whose;

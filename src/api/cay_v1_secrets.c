@@ -22,7 +22,7 @@ static void binding_free(void *state)
     json_decref(state);
 }
 
-/* What one of that name is bound to so far: told beside the new one. */
+/* The binding of the secret of that name so far: answered beside the new one. */
 static enum err_code keep_binding(void *arg, const struct core_credential *k, struct err *e)
 {
     struct api_call *call = arg;

@@ -109,7 +109,7 @@ json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const s
     json_object_set_new(out, "toolboxProxyUrl", toolbox_address(api, host));
     if (item)
         return out;
-    /* What an environment was given is nowhere but inside: it may hold secrets. */
+    /* The environment is kept inside the sandbox alone: it may hold secrets. */
     json_object_set_new(out, "env", json_object());
     json_object_set_new(out, "volumes", daytona_volumes_json(s));
     return out;

@@ -20,7 +20,7 @@
 
 #define LABEL_MAX 63
 
-/* What a body says; strings are its own. */
+/* The network settings of a body; strings are the body's. */
 struct requested {
     bool has_block, block;
     const char *networks, *domains; /* NULL: absent. Empty or blank: to be cleared */

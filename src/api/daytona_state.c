@@ -23,7 +23,7 @@ static void answer(struct api_call *call, const char *id)
         daytona_no_sandbox(call);
 }
 
-/* What was asked for is so already. */
+/* The sandbox is in the requested state already. */
 static void changed(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;

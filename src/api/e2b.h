@@ -91,7 +91,7 @@ enum err_code e2b_network_setting(json_t *network, struct network **out, struct 
 enum err_code e2b_network_split(json_t *network, bool internet, struct network **setting,
                                 json_t **policy, json_t **secrets, struct err *e);
 
-/* What clients see: without passwords and our own key. NULL reference for none. */
+/* The form for clients: without passwords and our own key. NULL reference for none. */
 json_t *e2b_network_shown(const json_t *network);
 
 /* -- e2b_policy.c (pure) ----------------------------------------------------------------------- */

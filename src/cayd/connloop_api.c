@@ -1,7 +1,7 @@
 /* A request of the API on its connection loop. A short body is collected at once; a longer one only
  * after the control loop has said that its key is known, within a share of the tenant; then head
  * and body are posted to the control loop, whose answer finds the exchange again by its ticket, or
- * finds that the client has gone. What cannot be posted is answered here with 503. */
+ * finds that the client has gone. A call that cannot be posted is answered here with 503. */
 
 #include "cayd/connloop_internal.h"
 

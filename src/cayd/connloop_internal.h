@@ -1,5 +1,5 @@
 #pragma once
-/* What connloop.c and connloop_api.c share: the loop itself, which connloop.c makes and joins. Its
+/* Shared by connloop.c and connloop_api.c: the loop itself, which connloop.c makes and joins. Its
  * own thread alone touches it, but for what another posts to its mailbox. */
 
 #include "base/share.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* What the commands of `cay` share: the tables that describe them, what was given, and how they
+/* Shared by the commands of `cay`: the tables that describe them, their options, and how they
  * end.
  *
  * One table (commands.c, commands_*.c) describes every command with its options and examples; it is

@@ -340,7 +340,7 @@ static enum err_code upload_dir(struct copy *k, const char *from, const char *to
     return end_tar(k, &tar, status);
 }
 
-/* What came goes into its place even when one of the two ends failed, as with cp. */
+/* Received files are put into place even when one of the two ends failed, as with cp. */
 static enum err_code download_dir(struct copy *k, const char *from, const char *to)
 {
     enum err_code code, placed;

@@ -47,7 +47,7 @@ static void print_explained(const json_t *o)
 
 /* -- of a sandbox ------------------------------------------------------------------------------ */
 
-/* What is said on the command line. */
+/* The arguments of the command line. */
 struct requested {
     const char *sandbox, *to, *method, *path, *address, *said;
     json_t *policy; /* of --policy, or NULL */

@@ -8,7 +8,7 @@
 #define RECORDS   "10000" /* the most that the server gives at a time */
 #define PATHS_MAX 64u     /* of one host and port; more: any path */
 
-/* What is asked of one host and port: sets, as objects. */
+/* Methods and paths that were requested of one host and port: sets, as objects. */
 struct tried {
     json_t
         *rule; /* {"methods": {}, "paths": {}, "addresses": {}, "port": n, "name": or "address"} */

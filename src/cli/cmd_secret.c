@@ -1,7 +1,7 @@
 /* secret set|ls|rm: credentials that cay-egress puts on requests. A value is read from standard
  * input, a file or a command's output, never from an argument, sent once, and wiped; with
  * --every that is done again and again, and a value that cannot be had leaves the one before in
- * force. What is listed has no values. */
+ * force. The list has no values. */
 #include "base/plain_name.h"
 #include "cli/commands.h"
 
@@ -48,7 +48,7 @@ static ssize_t read_value(int fd, char *out, size_t size)
 
 /* What a program of the caller's own says: a vault's client, one that renews an OAuth token. It
  * runs here, as the caller's user, and nowhere else: no daemon runs a command, and no tenant names
- * one. What it says is worth nothing where it has failed. */
+ * one. Its output is not used where it has failed. */
 static ssize_t read_command(const char *command, char *out, size_t size, int *status)
 {
     FILE *f = popen(command, "re");

@@ -183,7 +183,7 @@ static enum err_code fork_request(const struct cli *c, json_t *body, struct err 
     return ERR_OK;
 }
 
-/* What was made is printed, what was not is said; false: there is some of that. */
+/* Prints the snapshots that were made, and an error for each that was not; false: there is one. */
 static bool print_forks(const json_t *forks)
 {
     bool all = true;

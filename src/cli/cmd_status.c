@@ -102,7 +102,7 @@ static int print_env(const struct cli *c, const json_t *variables)
     if (shell && !fish && strcmp(shell, "sh") != 0 && strcmp(shell, "bash") != 0 &&
         strcmp(shell, "zsh") != 0)
         return cli_usage(c, "--shell: \"%s\" is none of sh, bash, zsh, fish", shell);
-    /* What an earlier `cay env --urls` set would still be taken instead of the domain. */
+    /* Variables of an earlier `cay env --urls` would still be taken instead of the domain. */
     for (size_t i = 0; i < ARRAY_SIZE(url_names); i++)
         if (getenv(url_names[i]) && !json_object_get(variables, url_names[i]))
             printf(fish ? "set -e %s\n" : "unset %s\n", url_names[i]);
@@ -151,7 +151,7 @@ static json_t *make_variables(const struct cli *c, const struct api *a, const ch
     return out;
 }
 
-/* What clients are to be told; a new reference. NULL with e. */
+/* The addresses and keys for clients; a new reference. NULL with e. */
 static json_t *fetch_variables(const struct cli *c, struct api *a, struct err *e)
 {
     json_t *status = NULL, *out;

@@ -137,7 +137,7 @@ static enum err_code make_sandbox(struct build *b, struct err *e)
     return e->code;
 }
 
-/* What the way out refused while it was built, each host once. */
+/* The hosts that were refused while it was built, each once. */
 static void read_refused(struct build *b)
 {
     json_t *answer = NULL, *seen = json_object(), *d;

@@ -1,5 +1,5 @@
 #pragma once
-/* What commands use of each other. */
+/* Functions that commands use of each other. */
 
 #include "cli/api.h"
 

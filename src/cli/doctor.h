@@ -23,7 +23,7 @@ struct doctor_result {
 
 struct cli;
 
-/* What a check found: into level and text. */
+/* The result of a check: into level and text. */
 void doctor_say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
     PRINTF(3, 4);
 

@@ -26,7 +26,7 @@ static long version_number(const char *text)
     return (long)major * 100000000 + (long)minor * 10000 + (long)patch;
 }
 
-/* What the program prints first, at most size - 1 bytes of it. 0 or -errno. */
+/* The beginning of the program's output, at most size - 1 bytes of it. 0 or -errno. */
 static int first_output(const char *path, char *out, size_t size)
 {
     int fds[2], status;

@@ -287,7 +287,7 @@ static int load_settings(struct cli *c, int *argc, char **argv)
     return CLI_USAGE;
 }
 
-/* What the commands of a group have behind its word: "build, ls, rm"; "" when it is no group. */
+/* The second words of a group's commands: "build, ls, rm"; "" when it is no group. */
 static void group_words(const char *word, char *out, size_t size)
 {
     size_t len = strlen(word), used = 0;

@@ -26,7 +26,7 @@ static int add_name(struct api_easy *x, const char *name)
     return api_easy_header(x, "Mcp-Name: =?base64?%s?=", text);
 }
 
-/* What revision 2026-07-28 repeats in headers. */
+/* The fields that revision 2026-07-28 repeats in headers. */
 static int add_stateless(struct api_easy *x, const json_t *message, const char *revision,
                          const char *method)
 {
@@ -47,7 +47,7 @@ static int add_session(struct api_easy *x, const char *session, const char *revi
     return rc == 0 && revision ? api_easy_header(x, "MCP-Protocol-Version: %s", revision) : rc;
 }
 
-/* What the owner of this connection sets. */
+/* Headers that the owner of this connection sets. */
 static int add_settings(const struct cli *c, struct api_easy *x)
 {
     static const char *const names[][2] = {

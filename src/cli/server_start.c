@@ -175,7 +175,7 @@ static bool is_key(const struct config_key *k, const char *section, const char *
     return strcmp(k->section, section) == 0 && (!key || strcmp(k->key, key) == 0);
 }
 
-/* What keep alone is told. */
+/* Options of cay-keep alone. */
 static bool is_for_keep(const struct config_key *k)
 {
     return is_key(k, "egress", "user") || is_key(k, "egress", "processes") ||
@@ -194,7 +194,7 @@ static bool is_for_egress(const struct config_key *k)
     return is_key(k, "server", "log_level") || (is_key(k, "egress", NULL) && !is_for_keep(k));
 }
 
-/* What differs from the defaults goes on to daemons that have the same table. */
+/* Settings that differ from the defaults are passed to the daemons, which have the same table. */
 static void add_settings(struct arguments *a, const struct settings *s, const char *option,
                          bool (*wanted)(const struct config_key *k))
 {

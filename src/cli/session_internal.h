@@ -1,5 +1,5 @@
 #pragma once
-/* What session.c (the loop, input, signals) and session_stream.c (what the process says) share. */
+/* Shared by session.c (the loop, input, signals) and session_stream.c (the process's output). */
 
 #include "cli/session.h"
 

@@ -143,7 +143,7 @@ uint32_t privsep_filters_sandboxes(void)
     struct utsname u;
     unsigned major = 0, minor = 0;
 
-    /* What cannot be told has the fault. */
+    /* A version that cannot be read counts as one with the fault. */
     if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2)
         return 1;
     return privsep_filters_sandboxes_of(major, minor);

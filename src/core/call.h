@@ -80,7 +80,7 @@ void call_cancel_all(struct core *c);
  * answer: the next LIST shows it again. */
 void call_kill_stray(struct core *c, const char *id, uint32_t slot, uint32_t gen);
 
-/* What a failed privd call means to a caller. */
+/* A failed call of privd as an error for the caller. */
 enum err_code call_privd_err(struct err *e, int64_t status, const char *what);
 
 /* Is it the channel that failed, and not what was asked? privd may or may not have done it. */

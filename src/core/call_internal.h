@@ -1,5 +1,5 @@
 #pragma once
-/* What call.c and call_agent.c share: a call under way is on its core's list. */
+/* Shared by call.c and call_agent.c: a call under way is on its core's list. */
 
 #include "base/ids.h"
 #include "core/call.h"

@@ -78,7 +78,7 @@ static void end_missing(struct core *c)
     }
 }
 
-/* What answers has to come within the deadline. */
+/* An answer has to come within the deadline. */
 static void asking(struct core *c, bool on)
 {
     c->asking = on && c->privd_up;
@@ -93,7 +93,7 @@ static void on_ready_templates(struct core *c, int status)
     if (!call_is_channel_error(status))
         asking(c, false);
     if (status == 0) {
-        /* What privd was still making for an earlier cayd was not in its list yet. */
+        /* A sandbox that privd was still making for an earlier cayd was not in its list yet. */
         c->sweeping = true;
         timers_set(&c->timers, &c->relist, clock_mono_ms() + c->config.privd_timeout_ms);
         c->ready = c->privd_up;

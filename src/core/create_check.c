@@ -104,7 +104,7 @@ static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
     return code;
 }
 
-/* What it begins with: a template, or a snapshot with the template that it lies on. */
+/* The files that it begins with: a template, or a snapshot with the template that it lies on. */
 static enum err_code resolve(struct core *c, struct sandbox_request *r,
                              const struct snapshot **snapshot,
                              const struct template_info **requested,

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <jansson.h>
 
-/* What a stage's failure means to the caller; ERR_OK: the errno tells. */
+/* A stage's failure as an error for the caller; ERR_OK: the errno decides. */
 static const struct {
     enum err_code code;
     const char *text, *hint;
@@ -28,7 +28,7 @@ static const struct {
                              "see `cay logs` and `cay doctor`"},
 };
 
-/* What one errno of a stage means, where it says more than the stage. */
+/* The meaning of one errno of a stage, where it says more than the stage. */
 static const struct {
     uint32_t stage;
     int status;
@@ -105,7 +105,7 @@ void create_explain(struct err *e, const struct sandbox *s, int status, const st
         explain_stage(e, status, stage);
 }
 
-/* What the start command said is its owner's own, and text. */
+/* The start command's output is its owner's own, and text. */
 void create_explain_agent(struct err *e, int http_status, const char *body, size_t len)
 {
     json_t *answer = http_status == AGENT_START_FAILED && body ? json_loadb(body, len, 0, NULL)

@@ -1,5 +1,5 @@
 #pragma once
-/* What a create that failed says. Pure. */
+/* The error of a create that failed. Pure. */
 
 #include "base/err.h"
 #include "contract/proto.h"

@@ -1,6 +1,6 @@
 /* For each process of cay-egress one state machine: away (a look every EGRESS_AGAIN_MS), watched
  * (GET /v1/events is open; its first answer begins a life of the process, and all policies are sent
- * again), lost (its end; back to away). What is sent meanwhile, and who waits for it, is
+ * again), lost (its end; back to away). Policies on their way, and their waiters, are
  * egress_push.c's. */
 
 #include "core/egress_internal.h"

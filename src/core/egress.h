@@ -20,7 +20,7 @@ struct sandbox_obj;
 /* What is above the channel: which policy a sandbox is given, and what is done with what cay-egress
  * tells. */
 struct egress_uses {
-    /* What is sent of o: JSON, malloc'd. NULL: why. */
+    /* The policy to send for o: JSON, malloc'd. NULL: why in e. */
     char *(*body)(struct sandbox_obj *o, struct err *e);
     void (*begun)(struct core *c); /* a process of it has begun a life */
     void (*on_events)(struct core *c, struct egress_event_reader *reader, const char *data,

@@ -1,5 +1,5 @@
 #pragma once
-/* What a sandbox's policy is at cay-egress. */
+/* The form of a sandbox's policy that cay-egress is sent. */
 
 #include "base/err.h"
 

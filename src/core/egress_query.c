@@ -43,7 +43,7 @@ struct query_error {
     const char *text;
 };
 
-/* What can be asked about a sandbox. */
+/* The questions about a sandbox. */
 struct query_kind {
     const char *method, *path; /* below the sandbox's own */
     const char *what;          /* "... of ID", where it is refused */
@@ -150,7 +150,7 @@ static void send_question(struct core *c, const struct sandbox *s, const struct 
     call_unix(c, s->id, egress_path(c, s->slot % egress_count(c)), &r, cb, arg);
 }
 
-/* What has no more to it than the sandbox. */
+/* Questions that name the sandbox alone. */
 static void query_plainly(struct core *c, const struct query_kind *kind, const char *tenant,
                           const char *id, core_text_cb done, void *arg)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* What events.c (the rings) and events_follow.c (who reads them) share. */
+/* Shared by events.c (the rings) and events_follow.c (their readers). */
 
 #include "base/buf.h"
 #include "base/ids.h"

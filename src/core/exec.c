@@ -271,7 +271,7 @@ static enum err_code code_of(const char *connect)
     return ERR_INTERNAL;
 }
 
-/* What the stream's end means. Its time is over: the agent has killed it. */
+/* The end of the stream as a result. Its time is over: the agent has killed it. */
 static void evaluate(struct exec_op *op, const struct err *why, int status, const char *body,
                      size_t len)
 {

@@ -284,7 +284,7 @@ static void on_undone(struct core *c, const char *id, int status, const struct p
     }
 }
 
-/* What was made of a snapshot's files ends; its own are kept still. 0 or -errno. */
+/* A sandbox that was made of a snapshot's files ends; its own are kept still. 0 or -errno. */
 static int64_t send_undo(struct sandbox_obj *o)
 {
     struct privsep_msg m = {.op = PRIVSEP_KILL, .slot = o->s.slot, .gen = o->s.gen};

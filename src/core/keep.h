@@ -23,7 +23,7 @@
 
 struct sandbox_obj;
 
-/* What the last KEPTS said of a number. */
+/* The last answer of KEPTS about a number. */
 enum kept_seen { KEPT_SEEN_NONE, KEPT_SEEN_WHOLE, KEPT_SEEN_BUSY };
 
 struct kept_listed {
@@ -31,7 +31,7 @@ struct kept_listed {
     uint8_t owner[PRIVSEP_OWNER_SIZE]; /* all zero: privd does not know */
 };
 
-/* What privd keeps, by number (keep.c). */
+/* The kept files of privd, by number (keep.c). */
 struct kepts {
     bool can;                                        /* privd can keep files at all */
     struct kept_listed listed[PRIVSEP_KEPT_MAX + 1]; /* by the last KEPTS */
@@ -107,7 +107,7 @@ bool keep_drops_quietly(const struct sandbox_obj *o);
 int keep_send_kepts(struct core *c, void (*fn)(struct core *c, int status));
 void keep_on_kept_event(struct core *c, const struct privsep_msg *m);
 
-/* What no row names is dropped. */
+/* Kept files that no row names are dropped. */
 void keep_drop_strays(struct core *c);
 
 /* It runs on a snapshot's files: what was kept of its own by that number (0: nothing) goes. */

@@ -1,5 +1,5 @@
 #pragma once
-/* What the store has of an API key. */
+/* The form of an API key in the store. */
 
 #include "core/store.h"
 

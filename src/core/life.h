@@ -72,10 +72,10 @@ enum life_call {
     LIFE_CALL_END        /* kill: lifecycle_end */
 };
 
-/* What is under way with its processes. */
+/* The change of its processes that is under way. */
 enum life_change { LIFE_CHANGE_NONE, LIFE_CHANGE_PAUSE, LIFE_CHANGE_RESUME };
 
-/* What clients that know two states are told. */
+/* The state for clients that know two states. */
 enum life_group { LIFE_GROUP_NONE, LIFE_GROUP_RUNNING, LIFE_GROUP_PAUSED };
 
 struct life {

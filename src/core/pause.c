@@ -378,7 +378,7 @@ enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e)
     return code;
 }
 
-/* What a call may ask for. */
+/* A pause that a call asks for: within the tenant's quota. */
 static enum err_code begin_requested(struct sandbox_obj *o, enum sandbox_tier tier, struct err *e)
 {
     enum err_code code = quota_check_pause(o->tenant, e);

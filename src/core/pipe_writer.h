@@ -7,7 +7,7 @@
 
 struct pipe_writer;
 
-/* What its owner wants to be told of, from the loop and never within a call; NULL: nothing. */
+/* Callbacks of its owner, from the loop and never within a call; NULL: nothing. */
 struct pipe_writer_owner {
     void (*on_empty)(void *arg); /* the reader has taken all that was put: more may be, or an end */
     void (*on_gone)(void *arg);  /* the reader has gone: to be ended */

@@ -43,7 +43,7 @@ bool reserve_fill(struct reserve *r)
     return fill_to(r, wanted(r->calls));
 }
 
-/* What is more than the calls under way are to have. */
+/* Frees the blocks that are more than the calls under way may need. */
 static void give_back(struct reserve *r)
 {
     while (r->n > wanted(r->calls))

@@ -4,7 +4,7 @@
 
 #include "core/core.h"
 
-/* What a call is. 0 is not decided, and refused to all. */
+/* The kind of a call. 0 is not decided, and refused to all. */
 enum role_access {
     ROLE_NOT_DECIDED,
     ROLE_OPEN,    /* no key needed: in no row, as there is no role */

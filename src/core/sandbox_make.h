@@ -9,7 +9,7 @@ struct sandbox_obj;
 struct privsep_limits sandbox_limits_or(const struct privsep_limits *requested,
                                         const struct privsep_limits *d);
 
-/* What it gets: no field is 0. */
+/* The limits that it gets: no field is 0. */
 struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_request *r,
                                      const struct template_info *requested);
 

@@ -38,5 +38,5 @@ enum err_code snapshot_set_state(struct snapshot_obj *o, enum snapshot_state sta
 void snapshot_notify(struct snapshot_obj *o, const struct err *why);
 void snapshot_add_event(struct snapshot_obj *o, enum event_type type);
 
-/* What is kept of it goes, and then itself. */
+/* Its kept files are removed, and then itself. */
 void snapshot_drop(struct snapshot_obj *o);

@@ -131,7 +131,7 @@ static void fill(struct snapshot *s, const struct sandbox_obj *source, const cha
     (void)snprintf(s->template_id, sizeof(s->template_id), "%s", source->s.template_id);
 }
 
-/* What stands still or runs, whole: not what is on its way. */
+/* Of a sandbox that runs or stands still: no change of its state may be under way. */
 static enum err_code check(struct core *c, const char *tenant, const char *id, const char *name,
                            struct sandbox_obj **out, struct err *e)
 {

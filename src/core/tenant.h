@@ -100,7 +100,7 @@ void tenant_count(struct tenant *t, enum usage what);
 /* From now until its usage is written and its last minute had no create, t holds itself. */
 void tenant_usage_begin(struct tenant *t);
 
-/* What is charged is counted up to now. */
+/* Charges are counted up to now. */
 void tenant_settle(struct tenant *t);
 
 /* usage was written: it begins anew. False: nothing of the tenant goes on, and t may be gone. */

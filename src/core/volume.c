@@ -367,7 +367,7 @@ static bool is_there(const struct volume_obj *o)
                                          memcmp(t->owner, unknown, sizeof(unknown)) == 0);
 }
 
-/* What was not confirmed goes; what privd does not have is forgotten. */
+/* Volumes that were not confirmed are removed; those that privd does not have are forgotten. */
 static void reconcile(struct volume_obj *o)
 {
     struct err e;

@@ -71,7 +71,7 @@ json_t *volumes_of_kind(const json_t *mounts, const char *kind);
 enum err_code volumes_check(struct core *c, const char *tenant, const struct sandbox *of,
                             const json_t *mounts, struct err *e);
 
-/* What a CREATE says of them, into m. 0, or -ENOENT: one is not there. */
+/* Their fields of a CREATE, into m. 0, or -ENOENT: one is not there. */
 int volumes_fill(struct core *c, const char *tenant, const json_t *mounts, struct privsep_msg *m);
 
 /* What its agent is told: an array of {"path", "place"}; NULL: memory is out. */

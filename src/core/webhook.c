@@ -35,7 +35,7 @@ unsigned core_webhook_default_types(void)
     return DEFAULT_TYPES;
 }
 
-/* What was lost concerns a place in a stream, which a webhook has none of. */
+/* Lost events concern a place in a stream, and a webhook has none. */
 bool core_webhook_sends(enum event_type type)
 {
     return type >= 0 && type < EVENT_TYPE_COUNT && type != EVENT_DROPPED;

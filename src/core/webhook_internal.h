@@ -1,5 +1,5 @@
 #pragma once
-/* What webhook.c (which there are), webhook_send.c (their deliveries) and the store share. */
+/* Shared by webhook.c (the list), webhook_send.c (their deliveries) and the store. */
 
 #include "base/share.h"
 #include "core/timers.h"
@@ -33,7 +33,7 @@ struct webhooks {
     uint64_t waiting; /* of all */
 };
 
-/* What the store has of one. Texts are borrowed. */
+/* The row of one in the store. Texts are borrowed. */
 struct webhook_row {
     const char *id, *tenant, *url, *sealed;
     unsigned types;

@@ -111,7 +111,7 @@ static bool read_expires(const struct http_head *h, struct access *out)
     return true;
 }
 
-/* What is signed; without a path nothing is, and no signature is right. */
+/* The text that is signed; without a path there is none, and no signature is right. */
 static int read_file_subject(const struct http_head *h, struct access *out)
 {
     CLEANUP_FREE char *path = malloc(FILE_URL_PATH);

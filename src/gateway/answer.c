@@ -1,4 +1,4 @@
-/* What the gateway itself answers: E2B's JSON forms for SDKs, or a small page for a browser.
+/* Answers of the gateway itself: E2B's JSON forms for SDKs, or a small page for a browser.
  * Called by gateway.c in place of a relayed answer, once for each exchange. Ids and messages are
  * escaped, since an id may come from a host name that any client can send. */
 

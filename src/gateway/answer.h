@@ -1,5 +1,5 @@
 #pragma once
-/* What the gateway itself answers: E2B's JSON forms, or a small page for a browser. */
+/* Answers of the gateway itself: E2B's JSON forms, or a small page for a browser. */
 
 #include "gateway/resolve.h"
 #include "http/server.h"

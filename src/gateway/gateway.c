@@ -36,7 +36,7 @@ struct gateway {
     unsigned handles;
 };
 
-/* What a relay needs to find again; in the exchange's arena. */
+/* The state of a relay; in the exchange's arena. */
 struct relay_context {
     struct relay_context *next, **prev; /* while the exchange is there */
     struct http_exchange *x;

@@ -1,4 +1,4 @@
-/* What a connection waits for: what its socket is polled for, and for how long. conn_pump
+/* The waits of a connection: which events its socket is polled for, and for how long. conn_pump
  * (conn.c) calls conn_wait_settle as its last step, when no other step can go on; from the
  * connection's state, body and output it derives the events and one time limit for reading and
  * one for writing (server.h names them). A limit begins anew only when what it limits has moved,

@@ -48,7 +48,7 @@ size_t gate_storage_bytes(size_t n)
 
 /* -- header fields ----------------------------------------------------------------------------- */
 
-/* What the fields say about connection and body, gathered while they are read. */
+/* The fields about connection and body, gathered while they are read. */
 struct fields {
     const char *why;
     int status;

@@ -8,7 +8,7 @@
 
 #define MAX_AUTHORITY 261
 
-/* What each byte may be part of. */
+/* The classes that each byte belongs to. */
 static const unsigned char classes[256] = {
     ['\t'] = GATE_VALUE,
     [' '] = GATE_VALUE,

@@ -1,5 +1,5 @@
 #pragma once
-/* What gate.c reads heads with, beside what gate.h gives to all. Pure. */
+/* Functions by which gate.c reads heads, beside those that gate.h gives to all. Pure. */
 
 #include "http/gate.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of the server share; no file outside src/http includes it.
+/* Shared by the files of the server; no file outside src/http includes it.
  *
  * server.c   listeners, the list of connections, limits, timers, stop
  * server_make.c a server's memory
@@ -109,7 +109,7 @@ struct http_exchange {
     void *data;
     void (*on_close)(struct http_exchange *, void *);
 
-    /* What serves the exchange inside src/http (relay.c); told before the handler is. */
+    /* The server of the exchange inside src/http (relay.c); called before the handler is. */
     void *inner;
     void (*inner_close)(struct http_exchange *);
     void (*inner_drain)(struct http_exchange *);

@@ -28,7 +28,7 @@ void pass_free(struct pass *p);
  * to be read instead, or another -errno. */
 ssize_t pass_fill(struct pass *p, int fd, uint64_t n);
 
-/* What fd takes of it now: how many bytes, 0 for none, or -errno. */
+/* Moves to fd as many bytes as it takes now: their number, 0 for none, or -errno. */
 ssize_t pass_drain(struct pass *p, int fd);
 
 /* All that is left in it to the end of out. 0 or -errno; it is empty afterwards in any case. */

@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of the relay share. */
+/* Shared by the files of the relay. */
 
 #include "http/internal.h"
 #include "http/relay.h"

@@ -104,7 +104,7 @@ struct arena *http_exchange_arena(struct http_exchange *x); /* freed after the c
  * already. */
 void http_exchange_close_after(struct http_exchange *x);
 
-/* What the handler wants to find again. on_close may be NULL. */
+/* The handler's own state. on_close may be NULL. */
 void http_exchange_set(struct http_exchange *x, void *data,
                        void (*on_close)(struct http_exchange *x, void *data));
 void *http_exchange_get(const struct http_exchange *x);

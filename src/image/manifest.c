@@ -131,7 +131,7 @@ static enum kind kind_of(const json_t *entry)
     return KIND_OTHER;
 }
 
-/* What there is instead, for the error. */
+/* The platforms or names that there are instead, for the error. */
 static void describe(const json_t *all, char *out, size_t size)
 {
     size_t i, used = 0;

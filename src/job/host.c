@@ -75,7 +75,7 @@ static void add_local(struct hash *h)
     add_bytes(h, &sum, sizeof(sum));
 }
 
-/* What tells that the host is not the one that the template was made from. */
+/* Files that differ when the host is not the one that the template was made from. */
 static void make_fingerprint(char *out, size_t size)
 {
     static const char *const watched[] = {

@@ -1,5 +1,5 @@
 #pragma once
-/* What the generated parts of template `host` are: tables only. Paths are relative to its root. */
+/* The generated parts of template `host`: tables only. Paths are relative to its root. */
 
 #include <stddef.h>
 #include <sys/types.h>

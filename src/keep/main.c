@@ -31,7 +31,7 @@
 #define STOP_EGRESS_MS 15000
 #define CHILDREN_MAX   (2 + OPTIONS_EGRESS_MAX)
 
-/* What keep is doing beyond starting again what has ended. */
+/* The state of keep, beyond restarting the daemons that have ended. */
 enum phase {
     PHASE_STARTING, /* no child was ready yet; an end is a failed start */
     PHASE_RUNNING,

@@ -40,7 +40,7 @@ struct contexts_config {
 
 int contexts_new(const struct contexts_config *config, struct contexts **out);
 
-/* What waits for a context's start: called once, when it is READY (why NULL) or not. */
+/* A waiter for a context's start: called once, when it is READY (why NULL) or not. */
 struct context_waiter {
     struct context_waiter *next;
     void (*fn)(struct context_waiter *w, struct context *c, const char *why);
@@ -73,7 +73,7 @@ void context_execute(struct context *c, struct http_exchange *x, char *code, jso
 /* Forgets the variables; what runs or waits ends with errors. */
 void context_restart(struct context *c, struct context_waiter *waiter);
 
-/* What waits ends with errors; c is freed. */
+/* Waiting executions end with errors; c is freed. */
 void context_remove(struct context *c);
 
 /* No call of a waiter comes any more (its client is gone). */

@@ -82,7 +82,7 @@ static void on_process_exit(uv_process_t *p, int64_t status, int signal_number)
     char why[96];
 
     k->exited = true;
-    /* What it started in its group goes with it. */
+    /* Processes that it started in its group are killed with it. */
     (void)kill(-p->pid, SIGKILL);
     if (signal_number)
         snprintf(why, sizeof(why), "the kernel was ended by signal %d", signal_number);
@@ -182,7 +182,7 @@ static void on_iopub(void *arg, const struct wire_frame *frames, size_t n)
     come(k, &k->on_iopub, frames, n);
 }
 
-/* What answers an interrupt says nothing that is needed. */
+/* The answer to an interrupt is not needed. */
 static void on_control(void *arg, const struct wire_frame *frames, size_t n)
 {
 }

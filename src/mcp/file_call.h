@@ -7,7 +7,7 @@
 
 #define FILE_TARGET_SIZE (3u * 4096u + 64u) /* every byte of a path encoded */
 
-/* What is known of a file or directory. */
+/* The agent's information about a file or directory. */
 struct file_stat {
     bool is_directory, is_file;
     int64_t size;

@@ -1,6 +1,6 @@
 #pragma once
 /* The methods of the protocol that this server has, as rows of one table: for which generation of
- * revisions, with which right, and the function. What has no row is not found. */
+ * revisions, with which right, and the function. A method without a row is not found. */
 
 #include "mcp/request.h"
 

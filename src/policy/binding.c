@@ -1,4 +1,4 @@
-/* What a credential may be put on: see stack.h. */
+/* Bindings: the requests that a credential may be put on; see stack.h. */
 #include "policy/stack.h"
 
 #include "base/util.h"

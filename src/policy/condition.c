@@ -203,7 +203,7 @@ static int condition_paths_read(const json_t *json, union entry *out)
     return take_text(text, out);
 }
 
-/* What can be read in two ways is allowed by no path and denied by every one. */
+/* A path that can be read in two ways is allowed by no condition and denied by every one. */
 static bool condition_paths_matches(const union entry *e, const struct subject *s, bool denies)
 {
     if (!s->path || s->is_ambiguous)

@@ -135,7 +135,7 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
         add_private(p, v, address, &s);
     if (v->warned)
         add(&s, "; this would deny it, but the policy only warns");
-    /* What else an operator's limit has is the operator's. */
+    /* Other parts of an operator's limit are not shown to a tenant. */
     if (v->action == POLICY_DENY && v->source != POLICY_BY_NEVER &&
         v->source != POLICY_BY_CEILING) {
         if (v->rule < 0 && p)

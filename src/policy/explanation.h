@@ -12,7 +12,7 @@
 #define POLICY_NOTES_MAX 8
 #define POLICY_NOTE_SIZE 320
 
-/* What is asked about. Not to be copied: target points into it. */
+/* The request that is asked about. Not to be copied: target points into it. */
 struct policy_query {
     char name[POLICY_NAME_MAX + 1], said[POLICY_NAME_MAX + 1];
     /* address: of an address, or what the name leads to, all zero where that is not known */

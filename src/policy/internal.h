@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of the policy share; no file outside src/policy includes it.
+/* Shared by the files of the policy; no file outside src/policy includes it.
  *
  * address.c  addresses: text, ranges, what is never reached and what is public
  * pattern.c  names and paths against their patterns

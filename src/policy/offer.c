@@ -1,4 +1,4 @@
-/* What a policy allows, in words. */
+/* The destinations that a policy allows, in words. */
 #include "policy/internal.h"
 
 #include <stdio.h>

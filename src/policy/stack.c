@@ -1,4 +1,4 @@
-/* What the policies above a sandbox say together: see stack.h. */
+/* The verdict of all policies above a sandbox together: see stack.h. */
 #include "policy/stack.h"
 
 #include "base/util.h"

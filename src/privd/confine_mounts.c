@@ -207,7 +207,7 @@ static int collect(struct bind_mounts *p, const char *state_dir, const char *run
         r = add(p, state_dir, true);
     if (r == 0)
         r = add(p, run_dir, true);
-    /* What contains another comes before it. */
+    /* A directory comes before those in it. */
     qsort(p->all, p->n, sizeof(p->all[0]), by_length);
     for (size_t i = 0; i < p->n && r == 0; i++)
         r = take(&p->all[i]);

@@ -158,7 +158,7 @@ static int watch(struct privd *p)
     return loop_add(&p->loop, &p->dropper.source, p->dropper.task.result_fd, on_dropped, p);
 }
 
-/* What could not be removed is kept still, and can be asked for again. */
+/* Files that could not be removed are kept still, and their removal can be asked for again. */
 static void dropped(struct privd *p, uint32_t number, int status)
 {
     struct reply_to to = p->dropper.requested[number];

@@ -70,7 +70,7 @@ struct locks {
     char text[READ_SIZE];
 };
 
-/* What one sandbox holds, as far as its processes' files tell. */
+/* The locks of one sandbox, as far as its processes' files tell. */
 struct count {
     uint32_t locks, files;
     bool hides; /* descriptors are under way in sockets, or there are more than are looked at */

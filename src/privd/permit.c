@@ -145,7 +145,7 @@ static int check_kept(const struct privsep_msg *m, const struct permit_bounds *b
                : -EINVAL;
 }
 
-/* What is kept from now on has an owner. */
+/* Files that are kept from now on have an owner. */
 static int check_kept_of(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     return has_owner(m->u.kept.owner) ? check_kept(m, b) : -EINVAL;

@@ -1,5 +1,5 @@
 #pragma once
-/* What an earlier privd left. */
+/* Recovery: sandboxes and remainders of an earlier privd. */
 
 struct privd;
 

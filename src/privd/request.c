@@ -1,4 +1,4 @@
-/* What the peer asks: checked by permit.c, then given to the function that does it. One table. */
+/* Requests of the peer: checked by permit.c, then given to the function that does it. One table. */
 #include "privd/request.h"
 
 #include "privd/command_sandbox.h"

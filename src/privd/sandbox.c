@@ -160,7 +160,7 @@ static void started(struct slot *s)
     sandbox_pump(p);
 }
 
-/* What a sandbox's own program says is logged as text of a stranger. */
+/* Output of a sandbox's own program is logged as untrusted text. */
 static void log_agent_failure(const struct slot *s, char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -268,7 +268,7 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
         start_failed(s, r, PRIVSEP_STAGE_NAMESPACES);
 }
 
-/* What is made ahead has neither. */
+/* A slot that is made ahead has neither. */
 static bool is_of_its_own(const struct create_request *c)
 {
     return c->kept || volume_any(c->volumes);

@@ -119,7 +119,7 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state);
 /* Watches the slot's task; cb(slot) when its result may be there. 0 or -errno. */
 int slots_watch_task(struct slot *s, loop_source_cb cb);
 
-/* What its driver's functions are told of it. */
+/* The sandbox as its driver's functions take it. */
 struct runtime_sandbox slots_sandbox(const struct slot *s);
 
 /* Slot of a request that passed permit_fields; NULL when permit_state refuses (*why). */

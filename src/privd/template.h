@@ -6,7 +6,7 @@
 
 struct privd;
 
-/* What privd tells of a template. */
+/* The fields of a template's event, in memory. */
 struct template_meta {
     bool there;
     uint32_t ready; /* whole and usable */

@@ -98,7 +98,7 @@ NORETURN static void run_command_sandbox(const struct inside *in)
 /* --- outside
  * ----------------------------------------------------------------------------------- */
 
-/* What needs the host's root: the sandbox's control groups, by descriptors below `cay`. */
+/* Done as the host's root: the sandbox's control groups, by descriptors below `cay`. */
 static int prepare(const struct command_sandbox_args *a, struct inside *in, struct task_result *out)
 {
     int rc = cgroup_open_attach(a->rt->cgroups, a->sandbox->slot, CGROUP_WORK, in->cgroup_fds);

@@ -91,7 +91,7 @@ static int set_limits(const struct process_start_args *a)
     return rc < 0 ? rc : cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WORK, &work);
 }
 
-/* What else needs the host's root, before it is given up: devices and cgroups. */
+/* The other steps as the host's root, before it is given up: devices and cgroups. */
 static int prepare(const struct process_start_args *a, struct inside *in, struct task_result *out)
 {
     int rc = limit_layer(a);

@@ -1,4 +1,4 @@
-/* What all levels share, opened once at privd's start and closed at its end: the state
+/* Shared by all levels, opened once at privd's start and closed at its end: the state
  * directory, whose every component only root can change; the disk; the control groups;
  * cay-init's binary, in a sealed memory file that every start executes and that is read anew
  * for a new one; the filters. A failure to open any of it is why privd does not start. Kept

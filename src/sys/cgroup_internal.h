@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of cgroup.h share. */
+/* Shared by the files of cgroup.h. */
 
 #include "sys/cgroup.h"
 

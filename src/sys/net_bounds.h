@@ -10,7 +10,7 @@
  * forgotten. */
 #define TIME_WAIT_MAX                 1024
 #define TIME_WAIT_COMMAND_SANDBOX_MAX 256
-/* What options of one socket may allocate: the kernel's own value before 6.6. */
+/* The most that options of one socket may allocate: the kernel's own value before 6.6. */
 #define SOCKET_OPTIONS_BYTES (20 * 1024)
 /* How long a connection that has ended, or a question, is tracked. */
 #define TRACK_SECONDS 10

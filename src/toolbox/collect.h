@@ -22,7 +22,7 @@ void collect_free(struct collected *k);
  * ERR_UNAVAILABLE: memory is out). */
 bool collect_add(struct collected *k, const char *data, size_t len) WARN_UNUSED;
 
-/* What is collected, and a NUL after it. */
+/* The collected bytes, and a NUL after them. */
 const char *collect_text(const struct collected *k);
 
 /* A sentence for k->refused. */

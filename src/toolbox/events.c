@@ -56,7 +56,7 @@ static void say(struct events *e, const char *text)
         websocket_send(e->socket, true, text, strlen(text));
 }
 
-/* What it was told last still reaches a client that takes it soon. */
+/* The last events still reach a client that takes them soon. */
 static void end(struct events *e, enum websocket_code code, const char *reason)
 {
     if (e->ended)
@@ -281,7 +281,7 @@ static void sweep(struct events *e, uint64_t now_ms)
     say(e, "2");
 }
 
-/* What ends may leave the list at once. */
+/* A stream that ends may leave the list at once, so the next one is read before. */
 void toolbox_events_sweep(struct toolbox *t, uint64_t now_ms)
 {
     for (struct events *e = t->events, *next; e; e = next) {

@@ -36,7 +36,7 @@ int git_read_status(const char *text, size_t len, struct buf *b);
 int git_read_branches(const char *text, size_t len, struct buf *b);
 
 /* Five fields to a commit, each ended by NUL: hash, author, address, time, message; as an array of
- * GitCommitInfo. What is cut is left out. */
+ * GitCommitInfo. A commit that was cut off is left out. */
 int git_read_history(const char *text, size_t len, struct buf *b);
 
 struct git_refusal {
@@ -44,5 +44,5 @@ struct git_refusal {
     const char *code; /* NULL: that of the status */
 };
 
-/* What git said (in English) when it failed. */
+/* The messages of git (in English) when it failed. */
 struct git_refusal git_read_refusal(const char *text);

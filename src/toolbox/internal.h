@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of the toolbox share.
+/* Shared by the files of the toolbox.
  *
  * toolbox.c  the instance; a request's way to its handler
  * routes.c   which handler
@@ -180,7 +180,7 @@ void toolbox_fail(struct toolbox_call *c, int status, const char *code, const ch
 json_t *toolbox_error_json(const struct toolbox_call *c, int status, const char *code,
                            const char *message);
 
-/* What kept cayd from the agent. */
+/* Answers with the reason why cayd did not reach the agent. */
 void toolbox_fail_err(struct toolbox_call *c, const struct err *why);
 
 /* A refusal of the agent's, {"code", "message"}, about a file: in Daytona's words, by which clients

@@ -3,7 +3,7 @@
 
 #include "toolbox/internal.h"
 
-/* What upstream looks at. */
+/* The range of ports that upstream looks at. */
 #define PORT_FIRST 3000u
 #define PORT_LAST  9999u
 

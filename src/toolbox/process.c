@@ -68,7 +68,7 @@ struct execution {
 
 /* -- the answer -------------------------------------------------------------------------------- */
 
-/* What was left out stands in front: it is the beginning. Why it was killed stands at the end. */
+/* A note about omitted output stands in front, where it was; why it was killed, at the end. */
 static int put_result(struct buf *b, const struct toolbox_result *r)
 {
     static const char note[] = "[the beginning of the output was left out: it is longer than this "

@@ -1,5 +1,5 @@
 #pragma once
-/* What the two files of terminals share. */
+/* Shared by the two files of terminals. */
 
 #include "toolbox/pty.h"
 

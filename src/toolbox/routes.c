@@ -1,4 +1,4 @@
-/* What there is, and what is answered with a sentence. */
+/* The routes that exist, and those that are answered with a sentence. */
 #include "toolbox/files.h"
 #include "toolbox/git.h"
 #include "toolbox/interpreter.h"
@@ -72,7 +72,7 @@ static const struct toolbox_route git_routes[] = {
 
 #define NO_BODY TOOLBOX_NO_BODY
 
-/* What is not there: after all others. */
+/* Routes that do not exist here: after all others. */
 static const struct toolbox_route missing[] = {
     {"*", "/git/*", toolbox_unsupported, NO_BODY, "this call of git (run git by process/execute)"},
     {"*", "/lsp/*", toolbox_unsupported, NO_BODY,

@@ -98,7 +98,7 @@ static void begin(struct follow *f)
     toolbox_run(c, &r);
 }
 
-/* What is not there is said before the connection becomes a WebSocket. */
+/* An unknown session is answered before the connection becomes a WebSocket. */
 static void on_stat(void *arg, const struct http_head *head, const char *body, size_t len,
                     const struct err *why)
 {

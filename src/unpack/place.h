@@ -30,7 +30,7 @@ enum err_code place_open(int root_fd, const char *path, bool make, struct place 
                          struct err *e);
 void place_close(struct place *p);
 
-/* What is there by that name: 0, or -ENOENT. */
+/* The file of that name: 0, or -ENOENT. */
 int place_stat(const struct place *p, struct stat *out);
 
 /* Removes what is there, a directory with all in it. 0 (also where nothing is) or -errno. */

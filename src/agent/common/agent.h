@@ -1,5 +1,5 @@
 #pragma once
-/* What every part of cay-init shares: the loop, the server, and what /init told us.
+/* Shared by all parts of cay-init: the loop, the server, and the values that /init set.
  *
  * One thread, one loop, one struct agent for the life of the program. Handlers are called by
  * routes.c after the key was checked; before the call it does http_exchange_set(x, a, NULL), so
@@ -106,7 +106,7 @@ void files_post(struct http_exchange *x, struct agent *a);
 void files_compose(struct http_exchange *x, struct agent *a);
 
 /* process.Process/<Method> */
-/* What of the output of all processes is carried in a second at most. */
+/* The most output of all processes together that is carried in a second. */
 void process_limit_output(struct agent *a, uint64_t bytes_per_second);
 
 void process_start(struct http_exchange *x, struct agent *a);

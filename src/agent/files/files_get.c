@@ -78,7 +78,7 @@ static int read_piece(struct get *g)
 
         if (n < 0 && errno == EINTR)
             continue;
-        /* What some /proc files say when there is nothing more for now: they have no end. */
+        /* EAGAIN of some /proc files: there is nothing more for now, and they have no end. */
         if (n < 0 && errno == EAGAIN)
             n = 0;
         if (n < 0)
@@ -138,7 +138,7 @@ static void add_header(struct answer *a, const char *name, const char *value)
     a->headers[a->count++] = (struct http_header){name, value};
 }
 
-/* What every answer with or about contents carries. */
+/* The headers of every answer with or about contents. */
 static void answer_init(struct answer *a, const struct get *g)
 {
     *a = (struct answer){0};

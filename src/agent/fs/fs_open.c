@@ -54,7 +54,7 @@ static void change_ids(uid_t uid, gid_t gid)
         set_caps(caps);
 }
 
-/* What lets a thread do with files more than its file system ids do. */
+/* The capabilities that permit a thread more on files than its file system ids do. */
 #define FILE_CAPS                                                                                 \
     (CAP_TO_MASK(CAP_DAC_OVERRIDE) | CAP_TO_MASK(CAP_DAC_READ_SEARCH) | CAP_TO_MASK(CAP_FOWNER) | \
      CAP_TO_MASK(CAP_FSETID) | CAP_TO_MASK(CAP_CHOWN))

@@ -1,5 +1,5 @@
 #pragma once
-/* What the handlers of the filesystem service, the watchers and /files have in common. */
+/* Shared by the handlers of the filesystem service, the watchers and /files. */
 
 #include "agent/common/agent.h"
 #include "agent/fs/fs_worker.h"

@@ -82,7 +82,7 @@ static void *run(void *arg)
     }
     w->running = false;
     pthread_mutex_unlock(&w->lock);
-    /* What the work took is given back: an idle sandbox is to cost next to nothing. */
+    /* Memory of the work is returned to the kernel: an idle sandbox costs next to nothing. */
     malloc_trim(0);
     return NULL;
 }

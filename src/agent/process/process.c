@@ -103,7 +103,7 @@ static enum err_code read_start(json_t *request, struct proc_start *s, const cha
     return ERR_OK;
 }
 
-/* What is kept of a request for List; about what it takes as text. */
+/* The parts of a request that List answers; about their size as text. */
 static size_t config_bytes(const json_t *process)
 {
     size_t n = json_dumpb(process, NULL, 0, JSON_COMPACT);

@@ -1,4 +1,4 @@
-/* What inotify says, one buffer at a time: events become what fsnotify would tell, and move
+/* Events of inotify, one buffer at a time: they become what fsnotify would tell, and move
  * directories about in the tree. watch_tree.c says in which order an event and a scan may come upon
  * a name. */
 #include "agent/watch/watch_dirs.h"
@@ -53,7 +53,7 @@ static void directory_arrived(struct watch_tree *t, struct dir *d, const struct 
 {
     if ((e->mask & IN_MOVED_TO) && moved_back(t, d, e))
         return;
-    /* What a moved-in tree holds is older than its arrival: no news, as with fsnotify. */
+    /* The contents of a moved-in tree are older than its arrival: no event, as with fsnotify. */
     watch_tree_fail(t, watch_scan_directory(t, d, e->name, (e->mask & IN_CREATE) != 0));
 }
 
