@@ -1,7 +1,7 @@
 /* Addresses: their text, and which of them are never reached, private or public.
  * Sources: IANA's special-purpose address registries (RFC 6890 and its updates); the documentation
  * of the cloud providers for their metadata services. */
-#include "policy/internal.h"
+#include "policy/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,7 @@
 /* Each condition's functions, then the table: see condition.h. */
+#include "policy/address.h"
 #include "policy/internal.h"
+#include "policy/pattern.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -131,3 +131,6 @@ enum match rule_matches_rest(const struct rule *r, const struct subject *s);
 enum match rule_matches(const struct rule *r, const struct subject *s);
 
 void rule_clear(struct rule *r);
+
+/* Reads the digits of a port and goes behind them. */
+bool condition_port_from_text(const char **text, uint16_t *out);

@@ -7,6 +7,8 @@
  * that of an earlier one. */
 
 #include "policy/internal.h"
+#include "policy/pattern.h"
+#include "policy/preset.h"
 
 #include <string.h>
 

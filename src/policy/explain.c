@@ -1,6 +1,8 @@
 /* A verdict as one sentence. It is shown to agents, which may act on what it says: nothing in it
  * comes unescaped from the other side, and it is short. */
 #include "policy/internal.h"
+#include "policy/near.h"
+#include "policy/preset.h"
 
 #include <ctype.h>
 #include <stdarg.h>

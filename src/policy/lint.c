@@ -2,7 +2,9 @@
  * table (condition.h, overlaps), so that a new one is compared too. */
 #include "policy/lint.h"
 
+#include "policy/address.h"
 #include "policy/internal.h"
+#include "policy/preset.h"
 #include "policy/stack.h"
 
 #include <stdarg.h>

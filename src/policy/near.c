@@ -1,5 +1,6 @@
 /* Near misses: of what nothing allows, the rule that would have but for one thing, so that its
  * owner sees what to change and an agent what it may do instead. */
+#include "policy/near.h"
 #include "policy/internal.h"
 
 #include <stdio.h>

@@ -2,6 +2,8 @@
  * object: each key has a reader, and a key without one is a mistake. What was taken before a
  * mistake is freed with the policy, which its caller never gets. */
 #include "policy/internal.h"
+#include "policy/pattern.h"
+#include "policy/preset.h"
 
 #include <ctype.h>
 #include <errno.h>

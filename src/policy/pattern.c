@@ -5,7 +5,7 @@
  * (pattern_path_is_ambiguous) a rule about paths never allows it: escapes of separators, dot
  * segments, parameters, trimmed blanks. */
 
-#include "policy/internal.h"
+#include "policy/pattern.h"
 
 #include <ctype.h>
 #include <errno.h>

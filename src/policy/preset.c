@@ -1,4 +1,5 @@
 /* The presets that policies may name. Hosts are the public ones that each tool asks by default. */
+#include "policy/preset.h"
 #include "policy/internal.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* A rule against what is asked: see condition.h. */
-#include "policy/internal.h"
+#include "policy/condition.h"
+#include "policy/pattern.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* Policies: what is refused when they are read, and what they decide. Cases of classes 1, 10, 11 and
  * 13 of the known ways around such rules. */
 #include "policy/internal.h"
+#include "policy/pattern.h"
 #include "policy/policy.h"
 #include "policy/stack.h"
 
