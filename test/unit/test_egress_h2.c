@@ -830,6 +830,92 @@ static void test_settings_flood(void **state)
     UNTIL(w.client.ended);
 }
 
+static void again(void **state)
+{
+    close_line(state);
+    open_line(state);
+}
+
+#define UPDATE "\0\0\4\10\0\0\0\0\0\0\0\0\1"
+
+/* Frames that nghttp2 takes without a word, or does not know. */
+static const struct {
+    const char *frame;
+    size_t n;
+} idle_frames[] = {
+    {UPDATE, 13},                                /* of the connection */
+    {"\0\0\5\2\0\0\0\0\3\0\0\0\0\20", 14},       /* PRIORITY */
+    {"\0\0\0\40\0\0\0\0\0", 9},                  /* of no known type */
+    {"\0\0\4\14\0\0\0\0\0....", 13},             /* ORIGIN */
+    {"\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0\0", 17}, /* GOAWAY */
+    {"\0\0\10\6\1\0\0\0\0........", 17},         /* an answer to no PING */
+};
+
+static void test_idle_floods_of_a_client(void **state)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(idle_frames); i++) {
+        if (i > 0)
+            again(state);
+        w.server.silent = true;
+        ask("/x");
+        UNTIL(told(&w.server, 1)->ended);
+        put_frames(&w.client, idle_frames[i].frame, idle_frames[i].n, 5000);
+        UNTIL(w.client.gone && w.client.ended);
+        assert_int_equal(w.client.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
+    }
+}
+
+static void test_idle_floods_of_a_server(void **state)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(idle_frames); i++) {
+        char frame[17];
+        int32_t id;
+
+        memcpy(frame, idle_frames[i].frame, idle_frames[i].n);
+        if (frame[3] == NGHTTP2_GOAWAY)
+            frame[12] = 1; /* the stream is to go on */
+        if (i > 0)
+            again(state);
+        id = ask("/x");
+        w.server.silent = true;
+        UNTIL(told(&w.server, 1)->ended);
+        put_frames(&w.server, frame, idle_frames[i].n, 5000);
+        UNTIL(told(&w.client, id)->closed);
+        assert_int_equal(told(&w.client, id)->status, 502);
+    }
+}
+
+/* The control: as many as may be in a second, but GOAWAY, and those that an answer accounts for. */
+static void test_some_idle_frames(void **state)
+{
+    int32_t id;
+
+    turns(5);
+    for (size_t i = 0; i < ARRAY_SIZE(idle_frames); i++)
+        if (idle_frames[i].frame[3] != 7)
+            put_frames(&w.client, idle_frames[i].frame, idle_frames[i].n, 150);
+    w.server.left = BIG_BYTES;
+    id = ask("/x");
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->bytes, BIG_BYTES);
+    put_frames(&w.client, UPDATE, 13, 1500);
+    turns(30);
+    assert_false(w.client.gone);
+}
+
+/* Heads for a stream that has ended are decoded for nothing. */
+static void test_late_heads(void **state)
+{
+    int32_t id;
+
+    w.server.said = "hello";
+    id = ask("/x");
+    UNTIL(told(&w.client, id)->closed);
+    put_frames(&w.server, "\0\0\1\1\5\0\0\0\1\x88", 10, 5000);
+    UNTIL(w.server.gone && w.server.ended);
+    assert_int_equal(w.server.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
 /* The control of both: a few of each do nothing. */
 static void test_few_pings(void **state)
 {
@@ -1066,6 +1152,10 @@ int main(void)
         ON_A_LINE(test_ping_flood),
         ON_A_LINE(test_settings_flood),
         ON_A_LINE(test_few_pings),
+        ON_A_LINE(test_idle_floods_of_a_client),
+        ON_A_LINE(test_idle_floods_of_a_server),
+        ON_A_LINE(test_some_idle_frames),
+        ON_A_LINE(test_late_heads),
         ON_A_LINE(test_server_floods),
         ON_A_LINE(test_interim_answers_that_are_not_read),
         ON_A_LINE(test_interim_flood),

@@ -42,6 +42,7 @@
 #define H2_SHARE_CONNS       64u
 #define H2_RESETS_MAX        200u  /* in a second, of one peer, or that it has provoked */
 #define H2_EMPTY_MAX         1000u /* frames that bring nothing on, likewise */
+#define H2_UPDATES_EACH      10u   /* WINDOW_UPDATE for each DATA frame; more are likewise empty */
 #define H2_CONTINUED_MAX     8u    /* CONTINUATION frames of one head */
 /* frames for a peer that reads none: then it is not read either */
 #define H2_QUEUED_MAX 1000u

@@ -1,7 +1,7 @@
 /* One side's nghttp2 session and its bytes: what comes is fed in and becomes calls of
  * h2_stream.c, h2_request.c and h2_response.c; what the session wants to send is taken out as
- * the socket takes it, which is what flow control waits for. Frames that cost us more than
- * their sender are counted by the second, and beyond a maximum the connection is ended. */
+ * the socket takes it, which is what flow control waits for. What a peer may send of frames that
+ * cost us more than their sender is h2_meter.c's. */
 
 #include "egress/h2/h2_internal.h"
 
@@ -14,59 +14,7 @@
 #define OUT_BYTES   ((size_t)64 * 1024) /* made ready for a socket at a time */
 #define FRAME_BYTES ((size_t)16384 + 9) /* that nghttp2 makes at once, at most */
 
-/* -- what a peer may send ---------------------------------------------------------------------- */
-
-/* One more of a kind of frame in this second. */
-static void count(struct h2_end *e, unsigned *n, unsigned max)
-{
-    if (++*n <= max)
-        return;
-    log_debug("HTTP/2: a %s sends too many frames that bring nothing on",
-              e->side == H2_CLIENT ? "client" : "server");
-    (void)nghttp2_session_terminate_session(e->session, NGHTTP2_ENHANCE_YOUR_CALM);
-}
-
-static bool brings_nothing(const struct h2_end *e, const nghttp2_frame *f)
-{
-    bool ack = f->hd.flags & NGHTTP2_FLAG_ACK, ends = f->hd.flags & NGHTTP2_FLAG_END_STREAM;
-
-    switch (f->hd.type) {
-    case NGHTTP2_SETTINGS:
-    case NGHTTP2_PING: return !ack;
-    case NGHTTP2_PRIORITY: return true;
-    case NGHTTP2_DATA: return !ends && f->hd.length <= f->data.padlen;
-    case NGHTTP2_HEADERS: return e->side == H2_SERVER && h2_fields_status(&e->fields) / 100 == 1;
-    default: return false;
-    }
-}
-
-/* This second's. */
-static struct h2_meter *meter_of(struct h2_end *e)
-{
-    uint64_t second = uv_now(e->poll.loop) / 1000;
-
-    if (e->meter.second != second)
-        e->meter = (struct h2_meter){.second = second};
-    return &e->meter;
-}
-
-static void weigh(struct h2_end *e, const nghttp2_frame *f)
-{
-    struct h2_meter *m = meter_of(e);
-
-    if (f->hd.type == NGHTTP2_RST_STREAM)
-        count(e, &m->resets, H2_RESETS_MAX);
-    else if (brings_nothing(e, f))
-        count(e, &m->empty, H2_EMPTY_MAX);
-}
-
-/* A stream is reset here that was not to be: its peer has broken a rule of it, which costs the same
- * as a reset of the peer's own. */
-static void weigh_reset(struct h2_end *e, const struct h2_stream *s)
-{
-    if (s && !s->reset_here[e->side])
-        count(e, &meter_of(e)->resets, H2_RESETS_MAX);
-}
+/* -- nghttp2's callbacks ----------------------------------------------------------------------- */
 
 /* A head that goes on and on in pieces would be held without end. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *arg)
@@ -77,8 +25,6 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     return 0;
 }
-
-/* -- nghttp2's callbacks ----------------------------------------------------------------------- */
 
 static struct h2_stream *find(nghttp2_session *session, int32_t id)
 {
@@ -143,9 +89,10 @@ static int on_goaway(struct h2_end *e, const nghttp2_goaway *g)
 {
     struct h2 *conn = e->conn;
 
-    if (e->side == H2_CLIENT && conn->end[H2_SERVER].session)
+    if (e->side == H2_CLIENT && conn->end[H2_SERVER].session && !conn->client_went)
         (void)nghttp2_submit_goaway(conn->end[H2_SERVER].session, NGHTTP2_FLAG_NONE, 0,
                                     g->error_code, NULL, 0);
+    conn->client_went |= e->side == H2_CLIENT;
     h2_conn_drain(conn, e->side == H2_SERVER ? g->error_code : NGHTTP2_NO_ERROR);
     return 0;
 }
@@ -156,7 +103,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *f, void *arg)
     struct h2_stream *s;
     int rc = 0;
 
-    weigh(e, f);
+    meter_frame(e, f);
     if (f->hd.type == NGHTTP2_GOAWAY)
         return on_goaway(e, &f->goaway);
     if (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA)
@@ -200,8 +147,10 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *f, void *arg)
     bool head = f->hd.type == NGHTTP2_HEADERS;
     struct h2_stream *s = f->hd.stream_id > 0 ? find(session, f->hd.stream_id) : NULL;
 
+    if (f->hd.type == NGHTTP2_DATA)
+        meter_data_sent(e);
     if (f->hd.type == NGHTTP2_RST_STREAM)
-        weigh_reset(e, s);
+        meter_reset(e, s);
     if (!head && (e->side == H2_SERVER || f->hd.type != NGHTTP2_DATA))
         return 0;
     if (s && e->side == H2_SERVER && f->headers.cat == NGHTTP2_HCAT_REQUEST)
@@ -308,6 +257,7 @@ int end_open(struct h2_end *e, struct h2 *conn, enum side side, const struct tls
     e->conn = conn;
     e->side = side;
     e->io = *io;
+    meter_begin(e);
     buf_init(&e->out, OUT_BYTES + FRAME_BYTES);
     h2_fields_reset(&e->fields);
     if (!callbacks() || nghttp2_option_new(&option) != 0)
@@ -338,8 +288,10 @@ void end_close(struct h2_end *e)
 
 bool end_take(struct h2_end *e, const char *data, size_t n)
 {
-    ssize_t got = nghttp2_session_mem_recv(e->session, (const uint8_t *)data, n);
+    ssize_t got;
 
+    meter_bytes(e, (const uint8_t *)data, n);
+    got = nghttp2_session_mem_recv(e->session, (const uint8_t *)data, n);
     if (got == (ssize_t)n)
         return true;
     log_debug("HTTP/2: a %s is cut: %s", e->side == H2_CLIENT ? "client" : "server",

@@ -2,7 +2,8 @@
 /* What the files of egress/h2 share; no other file includes it.
  *
  * h2.c           a connection's life: start, sweep, recheck, end
- * h2_end.c       one side: socket and nghttp2 session, what its peer may send
+ * h2_end.c       one side: socket and nghttp2 session
+ * h2_meter.c     what its peer may send of frames that bring nothing on
  * h2_stream.c    a stream's life, and bytes on their way through it
  * h2_request.c   a request: evaluated, given its credential, sent on
  * h2_response.c  an answer: searched, sent back; or made here
@@ -43,8 +44,8 @@ struct h2_stream {
     struct h2_body to[H2_SIDES];
     struct arena arena;
     const struct http_head *head; /* of the request; NULL until it is whole */
-    const char *const *remove;    /* the client's headers that were left out */
-    struct rewrite_job *job;      /* while the request's body is collected for it */
+    const char *const *remove; /* the client's headers that were left out */
+    struct rewrite_job *job;   /* while the request's body is collected for it */
     struct buf collected;
     struct redact *redact;
     struct credential_use *use; /* what a 401 would spend */
@@ -68,6 +69,14 @@ struct h2_meter {
     unsigned resets, empty;
 };
 
+#define H2_FRAME_HEAD 9u
+
+/* Where its peer's bytes are: in a frame's head, or with so many to go until the next one. */
+struct h2_scan {
+    uint8_t head[H2_FRAME_HEAD];
+    size_t have, skip;
+};
+
 struct h2_end {
     struct h2 *conn;
     enum side side;
@@ -80,6 +89,8 @@ struct h2_end {
     struct buf out;
     struct h2_fields fields; /* of the head that comes in */
     struct h2_meter meter;
+    struct h2_scan scan;
+    size_t updates;     /* WINDOW_UPDATE that the DATA it was sent accounts for */
     size_t grown_bytes; /* of its connection's window */
     unsigned continued;
     bool ended;                                  /* nothing more comes */
@@ -113,8 +124,9 @@ struct h2 {
     size_t grown_bytes; /* likewise */
     uint64_t linger_ms; /* the client was told the last thing then; 0: not yet */
     uint32_t drain_code;
-    bool announced; /* the client knows that it is */
-    bool draining;  /* no new streams */
+    bool announced;   /* the client knows that it is */
+    bool draining;    /* no new streams */
+    bool client_went; /* it has said GOAWAY, and the server was told */
     bool pumping, dead, closed;
     struct turn turn; /* of what is searched */
 };
@@ -172,6 +184,23 @@ void end_credit(struct h2_end *e, int32_t id, size_t stream, size_t connection);
  * before, of all streams. */
 void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before);
 void end_reset(struct h2_end *e, int32_t id, uint32_t code);
+
+/* -- h2_meter.c -------------------------------------------------------------------------------- */
+
+void meter_begin(struct h2_end *e);
+
+/* Before the session sees them. */
+void meter_bytes(struct h2_end *e, const uint8_t *data, size_t n);
+
+/* One that nghttp2 has taken. */
+void meter_frame(struct h2_end *e, const nghttp2_frame *f);
+
+/* A stream is reset here that was not to be: its peer has broken a rule of it, which costs the same
+ * as a reset of the peer's own. */
+void meter_reset(struct h2_end *e, const struct h2_stream *s);
+
+/* One DATA frame has left towards it. */
+void meter_data_sent(struct h2_end *e);
 
 /* -- h2_stream.c ------------------------------------------------------------------------------- */
 
