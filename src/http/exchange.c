@@ -12,6 +12,11 @@
 #define MAX_FREE         16 /* exchanges kept for reuse */
 #define MAX_KEPT_STORAGE 8192u
 
+void http_exchange_set_host(struct http_exchange *x, const char *host)
+{
+    x->head.host = host;
+}
+
 const struct http_head *http_exchange_head(const struct http_exchange *x)
 {
     return &x->head;

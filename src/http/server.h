@@ -100,6 +100,9 @@ uv_loop_t *http_exchange_loop(const struct http_exchange *x);
 uint64_t http_exchange_tag(const struct http_exchange *x);
 struct arena *http_exchange_arena(struct http_exchange *x); /* freed after the close callback */
 
+/* What a relay is to send as Host, and the head has from now on; out of its arena. */
+void http_exchange_set_host(struct http_exchange *x, const char *host);
+
 /* Before its response begins: the connection ends with it, also where more requests came
  * already. */
 void http_exchange_close_after(struct http_exchange *x);

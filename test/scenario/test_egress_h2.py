@@ -81,6 +81,14 @@ def test_curl(world, box, origin):
     assert (record["verdict"], record["credential"], record["method"]) == ("allow", "model", "GET")
 
 
+def test_an_authority_goes_on_as_it_was_judged(box, origin):
+    """As over HTTP/1.1 (test_egress_intercept.py), where the control is."""
+    spellings = {API.upper(): API, f"{API}.": API, f"{API.upper()}.:{H2}": f"{API}:{H2}"}
+    for spelled in spellings:
+        curl(box, "-H", f"Host: {spelled}", f"{URL}/v1/chat")
+    assert [headers(line)[":authority"] for line in origin.seen()] == list(spellings.values())
+
+
 def test_denied_path_leaves_the_others(world, box, origin):
     r = curl(box, "-v", "-w", "%{http_code}\\n", f"{URL}/v1/a", f"{URL}/secret/x", f"{URL}/v1/b")
     first, denied, status, last = r.stdout.splitlines()

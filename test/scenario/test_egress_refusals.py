@@ -412,3 +412,12 @@ def test_a_request_without_the_placeholder_is_logged_without_the_credential(worl
             assert s.curl("--cacert", s.ca, *more, "https://web.example.com/logged").returncode == 0
         said = [r.get("credential") for r in records(world, s, event="request", path="/logged", verdict="allow")]
     assert said == [None, "KEY"]
+
+
+def test_a_default_port_is_not_said(box):
+    """Nor capitals, nor a final dot (test_egress_intercept.py has the control); another port is another host."""
+    for spelled in ("web.example.com", "web.example.com:80", "WEB.example.com.:080"):
+        r = box.curl("-H", f"Host: {spelled}", "http://web.example.com/")
+        assert json.loads(r.stdout)["headers"]["Host"] == "web.example.com", spelled
+    r = box.curl("-H", "Host: web.example.com:81", "-o", "/dev/null", "-w", "%{http_code}", "http://web.example.com/")
+    assert r.stdout == "421", r.stdout + r.stderr

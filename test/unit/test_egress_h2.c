@@ -72,7 +72,7 @@ static void refuse(struct h2_verdict *v, int status)
     assert_int_equal(buf_append_str(&v->body, "{\"error\":\"no\"}"), 0);
 }
 
-static void evaluate(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
+static void evaluate(void *arg, struct http_head *h, struct arena *a, struct h2_verdict *v)
 {
     const struct inject_request r = {.credentials = w.credentials,
                                      .credential = w.credential,

@@ -47,6 +47,18 @@ const char *authority_check_text(const struct target *t, char out[static INET6_A
     return out;
 }
 
+const char *authority_check_canonical(const char *text, uint16_t scheme_port, struct arena *a)
+{
+    char name[POLICY_NAME_MAX + 1], address[INET6_ADDRSTRLEN + 2];
+    struct target t = {0};
+    const char *host;
+
+    if (parse_authority(text, scheme_port, &t, name) < 0)
+        return NULL;
+    host = authority_check_text(&t, address);
+    return t.port == scheme_port ? arena_strdup(a, host) : arena_printf(a, "%s:%u", host, t.port);
+}
+
 int authority_check_proxy(const struct sandbox *s, const struct http_head *h, struct target *out,
                           char name_buffer[static POLICY_NAME_MAX + 1])
 {

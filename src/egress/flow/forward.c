@@ -283,6 +283,21 @@ static int agree(struct client_conn *l, const struct flow *f, const struct http_
     return authority_check_origin(h, &l->want, l->said_name);
 }
 
+/* What was judged is what goes on. */
+static int settle_host(struct http_exchange *x, const struct client_conn *l)
+{
+    const char *host = http_exchange_head(x)->host;
+
+    if (!host[0])
+        return 0;
+    host = authority_check_canonical(host, l->tls ? AUTHORITY_HTTPS_PORT : AUTHORITY_HTTP_PORT,
+                                     http_exchange_arena(x));
+    if (!host)
+        return -ENOMEM;
+    http_exchange_set_host(x, host);
+    return 0;
+}
+
 static void handle(struct http_exchange *x, void *ctx)
 {
     struct client_conn *l = (void *)(uintptr_t)http_exchange_tag(x);
@@ -315,7 +330,7 @@ static void handle(struct http_exchange *x, void *ctx)
             return;
         request_refuse(f, NULL, "host", h, REQUEST_HOST_REASON);
         forward_say_refused(x, f, status);
-    } else if (follow(f, l) < 0) {
+    } else if (settle_host(x, l) < 0 || follow(f, l) < 0) {
         http_exchange_abort(x);
     } else {
         serve(x, l, f);

@@ -164,7 +164,18 @@ static void by_policy(struct flow *f, const struct target *t, const struct h2_fl
     }
 }
 
-static void evaluate(void *arg, const struct http_head *h, struct arena *a, struct h2_verdict *v)
+/* What was judged is what goes on; one of both says it, or they say the same. */
+static bool settle_host(struct http_head *h, struct arena *a)
+{
+    const char *host = authority_check_canonical(h->authority[0] ? h->authority : h->host,
+                                                 AUTHORITY_HTTPS_PORT, a);
+
+    if (host)
+        h->host = h->authority = host;
+    return host != NULL;
+}
+
+static void evaluate(void *arg, struct http_head *h, struct arena *a, struct h2_verdict *v)
 {
     struct h2_flow *hf = arg;
     struct flow *f = flow_of(hf);
@@ -194,6 +205,8 @@ static void evaluate(void *arg, const struct http_head *h, struct arena *a, stru
     } else if (strcmp(h->method, "CONNECT") == 0) {
         request_refuse(f, NULL, "connect", h, "CONNECT in a connection whose requests are read");
         say_refused(f, v, 403);
+    } else if (!settle_host(h, a)) {
+        v->status = 503;
     } else {
         by_policy(f, &t, &hf->lost, h, a, v);
     }

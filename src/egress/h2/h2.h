@@ -88,9 +88,9 @@ struct h2_options {
     uint64_t owner;             /* whose share of the loop's time it has (turns.h) */
     struct h2_share *share;     /* outlives it, or is h2_close'd first */
     uint64_t idle_ms;           /* no byte of either side, though there are streams */
-    /* A request's head. It may keep what it allocates in a; both live as long as the stream. */
-    void (*evaluate)(void *arg, const struct http_head *head, struct arena *a,
-                     struct h2_verdict *v);
+    /* A request's head, whose host and authority it may write anew. It may keep what it allocates
+     * in a; both live as long as the stream. */
+    void (*evaluate)(void *arg, struct http_head *head, struct arena *a, struct h2_verdict *v);
     /* The body of an answer that is made here: 400, 431, 502, 503. With 502 head was let through,
      * and its server did not answer it; else it may be NULL. */
     void (*say)(void *arg, const struct http_head *head, int status, const char *why,

@@ -43,7 +43,7 @@ struct h2_stream {
     bool reset_here[H2_SIDES]; /* by this program, for no fault of that side's peer */
     struct h2_body to[H2_SIDES];
     struct arena arena;
-    const struct http_head *head; /* of the request; NULL until it is whole */
+    struct http_head *head;    /* of the request; NULL until it is whole */
     const char *const *remove; /* the client's headers that were left out */
     struct rewrite_job *job;   /* while the request's body is collected for it */
     struct buf collected;
