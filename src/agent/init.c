@@ -2,6 +2,7 @@
  * the small questions: is it there, which environment has it. */
 
 #include "agent/common/agent.h"
+#include "agent/files/volume_files.h"
 #include "agent/start_command.h"
 #include "agent/trust.h"
 #include "agent/volumes.h"
@@ -76,7 +77,7 @@ struct init {
     const char *user, *workdir, *authority;
     int64_t at_real_ms;    /* 0: not told */
     int64_t start_wait_ms; /* for the start command's port; 0: not told */
-    bool start_must_run;
+    bool start_must_run, serve_volume;
     struct agent_limits limits;
 };
 
@@ -117,6 +118,7 @@ static enum err_code read_init(const json_t *body, struct init *in, struct err *
         json_get_arr(body, "volumes", NULL, JSON_OPTIONAL, &in->volumes, e) != ERR_OK ||
         json_get_bool(body, "startMustRun", NULL, JSON_OPTIONAL, &in->start_must_run, e) !=
             ERR_OK ||
+        json_get_bool(body, "serveVolume", NULL, JSON_OPTIONAL, &in->serve_volume, e) != ERR_OK ||
         read_limits(body, &in->limits, e) != ERR_OK)
         return e->code;
     if (in->env && check_env(in->env, e) != ERR_OK)
@@ -157,6 +159,16 @@ static void answer_init(struct http_exchange *x)
     http_respond(x, 204, protocol_headers, ARRAY_SIZE(protocol_headers), NULL, 0);
 }
 
+static void serve_volume(struct http_exchange *x, struct agent *a)
+{
+    int r = volume_files_begin(a);
+
+    if (r < 0)
+        http_respond_error(x, 500, "the volume cannot be served: %s", strerror(-r));
+    else
+        answer_init(x);
+}
+
 static void init_read(struct http_exchange *x, char *text, size_t len)
 {
     struct agent *a = http_exchange_get(x);
@@ -166,6 +178,8 @@ static void init_read(struct http_exchange *x, char *text, size_t len)
 
     if (json_parse(text, len, true, &body, &e) != ERR_OK || read_init(body, &in, &e) != ERR_OK) {
         http_respond_error(x, 400, "%s", e.text);
+    } else if (in.serve_volume) {
+        serve_volume(x, a);
     } else if (volumes_link(in.volumes, &e) != ERR_OK) {
         http_respond_error(x, 409, "%s", e.text);
     } else {

@@ -4,6 +4,7 @@
  * file holds no state. */
 
 #include "agent/common/agent.h"
+#include "agent/files/volume_files.h"
 
 #include "base/ids.h"
 
@@ -65,6 +66,11 @@ void routes_dispatch(struct http_exchange *x, void *ctx)
 
     if (!has_key(x, a)) {
         http_respond_error(x, 401, "this port answers only to the sandbox's host");
+        return;
+    }
+    if (a->serves_volume && strcmp(h->path, "/health") != 0) {
+        http_exchange_set(x, a, NULL);
+        volume_files_dispatch(x, a);
         return;
     }
     for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {

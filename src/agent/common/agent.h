@@ -76,6 +76,10 @@ struct agent {
     struct agent_limits limits;
     bool start_command_read; /* once (start_command.h) */
 
+    size_t transfers;    /* of files, and other calls of a volume's contents, that are under way */
+    bool serves_volume;  /* that is all it does (files/volume_files.h) */
+    bool serves_no_more; /* it is about to be ended */
+
     struct process_table *processes;
     struct logs *logs;
     struct files_state *files; /* of fs_*, files_*: may stay NULL */

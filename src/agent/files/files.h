@@ -2,6 +2,7 @@
 /* What GET /files, POST /files and POST /files/compose have in common. */
 
 #include "agent/common/agent.h"
+#include "agent/files/files_owner.h"
 #include "agent/fs/fs_worker.h"
 
 #define FILES_PIECE_BYTES (1024u * 1024u) /* moved in one step of a transfer */
@@ -23,3 +24,13 @@ bool files_path(struct http_exchange *x, const struct agent *a, const char *path
 
 /* The status for an errno of a file operation: 404, 400, 403, 507 (also for a quota), 500. */
 int files_status(int error);
+
+/* The answer of GET /files for an absolute path. */
+void files_get_path(struct http_exchange *x, struct agent *a, const char *path,
+                    const struct user *u);
+
+/* The body becomes the file at an absolute path; put answers when it is written, and is given its
+ * clean path. What fails is answered here. */
+typedef void (*files_put_cb)(struct http_exchange *x, const char *path);
+void files_put(struct http_exchange *x, struct agent *a, const char *path,
+               const struct files_owner *owner, files_put_cb put);

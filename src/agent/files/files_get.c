@@ -29,6 +29,7 @@
 struct get {
     struct fs_job job;
     struct fs_worker *worker;
+    struct agent *agent;
     struct http_exchange *x;
     bool at_work; /* submitted, or waiting for room in the answer */
     bool waiting;
@@ -54,6 +55,7 @@ static void get_free(struct get *g)
     gzip_free(g->gzip);
     buf_free(&g->out);
     free(g->piece);
+    g->agent->transfers--;
     free(g);
 }
 
@@ -415,6 +417,8 @@ static struct get *get_new(struct http_exchange *x, struct agent *a)
     if (!g)
         return NULL;
     g->fd = -1;
+    g->agent = a;
+    a->transfers++;
     g->left = UINT64_MAX;
     g->job = (struct fs_job){.work = get_work, .done = get_done};
     g->worker = fs_worker_of(a);
@@ -443,21 +447,26 @@ static void open_and_serve(struct get *g, const struct user *u)
         serve(g);
 }
 
+void files_get_path(struct http_exchange *x, struct agent *a, const char *path,
+                    const struct user *u)
+{
+    struct get *g = get_new(x, a);
+
+    if (!g) {
+        http_respond_error(x, 500, "out of memory in the agent");
+        return;
+    }
+    memcpy(g->path, path, strlen(path) + 1);
+    open_and_serve(g, u);
+}
+
 void files_get(struct http_exchange *x, struct agent *a)
 {
     const char *path, *username;
     char resolved[AGENT_PATH_SIZE];
     struct user u;
-    struct get *g;
 
-    if (!files_query(x, "path", &path) || !files_query(x, "username", &username) ||
-        !files_user(x, a, username, &u) || !files_path(x, a, path ? path : "", &u, resolved))
-        return;
-    g = get_new(x, a);
-    if (!g) {
-        http_respond_error(x, 500, "out of memory in the agent");
-        return;
-    }
-    memcpy(g->path, resolved, sizeof(resolved));
-    open_and_serve(g, &u);
+    if (files_query(x, "path", &path) && files_query(x, "username", &username) &&
+        files_user(x, a, username, &u) && files_path(x, a, path ? path : "", &u, resolved))
+        files_get_path(x, a, resolved, &u);
 }

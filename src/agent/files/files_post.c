@@ -12,6 +12,7 @@
 #include "http/multipart.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -42,6 +43,9 @@ struct upload {
     struct files_sink sink;
     struct files_meta meta;
     struct user user;
+    struct files_owner owner; /* of a volume's file */
+    files_put_cb put;         /* answers for one; NULL: of POST /files */
+    struct agent *agent;
     char path_buf[AGENT_PATH_SIZE], workdir[AGENT_PATH_SIZE];
 };
 
@@ -53,6 +57,7 @@ static void upload_free(struct upload *u)
     files_meta_free(&u->meta);
     buf_free(&u->filling);
     buf_free(&u->piece);
+    u->agent->transfers--;
     free(u);
 }
 
@@ -185,6 +190,8 @@ static void answer(struct upload *u)
 
     if (u->sink.status)
         http_respond_error(u->x, u->sink.status, "%s", u->sink.error.text);
+    else if (u->put)
+        u->put(u->x, u->sink.path);
     else if (buf_append_str(&u->sink.answer, u->sink.answer.len ? "]" : "[]") < 0)
         http_respond_error(u->x, 500, "the answer is larger than %u bytes", FILES_SINK_ANSWER_MAX);
     else
@@ -294,32 +301,39 @@ static bool is_type(const char *content_type, const char *name)
     return strncasecmp(content_type, name, n) == 0 && strchr("; \t", content_type[n]);
 }
 
+/* False after answering. */
+static bool prepare_coding(struct http_exchange *x, struct upload *u)
+{
+    const char *coding = http_head_get(http_exchange_head(x), "Content-Encoding");
+
+    if (!coding || !coding[0] || strcasecmp(coding, "identity") == 0)
+        return true;
+    if (strcasecmp(coding, "gzip") != 0)
+        http_respond_error(x, 400, "unsupported Content-Encoding: %s, supported: [gzip]", coding);
+    else if (gzip_inflate_new(UINT64_MAX, take_unpacked, u, &u->gzip) < 0)
+        http_respond_error(x, 500, "out of memory in the agent");
+    else
+        return true;
+    return false;
+}
+
 /* Chooses how the body is read. False after answering. */
 static bool prepare_body(struct http_exchange *x, struct upload *u)
 {
     static const struct multipart_callbacks callbacks = {on_part, on_part_data, on_part_end};
-    const struct http_head *h = http_exchange_head(x);
-    const char *type = http_head_get(h, "Content-Type"), *coding;
+    const char *type = http_head_get(http_exchange_head(x), "Content-Type");
     int r = 0;
 
     type = type ? type : "";
-    coding = http_head_get(h, "Content-Encoding");
-    if (coding && strcasecmp(coding, "gzip") == 0)
-        r = gzip_inflate_new(UINT64_MAX, take_unpacked, u, &u->gzip);
-    else if (coding && coding[0] && strcasecmp(coding, "identity") != 0)
-        r = -ENOTSUP;
-    if (r == -ENOTSUP) {
-        http_respond_error(x, 400, "unsupported Content-Encoding: %s, supported: [gzip]", coding);
+    if (!prepare_coding(x, u))
         return false;
-    }
     if (is_type(type, "application/octet-stream")) {
         if (!u->path_requested) {
             http_respond_error(x, 400, "path query parameter is required for raw body upload");
             return false;
         }
     } else if (strncasecmp(type, "multipart/", 10) == 0) {
-        if (r == 0)
-            r = multipart_new(type, FILES_SINK_FILES_MAX, &callbacks, u, &u->multipart);
+        r = multipart_new(type, FILES_SINK_FILES_MAX, &callbacks, u, &u->multipart);
     } else {
         http_respond_error(x, 400,
                            "unsupported content type: %s, expected multipart/form-data or "
@@ -343,6 +357,8 @@ static struct upload *upload_new(struct http_exchange *x, struct agent *a)
         return NULL;
     }
     u->job = (struct fs_job){.work = upload_work, .done = upload_done};
+    u->agent = a;
+    a->transfers++;
     buf_init(&u->filling, BUFFER_MAX);
     buf_init(&u->piece, BUFFER_MAX);
     memcpy(u->workdir, a->default_workdir, sizeof(u->workdir));
@@ -400,6 +416,28 @@ void files_post(struct http_exchange *x, struct agent *a)
         upload_free(u);
         return;
     }
+    u->x = x;
+    http_exchange_set(x, u, upload_closed);
+    http_body_stream(x, upload_data, upload_end);
+}
+
+void files_put(struct http_exchange *x, struct agent *a, const char *path,
+               const struct files_owner *owner, files_put_cb put)
+{
+    struct upload *u = upload_new(x, a);
+
+    if (!u)
+        return;
+    if (!prepare_coding(x, u)) {
+        upload_free(u);
+        return;
+    }
+    memcpy(u->path_buf, path, strlen(path) + 1);
+    u->path_requested = u->path_buf;
+    snprintf(u->user.name, sizeof(u->user.name), "root");
+    u->owner = *owner;
+    u->sink.owner = &u->owner;
+    u->put = put;
     u->x = x;
     http_exchange_set(x, u, upload_closed);
     http_body_stream(x, upload_data, upload_end);

@@ -73,6 +73,28 @@ static int check_new(struct files_sink *s)
     return 0;
 }
 
+/* A volume's: the directories above it are not made. */
+static int open_owned(struct files_sink *s, struct stat *st)
+{
+    int r = files_owner_open(s->path, s->owner, st);
+
+    if (r == -ENOENT || r == -ENOTDIR)
+        return files_sink_fail(s, 404, "there is no directory for '%s'", s->path);
+    if (r == -EEXIST)
+        return files_sink_fail(s, 409, "'%s' is there already", s->path);
+    return r < 0 ? fail_errno(s, r, "error opening file") : r;
+}
+
+static int open_users(struct files_sink *s, struct stat *st)
+{
+    int r = fs_make_parents(s->path, s->user);
+
+    if (r < 0)
+        return fail_errno(s, r, "error ensuring directories of");
+    r = fs_open_for_write(s->path, s->user, st);
+    return r < 0 ? fail_errno(s, r, "error opening file") : r;
+}
+
 int files_sink_open(struct files_sink *s, const char *path)
 {
     struct stat st;
@@ -84,12 +106,9 @@ int files_sink_open(struct files_sink *s, const char *path)
     r = check_new(s);
     if (r < 0)
         return r;
-    r = fs_make_parents(s->path, s->user);
+    r = s->owner ? open_owned(s, &st) : open_users(s, &st);
     if (r < 0)
-        return fail_errno(s, r, "error ensuring directories of");
-    r = fs_open_for_write(s->path, s->user, &st);
-    if (r < 0)
-        return fail_errno(s, r, "error opening file");
+        return r;
     s->fd = r;
     /* An empty file is left alone: btrfs starts writing to the disk at the close of a file that was
      * cut to nothing (BTRFS_INODE_FLUSH_ON_CLOSE), new or not, and an upload would wait for it. */

@@ -6,6 +6,7 @@
  * that breaks off leaves what had arrived. */
 
 #include "agent/files/files_meta.h"
+#include "agent/files/files_owner.h"
 #include "base/buf.h"
 
 #define FILES_SINK_FILES_MAX  4096u
@@ -15,6 +16,7 @@ struct files_sink {
     const struct user *user; /* borrowed */
     const char *workdir;     /* borrowed */
     const struct files_meta *meta;
+    const struct files_owner *owner; /* of a volume's file; NULL: it is the user's */
     unsigned mode;      /* of what is written; 0: new files have theirs, others keep it */
     uint64_t announced; /* Content-Length, for the text about a full disk; 0 unknown */
     int fd;             /* of the file being written, or -1 */

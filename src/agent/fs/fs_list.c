@@ -32,6 +32,8 @@ struct fs_lister {
     struct level *levels;
     size_t depth, levels_cap;
     struct user_names names;
+    fs_lister_entry_fn write; /* NULL: fs_entry_append */
+    size_t entries_max;
 };
 
 int fs_lister_new(const char *dir, const char *shown, uint32_t depth, bool count_only,
@@ -45,6 +47,7 @@ int fs_lister_new(const char *dir, const char *shown, uint32_t depth, bool count
     memcpy(l->shown, shown, strlen(shown) + 1);
     l->max_depth = depth;
     l->count_only = count_only;
+    l->entries_max = FS_LIST_ENTRIES_MAX;
     user_names_init(&l->names);
     *out = l;
     return 0;
@@ -57,6 +60,16 @@ static void drop_level(struct fs_lister *l)
     l->name_bytes -= v->pool_len;
     free(v->pool);
     free(v->names);
+}
+
+void fs_lister_write_by(struct fs_lister *l, fs_lister_entry_fn fn)
+{
+    l->write = fn;
+}
+
+void fs_lister_limit(struct fs_lister *l, size_t entries)
+{
+    l->entries_max = entries;
 }
 
 void fs_lister_free(struct fs_lister *l)
@@ -76,7 +89,7 @@ static int add_name(struct fs_lister *l, struct level *v, const struct dirent64 
 
     /* Of the directories above, the entries that are still to come count too: all of them are
      * going to be in the answer. */
-    if (++l->entries > FS_LIST_ENTRIES_MAX || l->name_bytes + n + 1 > FS_LIST_NAME_BYTES_MAX)
+    if (++l->entries > l->entries_max || l->name_bytes + n + 1 > FS_LIST_NAME_BYTES_MAX)
         return -EMSGSIZE;
     if (v->pool_cap - v->pool_len < n + 1) {
         size_t cap = v->pool_cap ? v->pool_cap * 2 : 1024;
@@ -201,7 +214,8 @@ static int write_entry(struct fs_lister *l, struct buf *out)
         return 0;
     r = l->any ? buf_append(out, ",", 1) : 0;
     if (r == 0)
-        r = fs_entry_append(out, l->dir, l->shown, &l->names);
+        r = l->write ? l->write(out, l->dir, l->shown)
+                     : fs_entry_append(out, l->dir, l->shown, &l->names);
     if (r == 0)
         l->any = true;
     if (r == -ENOENT || r == -ENOTDIR) {

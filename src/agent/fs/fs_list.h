@@ -24,4 +24,12 @@ int fs_lister_new(const char *dir, const char *shown, uint32_t depth, bool count
  * -ENAMETOOLONG: a path below is longer than PATH_MAX; -errno. */
 int fs_lister_step(struct fs_lister *l, size_t piece_bytes, struct buf *out) WARN_UNUSED;
 
+/* Before the first step: entries are written by fn, which appends one and returns 0 or -errno
+ * (-ENOENT: it has vanished; out is as before). */
+typedef int (*fs_lister_entry_fn)(struct buf *out, const char *path, const char *shown);
+void fs_lister_write_by(struct fs_lister *l, fs_lister_entry_fn fn);
+
+/* Before the first step: fewer entries than FS_LIST_ENTRIES_MAX. */
+void fs_lister_limit(struct fs_lister *l, size_t entries);
+
 void fs_lister_free(struct fs_lister *l);
