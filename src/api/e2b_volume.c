@@ -1,5 +1,5 @@
-/* Volumes as E2B's SDKs ask for them. Their contents without a sandbox (/volumecontent) are not
- * served: docs/volumes.md. */
+/* Volumes as E2B's SDKs ask for them. Their contents without a sandbox (/volumecontent) are the
+ * gateway's, which relays them to what serves the volume (core/volume_content.h). */
 #include "api/e2b.h"
 #include "api/volume_call.h"
 #include "core/volume.h"
@@ -12,7 +12,7 @@ static json_t *volume_json(const struct volume *v)
     return json_pack("{s:s, s:s}", "volumeID", v->id, "name", v->name);
 }
 
-/* The token is the id's, under the server's key: what opens the contents, once they are served. */
+/* The token is the id's, under the server's key: what opens the contents (core_volume_is_token). */
 static json_t *with_token(struct api_call *call, const struct volume *v)
 {
     json_t *out = volume_json(v);
@@ -77,16 +77,10 @@ static void destroy(struct api_call *call)
     core_volume_remove(call->core, call->who.tenant, call->params[0], removed, call);
 }
 
-#define TEXT_CONTENT                                                                               \
-    "files of a volume without a sandbox: mount it in one (volumeMounts), and read and write its " \
-    "files there"
-
 const struct api_route e2b_volume_routes[] = {
     {API_WRITE, "POST", "/volumes", create},
     {API_READ, "GET", "/volumes", list},
     {API_READ, "GET", "/volumes/{id}", get},
     {API_WRITE, "DELETE", "/volumes/{id}", destroy},
-    /* Clients send the volume's token, which is no key; the answer is the same for every id. */
-    {API_OPEN, "*", "/volumecontent/*", api_unsupported, TEXT_CONTENT},
     {0},
 };

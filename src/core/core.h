@@ -103,6 +103,7 @@ struct sandbox {
     bool allow_internet;
     uint32_t file_url_number; /* of its signed URLs' key, which it is made with (file_url.h) */
     bool has_tenant_ca;       /* its agent took its tenant's certificate (tenant_ca.h) */
+    bool serves_volume;       /* cay's own, for a volume's contents (volume_content.h) */
 };
 
 struct core_config {
@@ -259,6 +260,7 @@ struct sandbox_request {
     json_t *host_mounts;          /* the same, of directories of the host */
     const char *create_key;       /* Idempotency-Key (create_key.h), NULL: none */
     const uint8_t *create_hash;   /* CORE_HASH_SIZE bytes, with create_key */
+    bool serves_volume;           /* the one of volumes (volume_content.h) */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);

@@ -4,6 +4,7 @@
 
 #include "core/core.h"
 #include "core/counters.h"
+#include "core/deferred.h"
 #include "core/keep.h"
 #include "core/registry.h"
 #include "core/reserve.h"
@@ -12,7 +13,6 @@
 
 struct build_obj;
 struct call;
-struct deferred;
 struct egress;
 struct events;
 struct exec_op;
@@ -74,9 +74,11 @@ struct core {
     size_t listed_n, listed_cap;
 
     struct kepts kepts;
-    struct snapshot_obj *snapshots;                             /* snapshot.c; newest first */
-    struct build_obj *builds;                                   /* build.c; likewise */
-    struct volume_obj *volumes;                                 /* volume.c; likewise */
+    struct snapshot_obj *snapshots; /* snapshot.c; newest first */
+    struct build_obj *builds;       /* build.c; likewise */
+    struct volume_obj *volumes;     /* volume.c; likewise */
+    struct deferred volume_end;     /* volume_content.c */
+    bool volume_end_deferred;
     struct kept_listed volumes_listed[PRIVSEP_VOLUMES_MAX + 1]; /* by the last VOLUMES, by number */
 
     void (*on_paused)(void *arg, const char *id);

@@ -32,6 +32,7 @@
 #include "core/tenant_ca.h"
 #include "core/timers.h"
 #include "core/volume.h"
+#include "core/volume_content.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -92,7 +93,7 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t outp
 }
 
 /* Malloc'd; NULL: memory is out. */
-static char *make_init_body(struct sandbox_obj *o)
+static char *make_users_body(struct sandbox_obj *o)
 {
     const struct sandbox *s = &o->s;
     json_t *links = s->volumes ? volumes_links(s->volumes) : NULL;
@@ -106,6 +107,29 @@ static char *make_init_body(struct sandbox_obj *o)
     o->s.has_tenant_ca = tenant_ca_pem(o->tenant) != NULL;
     json_decref(body);
     return text;
+}
+
+static char *make_init_body(struct sandbox_obj *o)
+{
+    if (!o->s.serves_volume)
+        return make_users_body(o);
+    o->s.has_tenant_ca = true; /* nothing in it asks for one */
+    return strdup("{\"serveVolume\": true}");
+}
+
+static bool ca_is_wanted(const struct sandbox_obj *o)
+{
+    return !o->s.serves_volume && tenant_ca_wanted(o->tenant);
+}
+
+/* What clients see of a create. */
+static void announce(struct sandbox_obj *o)
+{
+    tenant_count(o->tenant, USAGE_CREATED);
+    timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
+    o->announced = true;
+    events_add(o->tenant, EVENT_SANDBOX_CREATED, o->s.id,
+               json_pack("{s:s}", "templateID", o->s.template_id));
 }
 
 static enum err_code become_running(struct sandbox_obj *o, struct err *e)
@@ -143,14 +167,11 @@ static void done_with(struct sandbox_obj *o)
                  o->s.template_requested, o->s.template_id, o->s.template_requested);
     o->copy_of = 0; /* the number may be another's from now on */
     o->core->counters.created++;
-    tenant_count(o->tenant, USAGE_CREATED);
     histogram_add(&steps[COUNTER_CREATE], took_us);
     histogram_add(&steps[COUNTER_CREATE_MADE], o->made_us - o->begun_us);
     histogram_add(&steps[COUNTER_CREATE_AGENT], took_us + o->begun_us - o->made_us);
-    timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
-    o->announced = true;
-    events_add(o->tenant, EVENT_SANDBOX_CREATED, o->s.id,
-               json_pack("{s:s}", "templateID", o->s.template_id));
+    if (!o->s.serves_volume)
+        announce(o);
     if (!o->s.has_tenant_ca)
         tenant_ca_install(o->core); /* it may have come meanwhile */
     if (done)
@@ -297,7 +318,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     egress_touch(o);
     if (o->kill_wanted)
         lifecycle_end(o, "it was asked for while it was being made");
-    else if (tenant_ca_wanted(o->tenant))
+    else if (ca_is_wanted(o))
         o->init_waits = true;
     else
         send_init(o);
@@ -318,6 +339,13 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
 {
     struct privsep_msg m = {.op = PRIVSEP_CREATE};
 
+    o->held = volume_content_hold(o);
+    if (o->held) {
+        o->held_template = template_number;
+        o->held_kept = kept;
+        (void)snprintf(o->held_snapshot, sizeof(o->held_snapshot), "%s", snapshot ? snapshot : "");
+        return 0;
+    }
     m.u.create.template_number = template_number;
     m.u.create.level = o->s.level;
     m.u.create.limits = o->s.limits;
@@ -330,6 +358,36 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
     memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));
     memcpy(m.u.create.key, o->s.agent_key, sizeof(m.u.create.key));
     return call_privd(o->core, o->s.id, &m, on_created, NULL);
+}
+
+void create_held_refused(struct sandbox_obj *o, const struct err *why)
+{
+    o->held = false;
+    if (!sandbox_life(o)->awaits_create)
+        return; /* it is not to be made any more */
+    log_warn("sandbox %s: %s", o->s.id, why->text);
+    if (sandbox_life(o)->files) {
+        keep_restart_refused(o, -EBUSY, why);
+        return;
+    }
+    create_fail(o, why);
+    lifecycle_ended(o, "it could not be made");
+}
+
+void create_send_held(struct sandbox_obj *o)
+{
+    struct err e;
+    int64_t rc;
+
+    o->held = false;
+    if (!sandbox_life(o)->awaits_create)
+        return;
+    rc = create_send(o, o->held_template, o->held_kept,
+                     o->held_snapshot[0] ? o->held_snapshot : NULL);
+    if (rc >= 0)
+        return;
+    call_privd_err(&e, rc, "the sandbox could not be made");
+    create_held_refused(o, &e);
 }
 
 static enum err_code write_row(struct core *c, struct sandbox_obj *o,
@@ -376,6 +434,8 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     enum err_code code = volumes_resolve(c, r, &volumes, e);
 
     r->volumes = volumes;
+    if (code == ERR_OK && r->serves_volume && volume_content_mark(volumes) < 0)
+        code = err_set(e, ERR_EXHAUSTED, "memory is out");
     if (code == ERR_OK)
         code = create_check(c, r, &snapshot, &requested, &used, e);
     if (code == ERR_OK)
@@ -396,7 +456,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     }
     o->create_done = done;
     o->create_arg = arg;
-    if (!tenant_ca_wanted(o->tenant))
+    if (!ca_is_wanted(o))
         o->init_body = make_init_body(o); /* while privd is at work */
     return ERR_OK;
 }

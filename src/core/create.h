@@ -21,5 +21,9 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
  * memory is out. */
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes);
 
+/* One whose CREATE waited (o->held): it is sent, or it is not to be, and why. */
+void create_send_held(struct sandbox_obj *o);
+void create_held_refused(struct sandbox_obj *o, const struct err *why);
+
 /* The deadline of a create has passed. */
 void create_on_deadline(struct sandbox_obj *o);

@@ -289,7 +289,7 @@ static void begin(struct sandbox_obj *o)
 {
     const struct life *life = sandbox_life(o);
 
-    o->announced = life->at_start != LIFE_START_UNDO;
+    o->announced = life->at_start != LIFE_START_UNDO && !o->s.serves_volume;
     switch (life->at_start) {
     case LIFE_START_RUN:
         o->known_to_privd = true;
@@ -405,7 +405,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
     struct sandbox_obj *o = sandbox_get(c, tenant, id);
     struct err e;
 
-    if (!o || o->kill_wanted || sandbox_life(o)->kill != LIFE_CALL_END) {
+    if (!o || o->s.serves_volume || o->kill_wanted || sandbox_life(o)->kill != LIFE_CALL_END) {
         err_set(&e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
         core_defer_error(c, done, arg, &e);
         return;

@@ -33,7 +33,7 @@ static bool has_metadata(const struct sandbox *s, const json_t *wanted)
 /* All of the filter but its states. */
 static bool matches(const struct matcher *m, const struct sandbox *s)
 {
-    if (m->f->tenant && strcmp(s->tenant, m->f->tenant) != 0)
+    if (s->serves_volume || (m->f->tenant && strcmp(s->tenant, m->f->tenant) != 0))
         return false;
     if (m->template_id && strcmp(s->template_id, m->template_id) != 0 &&
         strcmp(s->template_requested, m->template_id) != 0)

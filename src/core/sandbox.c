@@ -71,7 +71,7 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
 {
     struct sandbox_obj *o = sandbox_get(c, tenant, id);
 
-    if (!o || !sandbox_life(o)->visible)
+    if (!o || !sandbox_life(o)->visible || o->s.serves_volume)
         return err_set(e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
     *out = o;
     return ERR_OK;

@@ -68,9 +68,14 @@ struct sandbox_obj {
     bool rolled_back; /* being restarted on a copy of a snapshot's files: its own are kept still */
     unsigned copies;  /* of its files that are being made (snapshot_make.c) */
     uint32_t copy_of; /* its create: the kept number whose copy it begins with; 0: none */
-    bool env_requested;  /* its agent owes its environment */
-    bool keep_requested; /* privd owes the answer to KEEP */
-    bool dropping;       /* its files go; until drop_until_ms that is tried again without a word */
+    /* create.c: CREATE waits until the contents of a volume that it is to have are not served any
+     * more (volume_content.h); what is sent then */
+    bool held;
+    uint32_t held_template, held_kept;
+    char held_snapshot[IDS_SANDBOX_SIZE]; /* "": none */
+    bool env_requested;                   /* its agent owes its environment */
+    bool keep_requested;                  /* privd owes the answer to KEEP */
+    bool dropping; /* its files go; until drop_until_ms that is tried again without a word */
     uint64_t drop_until_ms;
 
     /* sockets.c: unconnected sockets that came with a batch and were not needed yet */

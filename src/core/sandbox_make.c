@@ -19,6 +19,7 @@
 #include "core/sockets.h"
 #include "core/tenant.h"
 #include "core/timers.h"
+#include "core/volume_content.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -89,6 +90,7 @@ struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
     if (!o)
         return NULL;
     o->s = *s;
+    o->s.serves_volume = volume_content_serves(s->volumes);
     if (!enter(c, o, s->tenant)) {
         free(o);
         return NULL;
@@ -154,6 +156,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->auto_resume = r->auto_resume;
     s->keep_memory = r->keep_memory;
     s->allow_internet = r->allow_internet;
+    s->serves_volume = r->serves_volume;
     s->limits = sandbox_limits(c, r, requested);
     s->started_real_ms = clock_real_ms();
     s->idle_ms = r->idle_ms;
@@ -184,6 +187,7 @@ enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
 void sandbox_free(struct sandbox_obj *o)
 {
     struct core *c = o->core;
+    const bool served = o->s.serves_volume;
     struct err why;
 
     err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
@@ -199,4 +203,6 @@ void sandbox_free(struct sandbox_obj *o)
     registry_remove(&c->registry, o);
     leave_tenant(o);
     release(o);
+    if (served)
+        volume_content_ended(c);
 }

@@ -131,6 +131,17 @@ void sockets_get(struct sandbox_obj *o, size_t n,
     }
 }
 
+/* What serves a volume's contents is found by no client, but the gateway leads to it. */
+static enum err_code find(struct core *c, const char *id, struct sandbox_obj **out, struct err *e)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || !o->s.serves_volume || !sandbox_life(o)->reachable)
+        return sandbox_reachable(c, NULL, id, out, e);
+    *out = o;
+    return ERR_OK;
+}
+
 void core_sandbox_sockets(struct core *c, const char *id, size_t n,
                           void (*done)(void *arg, int *fds, size_t n, const struct err *why),
                           void *arg)
@@ -142,8 +153,9 @@ void core_sandbox_sockets(struct core *c, const char *id, size_t n,
     if (n < 1 || n > PRIVSEP_MAX_FDS)
         err_set(&e, ERR_INVALID, "%zu sockets asked for at once; 1 to %d are allowed", n,
                 PRIVSEP_MAX_FDS);
-    else if (sandbox_reachable(c, NULL, id, &o, &e) == ERR_OK) {
-        metrics_touch(o, 60000);
+    else if (find(c, id, &o, &e) == ERR_OK) {
+        if (!o->s.serves_volume)
+            metrics_touch(o, 60000);
         sockets_get(o, n, done, arg);
         return;
     }

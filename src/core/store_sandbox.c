@@ -5,6 +5,7 @@
  * level or key that this version does not know makes the start fail, since a sandbox must not be
  * taken over on a guess. */
 
+#include "core/life.h"
 #include "core/store_internal.h"
 
 #include <string.h>
@@ -67,6 +68,12 @@ static void bind_kept(sqlite3_stmt *q, int at, const struct sandbox *s)
     store_bind_json(q, at + 1, s->kept ? s->env : NULL);
 }
 
+/* What serves a volume's contents is undone by the next start, as if it was still being made. */
+static int state_of(const struct sandbox *s)
+{
+    return (int)(s->serves_volume && life_of(s->state)->reachable ? SANDBOX_CREATING : s->state);
+}
+
 enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_SANDBOX_INSERT];
@@ -110,7 +117,7 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_stmt *q = st->statements[STORE_SANDBOX_UPDATE];
 
     store_bind_text(q, 1, s->id);
-    sqlite3_bind_int(q, 2, (int)s->state);
+    sqlite3_bind_int(q, 2, state_of(s));
     sqlite3_bind_int64(q, 3, s->slot);
     sqlite3_bind_int64(q, 4, s->gen);
     sqlite3_bind_int64(q, 5, s->started_real_ms);

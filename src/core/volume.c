@@ -16,6 +16,7 @@
 #include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/store.h"
+#include "core/volume_content.h"
 #include "core/volume_obj.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@
 /* -- entering and leaving ---------------------------------------------------------------------- */
 
 static void on_again(struct timer *t);
+static void on_unserved(struct volume_obj *o);
 
 /* NULL: memory is out. */
 static struct volume_obj *enter(struct core *c, const struct volume *v)
@@ -46,6 +48,8 @@ static struct volume_obj *enter(struct core *c, const struct volume *v)
     o->v = *v;
     o->v.tenant = o->tenant->name;
     o->again.fire = on_again;
+    o->idle.fire = volume_content_on_idle;
+    o->unserved = on_unserved;
     tenant_charge(o->tenant, TENANT_VOLUMES, 1, &o->charge);
     tenant_charge(o->tenant, TENANT_DISK_BYTES, v->bytes, &o->disk);
     while (*at && (*at)->v.made_real_ms > v->made_real_ms)
@@ -58,7 +62,10 @@ static struct volume_obj *enter(struct core *c, const struct volume *v)
 static void leave(struct volume_obj *o)
 {
     struct volume_obj **at = &o->core->volumes;
+    struct err why;
 
+    err_set(&why, ERR_NOT_FOUND, "there is no volume '%.100s'", o->v.name);
+    volume_content_free(o, &why);
     while (*at != o)
         at = &(*at)->next;
     *at = o->next;
@@ -90,8 +97,10 @@ static void tell(struct volume_obj *o, const struct err *why)
 
 void volumes_free(struct core *c, const struct err *why)
 {
-    for (struct volume_obj *o = c->volumes; o; o = o->next)
+    for (struct volume_obj *o = c->volumes; o; o = o->next) {
         tell(o, why);
+        volume_content_free(o, why);
+    }
     while (c->volumes)
         leave(c->volumes);
 }
@@ -164,6 +173,13 @@ static void send_remove(struct volume_obj *o)
         remove_later(o, rc);
 }
 
+/* A removal has waited for that. */
+static void on_unserved(struct volume_obj *o)
+{
+    if (o->v.state == VOLUME_REMOVING && !o->requested && !timer_armed(&o->again))
+        send_remove(o);
+}
+
 struct later {
     core_volume_cb made;
     core_done_cb removed;
@@ -222,7 +238,8 @@ void core_volume_remove(struct core *c, const char *tenant, const char *name, co
     }
     o->removed = done;
     o->arg = arg;
-    send_remove(o);
+    if (!volume_content_end(o))
+        send_remove(o);
 }
 
 /* -- making ------------------------------------------------------------------------------------ */

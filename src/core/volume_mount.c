@@ -78,7 +78,7 @@ const struct sandbox_obj *volume_user(const struct volume_obj *v, const struct s
     for (const struct sandbox_obj *o = v->tenant->sandboxes; o; o = o->tenant_next) {
         const json_t *m = mount_of(o->s.volumes, v->v.id);
 
-        if (!m || &o->s == but || !sandbox_life(o)->counted)
+        if (!m || &o->s == but || o->s.serves_volume || !sandbox_life(o)->counted)
             continue;
         if (!wanted || (!is_kept(o) && (!reads_only(m) || !reads_only(wanted))))
             return o;
@@ -92,7 +92,7 @@ json_t *core_volume_users(struct core *c, const struct volume *v)
     json_t *all = json_array();
 
     for (const struct sandbox_obj *s = o ? o->tenant->sandboxes : NULL; s; s = s->tenant_next)
-        if (sandbox_life(s)->counted && mount_of(s->s.volumes, v->id))
+        if (sandbox_life(s)->counted && !s->s.serves_volume && mount_of(s->s.volumes, v->id))
             json_array_append_new(all, json_string(s->s.id));
     return all;
 }

@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define PATH_MAX_BYTES 16384u
 #define USER_MAX_BYTES 256u
@@ -96,6 +97,16 @@ int access_read(const struct http_head *h, struct access *out)
     if (n < 0)
         out->signature[0] = '\0';
     return out->has_signature ? read_subject(h, out) : 0;
+}
+
+void access_read_bearer(const struct http_head *h, struct access *out)
+{
+    const char *value = http_head_get(h, "Authorization");
+
+    memset(out, 0, sizeof(*out));
+    if (value && strncasecmp(value, "Bearer ", 7) == 0)
+        (void)snprintf(out->token, sizeof(out->token), "%s", value + 7 + strspn(value + 7, " "));
+    out->has_token = out->token[0] != '\0';
 }
 
 /* Digits alone, as it is part of what was signed; "0": never. */

@@ -38,6 +38,9 @@ struct access {
 /* Reads the request's head. 0, or -ENOMEM. */
 int access_read(const struct http_head *h, struct access *out);
 
+/* The same where it is for a volume's contents: the bearer token of Authorization is the token. */
+void access_read_bearer(const struct http_head *h, struct access *out);
+
 /* The signature, the time and the subject of a signed URL of one file (core/file_url.h), as
  * Daytona's clients make them: ?path&expires&signature. 0; -ENOENT: there is no signature; -ENOMEM.
  * One that is malformed is read such that no key has made it. */

@@ -43,6 +43,7 @@ struct relay_context {
     uint64_t end_ms; /* cut then: its sandbox was paused, or may have been; 0: no */
     bool may_be;
     bool cut; /* now */
+    bool of_volume;
     struct gateway *gateway;
     char id[IDS_SANDBOX_SIZE];
     uint32_t gen;
@@ -151,7 +152,11 @@ static void query(struct gateway *g, struct http_exchange *x, const struct route
         q.internal_path = !route_agent_path_is_open(h->path);
         q.idle_gen = idle_generation(&g->idle, q.id);
     }
-    if (access_read(h, &q.access) < 0) {
+    if (route->kind == ROUTE_VOLUME) {
+        q.idle_gen = 0;
+        q.writes = strcmp(h->method, "GET") != 0 && strcmp(h->method, "HEAD") != 0;
+        access_read_bearer(h, &q.access);
+    } else if (access_read(h, &q.access) < 0) {
         http_respond_error(x, 503, "no memory to serve the request");
         return;
     }
@@ -178,6 +183,7 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x)
     case ROUTE_FILE_URL: return false;
     case ROUTE_BAD: http_respond_error(x, 400, "%s", route.why); return true;
     case ROUTE_SANDBOX:
+    case ROUTE_VOLUME:
     case ROUTE_SIGNED: query(g, x, &route); return true;
     }
     return false;
@@ -254,6 +260,10 @@ static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
         http_respond_error(x, 503, MEMORY_IS_OUT "; try again");
     else if (p->cut)
         answer_paused(x, p->id);
+    else if (p->of_volume)
+        http_respond_error(x, why->code == ERR_TIMEOUT ? 504 : 503,
+                           "the volume's contents are not served any more (%s); try again",
+                           why->text);
     else if (p->port == AGENT_PORT && why->code == ERR_TIMEOUT)
         answer_stuck(x, p->id, why->text);
     else if (p->port == AGENT_PORT)
@@ -292,6 +302,8 @@ static uint64_t head_timeout_ms(const struct http_exchange *x, const struct rela
 
     if (p->port != AGENT_PORT) /* what a user's service does is its own affair */
         return 0;
+    if (p->of_volume) /* a removal, a listing, or the end of an upload */
+        return ms * LONG_CALL_FACTOR;
     for (size_t i = 0; i < ARRAY_SIZE(long_calls); i++)
         if (strcmp(http_exchange_head(x)->path, long_calls[i]) == 0)
             return ms * LONG_CALL_FACTOR;
@@ -303,6 +315,9 @@ static void relay(struct http_exchange *x, struct relay_context *p, int fd, bool
     static const char *const remove_agent[] = {
         AGENT_KEY_HEADER,    AGENT_ACCESS_HEADER,   ROUTE_HEADER_ID,       ROUTE_HEADER_PORT,
         ACCESS_TOKEN_HEADER, ACCESS_TRAFFIC_HEADER, ACCESS_PREVIEW_HEADER, NULL};
+    static const char *const remove_volume[] = {AGENT_KEY_HEADER,    AGENT_ACCESS_HEADER,
+                                                ACCESS_TOKEN_HEADER, "Authorization",
+                                                "X-API-Key",         NULL};
     static const char *const remove_port[] = {AGENT_KEY_HEADER,      ROUTE_HEADER_ID,
                                               ROUTE_HEADER_PORT,     ACCESS_TRAFFIC_HEADER,
                                               ACCESS_PREVIEW_HEADER, NULL};
@@ -312,13 +327,15 @@ static void relay(struct http_exchange *x, struct relay_context *p, int fd, bool
         .fd = fd,
         .connecting = connecting,
         .add_count = agent ? 1 : 0,
-        .remove = agent ? remove_agent : remove_port,
+        .remove = p->of_volume ? remove_volume
+                  : agent      ? remove_agent
+                               : remove_port,
         .host = p->host[0] ? p->host : NULL,
         .connect_timeout_ms = p->gateway->config.connect_timeout_ms,
         .head_timeout_ms = head_timeout_ms(x, p),
         .add_cors = agent && http_head_get(http_exchange_head(x), "Origin"),
         .on_fail = on_fail,
-        .on_reusable = agent ? on_reusable : NULL,
+        .on_reusable = agent && !p->of_volume ? on_reusable : NULL,
         .arg = p,
     };
 
@@ -347,6 +364,7 @@ static void pass(struct gateway *g, struct http_exchange *x, struct gateway_answ
     memcpy(p->id, a->id, sizeof(p->id));
     p->gen = a->gen;
     p->port = a->port;
+    p->of_volume = a->of_volume;
     ids_hex(a->agent_key, sizeof(a->agent_key), p->key);
     memcpy(p->host, a->host, sizeof(p->host));
     if (!a->connected)
@@ -356,7 +374,9 @@ static void pass(struct gateway *g, struct http_exchange *x, struct gateway_answ
         return;
     }
     util_close(&fd);
-    if (p->port == AGENT_PORT)
+    if (p->of_volume)
+        http_respond_error(x, 503, "the volume's contents are not served any more; try again");
+    else if (p->port == AGENT_PORT)
         answer_not_found(x, p->id);
     else
         answer_port_closed(x, p->id, p->port);

@@ -11,6 +11,7 @@
 #include "core/ingress.h"
 #include "core/life.h"
 #include "core/role.h"
+#include "core/volume_content.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -363,6 +364,88 @@ static void go_on(struct gateway_resolver *r, const struct gateway_query *q,
         request_socket(r, a, done, arg);
 }
 
+/* -- a volume's contents ----------------------------------------------------------------------- */
+
+/* A request that waits for what serves them. */
+struct serving {
+    struct gateway_resolver *resolver;
+    struct gateway_answer answer;
+    gateway_resolved done;
+    void *arg;
+};
+
+static int status_of(const struct err *why)
+{
+    switch (why->code) {
+    case ERR_NOT_FOUND: return 404;
+    case ERR_CONFLICT: return 409;
+    case ERR_EXHAUSTED: return 429;
+    case ERR_TIMEOUT: return 504;
+    default: return 503;
+    }
+}
+
+static void on_served(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct serving w = *(struct serving *)arg;
+    struct gateway_answer *a = &w.answer;
+
+    free(arg);
+    core_call_end(w.resolver->core);
+    if (!s) {
+        refuse(a, status_of(why), false, why->text);
+        w.done(w.arg, a);
+        return;
+    }
+    memcpy(a->id, s->id, sizeof(a->id));
+    a->slot = s->slot;
+    a->gen = s->gen;
+    memcpy(a->agent_key, s->agent_key, sizeof(a->agent_key));
+    request_socket(w.resolver, a, w.done, w.arg);
+}
+
+/* A volume that is not there, is another's, or is being removed: one answer, after the same
+ * work. */
+static bool admit_volume(struct gateway_resolver *r, const struct gateway_query *q,
+                         struct gateway_answer *a)
+{
+    char message[ACCESS_MESSAGE_SIZE];
+
+    if (!q->access.has_token) {
+        refuse(a, 401, false,
+               "no token of the volume: send it as \"Authorization: Bearer TOKEN\"; POST and GET "
+               "/volumes answer it");
+        return false;
+    }
+    if (core_volume_is_token(r->core, q->id, q->access.token) && !q->internal_path)
+        return true;
+    (void)snprintf(message, sizeof(message),
+                   "Volume \"%s\" doesn't exist or you don't have access to it", q->id);
+    refuse(a, 404, false, message);
+    return false;
+}
+
+static void resolve_volume(struct gateway_resolver *r, const struct gateway_query *q,
+                           struct gateway_answer *a, gateway_resolved done, void *arg)
+{
+    struct serving *w;
+
+    a->of_volume = true;
+    if (!admit_volume(r, q, a)) {
+        done(arg, a);
+        return;
+    }
+    w = calloc(1, sizeof(*w));
+    if (!w || !core_call_begin(r->core)) {
+        free(w);
+        refuse(a, 503, false, "no memory to reach the volume");
+        done(arg, a);
+        return;
+    }
+    *w = (struct serving){r, *a, done, arg};
+    core_volume_serve(r->core, q->id, q->writes, on_served, w);
+}
+
 void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
                      gateway_resolved done, void *arg)
 {
@@ -371,6 +454,10 @@ void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
     const struct sandbox *s;
 
     snprintf(a.id, sizeof(a.id), "%s", q->id);
+    if (q->kind == ROUTE_VOLUME) {
+        resolve_volume(r, q, &a, done, arg);
+        return;
+    }
     s = find(r, q, &a);
     if (s && agent && q->internal_path) {
         refuse(&a, 404, false, "there is no such path on the agent's port");

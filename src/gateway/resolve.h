@@ -7,11 +7,13 @@
 #include "gateway/route.h"
 
 struct gateway_query {
-    enum route_kind kind; /* ROUTE_SANDBOX, ROUTE_SIGNED, ROUTE_KEYED or ROUTE_FILE_URL */
+    enum route_kind kind; /* ROUTE_SANDBOX, ROUTE_SIGNED, ROUTE_KEYED, ROUTE_FILE_URL or
+                           ROUTE_VOLUME */
     char id[IDS_SANDBOX_SIZE];
     /* of a ROUTE_KEYED query: an id or its owner's name for it */
     char name[CORE_SANDBOX_NAME_SIZE];
     uint16_t port;
+    bool writes;        /* of ROUTE_VOLUME: it changes something */
     bool internal_path; /* the agent's port, and a path that is not for the outside */
     uint32_t
         idle_gen; /* the generation that the requester has an idle agent connection to; 0 none */
@@ -28,6 +30,7 @@ struct gateway_answer {
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE];
     char host[256]; /* what to send as Host; "": the client's own */
+    bool of_volume; /* what answers there serves a volume's contents */
     bool connected; /* fd is an idle connection: set by the requester */
     int fd;         /* unconnected, non-blocking; -1: use the idle connection */
 };

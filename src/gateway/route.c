@@ -93,6 +93,22 @@ static bool is_signed_url(const struct http_head *h)
            http_query_get(h->query, "signature", signature, sizeof(signature)) != -ENOENT;
 }
 
+static bool is_volume_url(const struct http_head *h, struct route *out)
+{
+    static const char prefix[] = "/volumecontent/";
+    const char *id = h->path + sizeof(prefix) - 1;
+    size_t n;
+
+    if (strncmp(h->path, prefix, sizeof(prefix) - 1) != 0)
+        return false;
+    n = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789");
+    if (n < sizeof(out->id) && id[n] == '/') {
+        memcpy(out->id, id, n);
+        out->id[n] = '\0';
+    }
+    return true;
+}
+
 void route_request(const struct http_head *h, struct route *out)
 {
     const char *id = http_head_get(h, ROUTE_HEADER_ID);
@@ -111,6 +127,9 @@ void route_request(const struct http_head *h, struct route *out)
         bad(out, "Missing header: " ROUTE_HEADER_ID);
     } else if (is_signed_url(h)) {
         out->kind = ROUTE_SIGNED;
+        out->port = AGENT_PORT;
+    } else if (is_volume_url(h, out)) {
+        out->kind = ROUTE_VOLUME;
         out->port = AGENT_PORT;
     }
 }

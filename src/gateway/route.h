@@ -7,7 +7,8 @@
  * 2. The headers E2b-Sandbox-Id and E2b-Sandbox-Port on any other Host; one alone is an error.
  * 3. /files with a signature in the query and neither of these: a signed URL of a client that has
  *    one base URL for all sandboxes. Which sandbox is found by its signature.
- * 4. Else the control plane. */
+ * 4. /volumecontent/ID/... on any other Host: contents of a volume, with its token.
+ * 5. Else the control plane. */
 
 #include "base/ids.h"
 #include "contract/agent_boot.h"
@@ -27,6 +28,8 @@ enum route_kind {
     ROUTE_KEYED,
     /* by id and a signed URL of one file (core/file_url.h), likewise */
     ROUTE_FILE_URL,
+    /* contents of a volume: id is the volume's ("": it is no id), and port the agent's */
+    ROUTE_VOLUME,
     ROUTE_BAD /* why says what is wrong: 400 */
 };
 

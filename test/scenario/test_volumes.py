@@ -159,13 +159,6 @@ def test_it_is_the_tenants(cay, other_tenant, volume):
     cay.call("PATCH", "/cay/v1/tenants/others/quota", {"volumes": None})
 
 
-def test_contents_without_a_sandbox_are_not_served(cay):
-    """Upstream's clients ask with the volume's token: the answer is what to do, not that it is no key."""
-    for method, path in (("GET", "path?path=/"), ("PUT", "file?path=/x"), ("POST", "dir?path=/x")):
-        reply = cay.call(method, f"/volumecontent/nothing/{path}", key=False, headers={"Authorization": "Bearer 0123abcd"})
-        assert reply.status == 501 and "mount it in one" in reply.json["message"]
-
-
 def test_daytonas_calls(cay, volume):
     reply = cay.call("GET", "/api/volumes/by-name/mine")
     assert reply.status == 404 and reply.json["message"] == "Volume with name mine not found"

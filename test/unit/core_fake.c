@@ -643,7 +643,11 @@ static void respond(struct fake *f, struct conn *c, const char *body)
         respond_start(f, c);
         return;
     }
-    if (strncmp(c->buf, "GET /envs ", 10) == 0)
+    if (strncmp(c->buf, "POST /cay/volume-end ", 21) == 0) {
+        f->counts.volume_ends++;
+        n = snprintf(out, sizeof(out), "HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n",
+                     f->knobs[FAKE_VOLUME_BUSY] ? 409 : 200);
+    } else if (strncmp(c->buf, "GET /envs ", 10) == 0)
         n = snprintf(out, sizeof(out), "%s", envs);
     else if (strncmp(c->buf, "GET /cay/logs ", 14) == 0)
         n = snprintf(out, sizeof(out),

@@ -15,8 +15,9 @@ struct fake_counts {
     unsigned command_sandboxes, command_sandbox_ends,
         starts; /* a start is answered as FAKE_START says */
     unsigned freezes, thaws, keeps, drops;
-    unsigned live;  /* sandboxes that live now */
-    unsigned peers; /* connections of cayd so far */
+    unsigned volume_ends; /* agents that were asked to serve a volume's contents no more */
+    unsigned live;        /* sandboxes that live now */
+    unsigned peers;       /* connections of cayd so far */
 };
 
 enum fake_knob {
@@ -47,6 +48,7 @@ enum fake_knob {
     FAKE_FAIL_VOLUMES,           /* that many of both fail with -EIO */
     FAKE_BUSY_KEPTS,             /* that many KEPTS say that all is busy */
     FAKE_KEEPS_NOTHING,          /* 1: files are in memory, from the next HELLO on */
+    FAKE_VOLUME_BUSY,            /* 1: agents have calls of a volume's contents under way */
     FAKE_CPU_MS, /* what a sandbox has used of the processor; 0: a little more each time */
     FAKE_KNOB_COUNT
 };

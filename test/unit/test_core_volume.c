@@ -5,6 +5,7 @@
 #include "core/fork.h"
 #include "core/quota.h"
 #include "core/volume.h"
+#include "core/volume_content.h"
 #include "core_world.h"
 
 #include <stdio.h>
@@ -485,6 +486,137 @@ static void one_that_is_taken_away_is_missed_at_the_resume(void **state)
     end_box(w, a.id);
 }
 
+/* -- contents without a sandbox ---------------------------------------------------------------- */
+
+static struct answer serve(struct world *w, const char *name, bool writes)
+{
+    struct answer a = {0};
+
+    core_volume_serve(w->core, core_volume_find(w->core, "default", name)->id, writes,
+                      world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    return a;
+}
+
+static void contents_are_served_by_one_that_no_call_finds(void **state)
+{
+    struct world *w = *state;
+    char token[CORE_TOKEN_SIZE + 1], body[512];
+    const struct volume *v;
+    struct answer a, b;
+
+    assert_true(make(w, "data").good);
+    v = core_volume_find(w->core, "default", "data");
+    core_sandbox_token(w->core, v->id, token);
+    assert_true(core_volume_is_token(w->core, v->id, token));
+    assert_false(core_volume_is_token(w->core, "vnone", token));
+    token[0] ^= 1;
+    assert_false(core_volume_is_token(w->core, v->id, token));
+    a = serve(w, "data", true);
+    b = serve(w, "data", false);
+    assert_true(a.good && b.good);
+    assert_string_equal(a.id, b.id);
+    assert_int_equal(fake_counts(w->fake).creates, 1);
+    fake_init_body(w->fake, body, sizeof(body));
+    assert_non_null(strstr(body, "serveVolume"));
+    assert_null(core_sandbox_find(w->core, "default", a.id));
+    assert_int_equal(core_tenant_sandboxes(w->core, "default"), 1); /* it counts */
+}
+
+static void what_serves_makes_way(void **state)
+{
+    struct world *w = *state;
+    struct answer a, b;
+
+    assert_true(make(w, "data").good);
+    a = serve(w, "data", true);
+    assert_true(a.good);
+    b = box_with(w, "data", false);
+    assert_true(b.good);
+    assert_false(fake_lives(w->fake, a.id));
+    assert_int_equal(fake_counts(w->fake).volume_ends, 1);
+    a = serve(w, "data", false);
+    assert_int_equal(a.why.code, ERR_CONFLICT);
+    assert_non_null(strstr(a.why.text, b.id));
+    end_box(w, b.id);
+    b = box_with(w, "data", true);
+    assert_int_equal(serve(w, "data", true).why.code, ERR_CONFLICT);
+    a = serve(w, "data", false);
+    assert_true(a.good);
+    assert_int_equal(fake_mount(w->fake, 0).flags, PRIVSEP_MOUNT_READ_ONLY);
+    end_box(w, b.id);
+    assert_true(serve(w, "data", true).good); /* another, which writes */
+    assert_false(fake_lives(w->fake, a.id));
+    assert_true(remove_volume(w, "data").good);
+    assert_int_equal(fake_counts(w->fake).live, 0);
+}
+
+static void calls_under_way_keep_it(void **state)
+{
+    struct world *w = *state;
+    struct answer a, b;
+
+    assert_true(make(w, "data").good);
+    fake_set(w->fake, FAKE_VOLUME_BUSY, 1);
+    a = serve(w, "data", true);
+    b = box_with(w, "data", false);
+    assert_int_equal(b.why.code, ERR_CONFLICT);
+    assert_non_null(strstr(b.why.text, "under way"));
+    assert_true(fake_lives(w->fake, a.id));
+    assert_int_equal(core_tenant_sandboxes(w->core, "default"), 1);
+    fake_set(w->fake, FAKE_VOLUME_BUSY, 0);
+    assert_true(box_with(w, "data", false).good);
+}
+
+static void a_resume_waits_as_a_create_does(void **state)
+{
+    struct world *w = *state;
+    struct answer a, box;
+
+    assert_true(make(w, "data").good);
+    box = box_with(w, "data", false);
+    assert_true(box.good && pause_files(w, box.id).good);
+    a = serve(w, "data", true);
+    assert_true(a.good);
+    fake_set(w->fake, FAKE_VOLUME_BUSY, 1);
+    assert_int_equal(resume(w, box.id).why.code, ERR_CONFLICT);
+    fake_set(w->fake, FAKE_VOLUME_BUSY, 0);
+    assert_true(resume(w, box.id).good);
+    assert_false(fake_lives(w->fake, a.id));
+    end_box(w, box.id);
+}
+
+static bool nothing_lives(struct world *w)
+{
+    return fake_counts(w->fake).live == 0;
+}
+
+static void a_start_ends_what_served(void **state)
+{
+    struct world *w = *state;
+    struct answer a;
+
+    assert_true(make(w, "data").good);
+    a = serve(w, "data", true);
+    assert_true(a.good);
+    world_stop_core(w);
+    world_start_core(w);
+    world_run_until_true(w, nothing_lives);
+    assert_true(serve(w, "data", true).good);
+    fake_end(w->fake, a.id, PRIVSEP_CAUSE_OOM);
+    assert_true(serve(w, "data", true).good);
+}
+
+static void what_cannot_be_made_is_said(void **state)
+{
+    struct world *w = *state;
+
+    assert_true(make(w, "data").good);
+    fake_set(w->fake, FAKE_FAIL_CREATES, 1);
+    assert_false(serve(w, "data", true).good);
+    assert_true(serve(w, "data", true).good);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -502,6 +634,12 @@ int main(void)
         WORLD(what_privd_refuses_ends_the_create),
         WORLD(a_directory_of_the_host_is_one_that_its_tenant_may_have),
         WORLD(one_that_is_taken_away_is_missed_at_the_resume),
+        WORLD(contents_are_served_by_one_that_no_call_finds),
+        WORLD(what_serves_makes_way),
+        WORLD(calls_under_way_keep_it),
+        WORLD(a_resume_waits_as_a_create_does),
+        WORLD(a_start_ends_what_served),
+        WORLD(what_cannot_be_made_is_said),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

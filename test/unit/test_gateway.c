@@ -249,6 +249,35 @@ static void test_signed_urls_without_an_id(void **state)
     assert_int_equal(route_of(&other).kind, ROUTE_CONTROL_PLANE);
 }
 
+static void test_contents_of_volumes(void **state)
+{
+    static const char *const bad[] = {"/volumecontent/", "/volumecontent/vabc",
+                                      "/volumecontent//path", "/volumecontent/v%61/path",
+                                      "/volumecontent/vabcdefghijklmnopqrstuvwxyz0123456789/path"};
+    struct http_head h = head("GET", "/volumecontent/vabc/path", "path=/", "127.0.0.1");
+    struct http_head of_box = head("GET", "/volumecontent/vabc/path", "", "49983-iabc.localhost");
+    struct http_head other = head("GET", "/volumecontents/vabc/path", "", "127.0.0.1");
+    struct access a;
+
+    assert_int_equal(route_of(&h).kind, ROUTE_VOLUME);
+    assert_int_equal(route_of(&h).port, AGENT_PORT);
+    assert_string_equal(route_of(&h).id, "vabc");
+    assert_int_equal(route_of(&of_box).kind, ROUTE_SANDBOX);
+    assert_int_equal(route_of(&other).kind, ROUTE_CONTROL_PLANE);
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        h = head("GET", bad[i], "", "127.0.0.1");
+        assert_int_equal(route_of(&h).kind, ROUTE_VOLUME);
+        assert_string_equal(route_of(&h).id, ""); /* no volume has it: 404 */
+    }
+    add(&h, ACCESS_TOKEN_HEADER, TOKEN);
+    access_read_bearer(&h, &a);
+    assert_false(a.has_token);
+    add(&h, "Authorization", "Bearer " TOKEN);
+    access_read_bearer(&h, &a);
+    assert_true(a.has_token);
+    assert_string_equal(a.token, TOKEN);
+}
+
 static void test_closed_agent_paths(void **state)
 {
     static const char *const open[] = {"/health",  "/files",         "/process.Process/Start",
@@ -443,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_who_asks_is_said_once),
         cmocka_unit_test(test_bad_headers),
         cmocka_unit_test(test_signed_urls_without_an_id),
+        cmocka_unit_test(test_contents_of_volumes),
         cmocka_unit_test(test_closed_agent_paths),
         cmocka_unit_test(test_signature_vector),
         cmocka_unit_test(test_access_token),
