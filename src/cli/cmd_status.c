@@ -91,7 +91,7 @@ static void print_quoted(const char *text, bool fish)
     putchar('\'');
 }
 
-static const char *const url_names[] = {"E2B_API_URL", "E2B_SANDBOX_URL"};
+static const char *const url_names[] = {"E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL"};
 
 static int print_env(const struct cli *c, const json_t *variables)
 {
@@ -145,6 +145,7 @@ static json_t *make_variables(const struct cli *c, const struct api *a, const ch
     if (cli_flag(c, "urls") || !is_tls || !is_here) {
         json_object_set_new(out, "E2B_API_URL", json_string(a->url));
         json_object_set_new(out, "E2B_SANDBOX_URL", json_string(a->url));
+        json_object_set_new(out, "E2B_VOLUME_API_URL", json_string(a->url));
     }
     if (a->tls_dir)
         add_trust(c, out, a->tls_dir);

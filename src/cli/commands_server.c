@@ -65,11 +65,12 @@ const struct cli_command commands_server[] = {
             "CURL_CA_BUNDLE and GIT_SSL_CAINFO (the last four name the system's roots and the "
             "local one together; the first one and what NODE_EXTRA_CA_CERTS named before). "
             "`cay doctor` tells whether names below the domain are found here.",
-        .options = OPTIONS({0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"},
-                           {0, "urls", NULL,
-                            "Also E2B_API_URL and E2B_SANDBOX_URL, for clients that cannot look up "
-                            "names below the domain, or not use TLS.",
-                            NULL}),
+        .options = OPTIONS(
+            {0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"},
+            {0, "urls", NULL,
+             "Also E2B_API_URL, E2B_SANDBOX_URL and E2B_VOLUME_API_URL, for clients that "
+             "cannot look up names below the domain, or not use TLS.",
+             NULL}),
         .examples = EXAMPLES({"eval \"$(cay env)\"", "sh, bash, zsh"},
                              {"cay env --shell=fish | source", "fish"}),
         .operands_max = 0,

@@ -82,9 +82,9 @@ def test_env_after_another_server_whose_key_is_left_in_the_shell(cay):
 def test_env_with_addresses(cay):
     """For who cannot use TLS; what is set then is unset by the next one without."""
     shown = json.loads(cay("env", "--urls", "--json").stdout)
-    assert shown["E2B_API_URL"] == shown["E2B_SANDBOX_URL"] and shown["E2B_API_URL"].startswith("http://127.0.0.1:")
-    urls = {name: shown[name] for name in ("E2B_API_URL", "E2B_SANDBOX_URL")}
-    assert "unset E2B_API_URL\nunset E2B_SANDBOX_URL\n" in cay("env", env=urls).stdout
+    assert shown["E2B_API_URL"] == shown["E2B_SANDBOX_URL"] == shown["E2B_VOLUME_API_URL"] and shown["E2B_API_URL"].startswith("http://127.0.0.1:")
+    urls = {name: shown[name] for name in ("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL")}
+    assert "unset E2B_API_URL\nunset E2B_SANDBOX_URL\nunset E2B_VOLUME_API_URL\n" in cay("env", env=urls).stdout
     assert "set -e E2B_API_URL\n" in cay("env", "--shell=fish", env=urls).stdout
     assert "unset" not in cay("env").stdout
 
