@@ -24,6 +24,7 @@ import mcp_calls
 import peers
 import report
 import server
+import state
 
 COUNT = int(os.environ.get("BENCH_COUNT", "100"))
 SECONDS = int(os.environ.get("BENCH_SECONDS", "10"))
@@ -213,6 +214,11 @@ class Bench:
     def stream(self, mode, port, path, headers):
         return lines([TOOLS / "stream", mode, port, MIB, 1, path, *headers])
 
+    # -- state -----------------------------------------------------------------------------------
+
+    def state(self):
+        state.measure(self.own, self.out, max(2, COUNT // 5))
+
     # -- the code interpreter --------------------------------------------------------------------
 
     def kernels(self):
@@ -254,9 +260,9 @@ def main():
     options.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options.add_argument("--svg", type=pathlib.Path, help="write the picture to this file")
     options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write all of it below docs")
-    options.add_argument("--only", help="steps, with commas: create sdk mcp burst sustain files kernels peers many")
+    options.add_argument("--only", help="steps, with commas: create sdk mcp burst sustain files state kernels peers many")
     args = options.parse_args()
-    steps = ("create", "sdk", "mcp", "burst", "sustain", "files", "kernels", "peers", "many")
+    steps = ("create", "sdk", "mcp", "burst", "sustain", "files", "state", "kernels", "peers", "many")
     out = report.Report({"count": COUNT, "seconds": SECONDS, "sandboxes": SANDBOXES, "mib": MIB})
     with server.Server(SANDBOXES * MANY + BURST) as own:
         bench = Bench(own, out)
