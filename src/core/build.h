@@ -12,7 +12,7 @@
  * |---|---|---|
  * | waiting | core_build_new | building: core_build_start; gone: the template is deleted |
  * | building | core_build_start | ready; error: a step failed, its time is over, cayd has ended |
- * | ready | its snapshot is made, and what it is to start has started | gone, when it has no tag left |
+ * | ready | its snapshot is made, and what it is to start has started | gone, when no tag is left |
  * | error | | gone, when there are too many |
  *
  * Of two builds of one name at a time, each tag is the last one's to be ready. */

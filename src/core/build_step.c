@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_MAX    BUILD_OUTPUT_MAX /* bytes of a variable's value, with what is put in for names */
+/* of a variable's value, with the values of names in it */
+#define VALUE_MAX    BUILD_OUTPUT_MAX
 #define PROFILE_FILE "/etc/profile.d/cay-path.sh"
 
 /* -- RUN --------------------------------------------------------------------------------------- */
