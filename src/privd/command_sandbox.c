@@ -295,7 +295,7 @@ static void on_made(void *arg, uint32_t events)
 
     loop_remove(&p->loop, &r->task_source);
     rc = r->driver->command_sandbox_finish(p->rt, &r->task, &as, &stage);
-    if (rc == -EAGAIN && loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r) == 0)
+    if (rc == -EAGAIN && loop_add(&p->loop, &r->task_source, r->task.pidfd, on_made, r) == 0)
         return;
     leave_starting(r);
     r->pidfd = as.pidfd;
@@ -322,7 +322,7 @@ static int begin(struct command_sandbox *r)
 
     if (rc < 0)
         return rc;
-    rc = loop_add(&p->loop, &r->task_source, r->task.result_fd, on_made, r);
+    rc = loop_add(&p->loop, &r->task_source, r->task.pidfd, on_made, r);
     if (rc < 0)
         unkilled_add(p, r->slot_number, task_cancel(&r->task)); /* memory is out */
     return rc;

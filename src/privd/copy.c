@@ -64,7 +64,7 @@ static void on_copied(void *arg, uint32_t events);
 
 static int watch(struct privd *p, loop_source_cb cb)
 {
-    return loop_add(&p->loop, &p->copier.source, p->copier.task.result_fd, cb, p);
+    return loop_add(&p->loop, &p->copier.source, p->copier.task.pidfd, cb, p);
 }
 
 static void on_settled(void *arg, uint32_t events)

@@ -155,7 +155,7 @@ static void take_statuses(struct privd *p, int r)
 
 static int watch_cleaner(struct privd *p)
 {
-    return loop_add(&p->loop, &p->cleaner.source, p->cleaner.task.result_fd, on_removed, p);
+    return loop_add(&p->loop, &p->cleaner.source, p->cleaner.task.pidfd, on_removed, p);
 }
 
 static void on_removed(void *arg, uint32_t events)

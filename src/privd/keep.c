@@ -155,7 +155,7 @@ static void drop_next(struct privd *p);
 
 static int watch(struct privd *p)
 {
-    return loop_add(&p->loop, &p->dropper.source, p->dropper.task.result_fd, on_dropped, p);
+    return loop_add(&p->loop, &p->dropper.source, p->dropper.task.pidfd, on_dropped, p);
 }
 
 /* Files that could not be removed are kept still, and their removal can be asked for again. */

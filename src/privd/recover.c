@@ -73,7 +73,7 @@ static int run_end(struct privd *p, const struct runtime_driver *driver, uint32_
     if (r < 0)
         return r;
     do {
-        struct pollfd ready = {.fd = t.result_fd, .events = POLLIN};
+        struct pollfd ready = {.fd = t.pidfd, .events = POLLIN};
 
         (void)poll(&ready, 1, 1000);
         r = driver->end_finish(p->rt, &t, &e, 1);

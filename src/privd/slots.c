@@ -280,7 +280,7 @@ static void make_failed(struct privd *p, struct slot *s, int status, uint32_t st
 
 int slots_watch_task(struct slot *s, loop_source_cb cb)
 {
-    return loop_add(&s->privd->loop, &s->task_source, s->task.result_fd, cb, s);
+    return loop_add(&s->privd->loop, &s->task_source, s->task.pidfd, cb, s);
 }
 
 /* -- prestart: cay-init is started and waits to be claimed ------------------------------------- */

@@ -140,7 +140,7 @@ static int watch(struct privd *p)
 {
     struct volume_worker *w = &p->volume_worker;
 
-    return loop_add(&p->loop, &w->source, w->task.result_fd, on_worked, p);
+    return loop_add(&p->loop, &w->source, w->task.pidfd, on_worked, p);
 }
 
 /* What could not be removed is there still, and can be asked for again; what could not be made is

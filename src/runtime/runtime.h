@@ -6,7 +6,7 @@
  * gives the uid range, the cgroups and every path, a template number gives the layers.
  *
  * Life of a sandbox, as privd drives it (each *_begin starts a task, see task.h: watch
- * task.result_fd, then call the matching *_finish, which answers -EAGAIN until the result is
+ * task.pidfd, then call the matching *_finish, which answers -EAGAIN until the result is
  * there):
  *
  *     slot_begin / slot_finish     pooled ahead: namespaces, rules, writable layer, cgroups

@@ -282,7 +282,7 @@ static int probe_namespaces(struct runtime *rt, int *userns_fd)
     int rc = task_spawn(try_namespaces, rt, &t);
     if (rc < 0)
         return rc;
-    struct pollfd p = {.fd = t.result_fd, .events = POLLIN};
+    struct pollfd p = {.fd = t.pidfd, .events = POLLIN};
     if (poll(&p, 1, PROBE_TIMEOUT_MS) != 1) {
         int left = task_cancel(&t);
         util_close(&left);

@@ -17,8 +17,7 @@
 
 #define MANY_HIGH_FDS     64 /* from so many on, not to copy them is worth waiting for the child */
 #define BEGIN_TIMEOUT_MS  10000
-#define EXIT_TIMEOUT_MS   1000 /* of one that has sent its result, and has nothing left to do */
-#define CANCEL_TIMEOUT_MS 50   /* a process that is killed takes microseconds */
+#define CANCEL_TIMEOUT_MS 50 /* a process that is killed takes microseconds */
 
 /* What the numbers of held descriptors came to, in this process: no fewer than there ever were at a
  * time. */
@@ -112,27 +111,23 @@ int task_spawn(task_fn fn, void *arg, struct task *out)
     return rc;
 }
 
-static void forget(struct task *t)
-{
-    int code, status;
-    if (pid_await_end(t->pidfd, EXIT_TIMEOUT_MS))
-        (void)pid_reap(t->pidfd, &code, &status);
-    util_close(&t->pidfd);
-    util_close(&t->result_fd);
-    *t = TASK_NONE;
-}
-
+/* Its result is in the socket's buffer by the time it has ended. Not taken before that: the end of
+ * a process takes longer than to send, and the caller has others to serve meanwhile. */
 int task_collect(struct task *t, struct task_result *out)
 {
     struct task_result result;
     size_t n_fds = 0;
+    int code, status;
+
+    if (pid_reap(t->pidfd, &code, &status) == -EAGAIN)
+        return -EAGAIN;
     ssize_t n = fdpass_recv(t->result_fd, &result, sizeof(result), result.fds, TASK_MAX_FDS, &n_fds,
                             MSG_DONTWAIT);
 
     /* fdpass_recv writes result.fds after the bytes: the child's own numbers are gone. */
-    if (n == -EAGAIN)
-        return -EAGAIN;
-    forget(t);
+    util_close(&t->pidfd);
+    util_close(&t->result_fd);
+    *t = TASK_NONE;
     if (n != sizeof(result)) {
         for (size_t i = 0; n >= 0 && i < n_fds; i++)
             util_close(&result.fds[i]);

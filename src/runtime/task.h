@@ -3,8 +3,8 @@
  * blocks.
  *
  * The child runs one function and sends exactly one struct task_result (with descriptors) over a
- * private SOCK_SEQPACKET pair, then exits. The parent watches `result_fd` (readable when the result
- * is there, or hung up when the child died without one) and calls task_collect, which also reaps.
+ * private SOCK_SEQPACKET pair, then exits. The parent watches `pidfd` (readable when the child has
+ * ended, with a result or without one) and calls task_collect, which also reaps.
  * The child holds a copy of the parent's memory and descriptors (but not of those that
  * task_move_high_fd moved), runs with default signal handling and dies with its parent. Callers
  * must be single-threaded. */
@@ -21,8 +21,8 @@
 
 struct task {
     pid_t pid;
-    int pidfd;     /* readable when the child has ended */
-    int result_fd; /* non-blocking; what to watch */
+    int pidfd;     /* readable when the child has ended: what to watch */
+    int result_fd; /* non-blocking */
 };
 
 #define TASK_NONE ((struct task){.pid = -1, .pidfd = -1, .result_fd = -1})
@@ -49,9 +49,9 @@ void task_move_high_fd(int *fd);
  * or -errno. The caller owns *out until task_collect or task_cancel. */
 int task_spawn(task_fn fn, void *arg, struct task *out) WARN_UNUSED;
 
-/* Takes the result and reaps the child, which has nothing left to do but exit. Does not block.
+/* Reaps a child that has ended and takes its result. Does not block.
  * 0: *out is filled and t is TASK_NONE again; the caller owns out->fds[0..n_fds).
- * -EAGAIN: not there yet. -ECHILD: the child died without a result; t is TASK_NONE again. */
+ * -EAGAIN: it has not ended yet. -ECHILD: the child died without a result; t is TASK_NONE again. */
 int task_collect(struct task *t, struct task_result *out) WARN_UNUSED;
 
 /* Kills, and drops whatever result there was; t is TASK_NONE then. Blocks for 50 ms at most: a

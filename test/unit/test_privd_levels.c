@@ -49,13 +49,13 @@ static const char
 static int done_task(struct task *out)
 {
     *out = TASK_NONE;
-    out->result_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    out->pidfd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     return 0;
 }
 
 static int collect(struct task *t)
 {
-    util_close(&t->result_fd);
+    util_close(&t->pidfd);
     *t = TASK_NONE;
     return 0;
 }

@@ -46,7 +46,7 @@ struct box {
 
 static void await_task(struct task *t)
 {
-    struct pollfd p = {.fd = t->result_fd, .events = POLLIN};
+    struct pollfd p = {.fd = t->pidfd, .events = POLLIN};
     assert_int_equal(poll(&p, 1, 20000), 1);
 }
 
