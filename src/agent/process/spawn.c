@@ -184,36 +184,62 @@ static NORETURN void child_main(const struct agent_spawn *s, const struct spawn_
     give_up(status_fd, SPAWN_EXEC, execute(r));
 }
 
+/* A process that shares cay-init's memory and ends at once. It touches no memory, not even the
+ * stack, so that it needs none of its own and no copy of the page tables is made, as fork would.
+ * The pid, or -errno. */
+static long clone_empty(void)
+{
+    register long stack __asm__("rsi") = 0, parent_tid __asm__("rdx") = 0;
+    register long child_tid __asm__("r10") = 0, tls __asm__("r8") = 0;
+    long pid;
+
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "mov %[exit], %%eax\n\t"
+                     "xor %%edi, %%edi\n\t"
+                     "syscall\n"
+                     "1:"
+                     : "=a"(pid)
+                     : "a"((long)SYS_clone), "D"((long)(CLONE_VM | SIGCHLD)), "r"(stack),
+                       "r"(parent_tid), "r"(child_tid), "r"(tls), [exit] "i"(SYS_exit_group)
+                     : "rcx", "r11", "memory", "cc");
+    return pid;
+}
+
+/* Root inside may signal it, and a handler would run on cay-init's stack. All signals are blocked
+ * in cay-init but glibc's own two, which sigprocmask(3) leaves out: here these are, too. */
+static pid_t fork_empty(void)
+{
+    uint64_t all = UINT64_MAX, before = 0;
+
+    if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all)) < 0)
+        return -errno;
+    long pid = clone_empty();
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+    return (pid_t)pid;
+}
+
 /* A group needs a first member, whose pid is its number, and the program must not be that one. This
- * process is the first member until the program has joined. It does nothing, so it needs no right
- * and no exec. */
+ * process is the first member until the program has joined. That it has ended by then is no
+ * hindrance: it is a member until it is reaped (proc.c, as an orphan), which is not before the loop
+ * goes on. */
 static int begin_group(pid_t *group)
 {
-    pid_t leader = fork();
+    pid_t leader = fork_empty();
 
     if (leader < 0)
-        return -errno;
-    if (leader == 0)
-        for (;;)
-            pause();
+        return leader;
     *group = leader;
     return setpgid(leader, leader) < 0 ? -errno : 0;
 }
 
-/* The leader may go: a group lives as long as a member of it. Reaped like an orphan (proc.c). */
-static void leave_group(const pid_t *leader)
-{
-    if (*leader > 0)
-        kill(*leader, SIGKILL);
-}
-
 int spawn_begin(const struct agent_spawn *s, const struct spawn_request *r, struct spawned *child)
 {
-    CLEANUP(leave_group) pid_t leader = 0;
     CLEANUP_CLOSE int ours = -1;
     CLEANUP_CLOSE int childs = -1;
+    pid_t leader = 0, pid;
     int fds[2], ret;
-    pid_t pid;
 
     if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
@@ -226,7 +252,7 @@ int spawn_begin(const struct agent_spawn *s, const struct spawn_request *r, stru
         child_main(s, r, leader, childs);
     if (pid < 0)
         return -errno;
-    /* Here too, so that it has joined before the leader goes. It may have done so itself, and
+    /* Here too, so that it has joined before the leader is reaped. It may have done so itself, and
      * called exec. */
     if (leader > 0)
         (void)setpgid(pid, leader);
