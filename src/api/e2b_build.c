@@ -4,6 +4,7 @@
 #include "api/e2b_build.h"
 
 #include "api/e2b.h"
+#include "core/build_files.h"
 #include "http/json.h"
 
 #include <string.h>
@@ -85,6 +86,38 @@ void e2b_build_start(struct api_call *call)
         api_fail_err(call, &e);
     else
         api_reply_json(call, 202, json_object());
+}
+
+/* -- files of COPY steps ----------------------------------------------------------------------- */
+
+/* The address is of the name by which the client reaches this server. */
+void e2b_build_files(struct api_call *call)
+{
+    const char *id = call->params[0], *hash = call->params[1];
+    char token[CORE_BUILD_UPLOAD_TOKEN];
+    bool present = false;
+    struct err e;
+
+    if (!e2b_build_of(call, id)) {
+        api_fail(call, 404, "template '%s' not found", id);
+        return;
+    }
+    if (core_build_file_present(call->core, call->who.tenant, hash, &present, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return;
+    }
+    core_build_upload_token(call->core, call->who.tenant, hash, token);
+    api_reply_json(call, 201,
+                   json_pack("{s:b, s:o}", "present", present, "url",
+                             json_sprintf("%s://%s/templates/%s/files/%s?upload=%s",
+                                          api_config_of(call->api)->https ? "https" : "http",
+                                          call->request->host, e2b_build_of(call, id)->template_id,
+                                          hash, token)));
+}
+
+void e2b_build_upload(struct api_call *call)
+{
+    api_fail(call, 400, "files are sent to the address that GET of this path gives");
 }
 
 /* -- its status -------------------------------------------------------------------------------- */

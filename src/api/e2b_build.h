@@ -11,6 +11,8 @@
 void e2b_build_request(struct api_call *call); /* POST /v3/templates */
 void e2b_build_start(struct api_call *call);   /* POST /v2/templates/{id}/builds/{build} */
 void e2b_build_status(struct api_call *call);
+void e2b_build_files(struct api_call *call);  /* GET /templates/{id}/files/{hash} */
+void e2b_build_upload(struct api_call *call); /* PUT, what cayd/upload.h did not take */
 void e2b_tags_add(struct api_call *call);
 void e2b_tags_drop(struct api_call *call);
 void e2b_tags_list(struct api_call *call);

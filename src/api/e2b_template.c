@@ -12,9 +12,8 @@
 #define TEXT_BUILD                                                                            \
     "building templates from a Dockerfile's image (SDKs from 2.0 on build by steps; or `cay " \
     "template build`)"
-#define TEXT_UPLOAD "files for a build"
-#define TEXT_TEAMS  "teams (keys belong to tenants; see /cay/v1/keys)"
-#define TEXT_KEYS   "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"
+#define TEXT_TEAMS "teams (keys belong to tenants; see /cay/v1/keys)"
+#define TEXT_KEYS  "managing keys by E2B's API (`cay key`, or /cay/v1/keys, does it)"
 
 static const char *build_status(const struct template_info *t)
 {
@@ -167,7 +166,8 @@ const struct api_route e2b_template_routes[] = {
     {API_WRITE, "POST", "/templates/{id}", api_unsupported, TEXT_BUILD},
     {API_WRITE, "PATCH", "/templates/{id}", patch},
     {API_WRITE, "PATCH", "/v2/templates/{id}", patch},
-    {API_READ, "GET", "/templates/{id}/files/{hash}", api_unsupported, TEXT_UPLOAD},
+    {API_WRITE, "GET", "/templates/{id}/files/{hash}", e2b_build_files},
+    {API_OPEN, "PUT", "/templates/{id}/files/{hash}", e2b_build_upload},
     {API_WRITE, "POST", "/templates/{id}/builds/{build}", api_unsupported, TEXT_BUILD},
     {API_WRITE, "POST", "/v2/templates/{id}/builds/{build}", e2b_build_start},
     {API_READ, "GET", "/templates/{id}/builds/{build}/status", e2b_build_status},

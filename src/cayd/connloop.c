@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cayd/loop_end.h"
+#include "cayd/upload.h"
 #include "gateway/route.h"
 
 #include <errno.h>
@@ -109,7 +110,8 @@ static void handle(struct http_exchange *x, void *ctx)
         http_respond_error(x, 400, "more than one header %s: send it once", repeated);
         return;
     }
-    if (gateway_preflight(x) || gateway_handle(l->gateway, x) || toolbox_handle(l->toolbox, x))
+    if (gateway_preflight(x) || gateway_handle(l->gateway, x) || toolbox_handle(l->toolbox, x) ||
+        upload_handle(l, x))
         return;
     connloop_api(l, x);
 }

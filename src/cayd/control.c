@@ -4,6 +4,7 @@
 #include "mcp/mcp.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define READY_POLL_MS 20
@@ -32,6 +33,9 @@ void control_request_free(struct control_request *a)
     api_response_free(&a->response);
     access_free(&a->query.access);
     util_close(&a->answer.fd);
+    if (a->upload)
+        util_close(&a->upload->fd);
+    free(a->upload);
     free(a);
 }
 
@@ -146,6 +150,47 @@ struct control_request *control_request_key(struct control *c, const char *key,
         return NULL;
     }
     a->message.open = open_key;
+    return a;
+}
+
+static void open_upload(struct mailbox_message *l, void *reader)
+{
+    struct control_request *a = CONTAINER_OF(l, struct control_request, message);
+    struct control *c = reader;
+    struct control_upload *u = a->upload;
+    struct core_build_upload begun = {.fd = -1};
+
+    if (u->ends) {
+        core_build_upload_end(c->core, u->number, u->bytes, u->whole, &u->why);
+    } else if (core_build_upload_begin(c->core, u->hash, u->token, &begun, &u->why) == ERR_OK) {
+        u->why.code = ERR_OK;
+        u->fd = begun.fd;
+        u->number = begun.number;
+        u->most_bytes = begun.most_bytes;
+    }
+    send_back(a);
+}
+
+struct control_request *control_request_upload(struct control *c, const char *hash,
+                                               const char *token, struct mailbox *back,
+                                               void (*answered)(struct control_request *, void *))
+{
+    struct control_request *a = control_request_new(c, back, 0, answered);
+
+    if (a)
+        a->upload = calloc(1, sizeof(*a->upload));
+    if (!a || !a->upload) {
+        control_request_free(a);
+        return NULL;
+    }
+    a->upload->fd = -1;
+    a->upload->ends = !hash;
+    if (hash) {
+        (void)snprintf(a->upload->hash, sizeof(a->upload->hash), "%s",
+                       strlen(hash) == CORE_BUILD_HASH_MAX ? hash : "");
+        (void)snprintf(a->upload->token, sizeof(a->upload->token), "%s", token);
+    }
+    a->message.open = open_upload;
     return a;
 }
 

@@ -5,9 +5,20 @@
 #include "api/api.h"
 #include "base/settings.h"
 #include "cayd/mailbox.h"
+#include "core/build_files.h"
 #include "gateway/resolve.h"
 
 #define CONTROL_MAX_WAITING 16384 /* questions that are not answered yet */
+
+/* An archive of a build that is being received (cayd/upload.h): its begin, or its end. */
+struct control_upload {
+    char hash[CORE_BUILD_HASH_MAX + 1], token[CORE_BUILD_UPLOAD_TOKEN];
+    bool ends;
+    uint64_t number, bytes, most_bytes;
+    bool whole;
+    int fd; /* the request's until TAKE_FD; -1: none */
+    struct err why;
+};
 
 /* One question and its answer: it goes to the control loop, is filled in, and goes back to the box
  * that it came with. The sender's ticket tells it what to do with it. */
@@ -25,7 +36,8 @@ struct control_request {
     struct api_response response;
     /* the gateway's */
     struct gateway_query query;
-    struct gateway_answer answer; /* its descriptor is the request's until TAKE_FD */
+    struct gateway_answer answer;  /* its descriptor is the request's until TAKE_FD */
+    struct control_upload *upload; /* an archive's; NULL: none */
     struct control *control;
 };
 
@@ -61,6 +73,13 @@ struct control_request *control_request_gateway(struct control *c, const struct 
                                                 struct mailbox *back, uint64_t ticket,
                                                 void (*answered)(struct control_request *a,
                                                                  void *reader));
+
+/* hash NULL: the end of one that has begun, to be filled in; else both are copied. The answer is
+ * in the request's upload. */
+struct control_request *control_request_upload(struct control *c, const char *hash,
+                                               const char *token, struct mailbox *back,
+                                               void (*answered)(struct control_request *a,
+                                                                void *reader));
 
 /* Sends it. 0, or -EAGAIN and the request is still the caller's. */
 int control_send(struct control_request *a);

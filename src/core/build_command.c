@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "core/agent_file_call.h"
 #include "core/core_internal.h"
+#include "core/deferred.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -126,4 +127,17 @@ void build_write_file(struct build_run *r, const char *path, const char *text,
     r->written = done;
     (void)snprintf(target, sizeof(target), "/files?path=%s&username=root", path);
     core_agent_file_call(r->core, r->o->b.tenant, r->sandbox, &call, on_written, r);
+}
+
+static void on_later(void *arg)
+{
+    struct build_run *r = arg;
+
+    r->step_done(r);
+}
+
+void build_command_later(struct build_run *r, void (*done)(struct build_run *r))
+{
+    r->step_done = done;
+    core_defer(r->core, &r->later, on_later, r);
 }

@@ -28,3 +28,6 @@ void build_write_file(struct build_run *r, const char *path, const char *text,
 
 /* Why it failed, for its clients; the first is the one that stays. */
 void build_run_fail(struct build_run *r, const char *fmt, ...) PRINTF(2, 3);
+
+/* done in the next turn: the step that is under way waits for nothing more. */
+void build_command_later(struct build_run *r, void (*done)(struct build_run *r));

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "core/agent_file_call.h"
 #include "core/build_command.h"
+#include "core/build_copy.h"
 #include "core/build_step.h"
 #include "core/core_internal.h"
 
@@ -28,6 +29,7 @@ void build_run_free(struct build_run *r)
     if (!r)
         return;
     timers_cancel(&r->core->timers, &r->again);
+    build_copy_free(r);
     build_spec_free(&r->spec);
     json_decref(r->env);
     core_call_end(r->core);
@@ -381,6 +383,7 @@ enum err_code build_run_begin(struct build_obj *o, struct build_spec *spec,
     *spec = (struct build_spec){0};
     r->over = fn;
     r->step = "base";
+    r->copy_fd = -1;
     r->again.fire = on_again;
     (void)snprintf(r->user, sizeof(r->user), "%s", DEFAULT_USER);
     (void)snprintf(r->cwd, sizeof(r->cwd), "%s", DEFAULT_CWD);

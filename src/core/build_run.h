@@ -38,6 +38,9 @@ struct build_run {
     char user[BUILD_RUN_USER_SIZE], cwd[BUILD_RUN_PATH_SIZE];
     json_t *env;
 
+    int copy_fd; /* of the archive of a COPY step; -1: none */
+    unsigned copy_piece;
+
     bool failed, ending;
     struct timer again;      /* of the ready command */
     uint64_t ready_until_ms; /* clock_mono_ms */

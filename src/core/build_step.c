@@ -7,8 +7,7 @@
 #include "core/build_step.h"
 
 #include "core/build_command.h"
-#include "core/core_internal.h"
-#include "core/deferred.h"
+#include "core/build_copy.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,16 +18,9 @@
 
 /* -- RUN --------------------------------------------------------------------------------------- */
 
-static void finish_deferred(void *arg)
-{
-    struct build_run *r = arg;
-
-    r->step_done(r);
-}
-
 static void finish(struct build_run *r)
 {
-    core_defer(r->core, &r->later, finish_deferred, r);
+    build_command_later(r, r->step_done);
 }
 
 static void on_run(void *arg, const struct core_exec_result *x, const struct err *why)
@@ -210,8 +202,6 @@ void build_step_begin(struct build_run *r, void (*done)(struct build_run *r))
         r->word = 0;
         next_variable(r);
         return;
-    case BUILD_OP_COPY: break;
+    case BUILD_OP_COPY: build_copy_begin(r, done); return;
     }
-    build_run_fail(r, "%s: this server does not do that yet", build_op_name(s->op));
-    finish(r);
 }

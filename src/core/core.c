@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "core/build.h"
+#include "core/build_files.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/create.h"
@@ -339,6 +340,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
         (code = templates_load_limits(c, e)) != ERR_OK ||
         (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK ||
         (code = store_snapshot_each(c->store, snapshots_adopt, c, e)) != ERR_OK ||
+        (code = build_files_init(c, e)) != ERR_OK ||
         (code = store_build_each(c->store, builds_adopt, c, e)) != ERR_OK ||
         (code = store_volume_each(c->store, volumes_adopt, c, e)) != ERR_OK ||
         (code = webhooks_init(c, e)) != ERR_OK)
@@ -434,6 +436,7 @@ static void answer_everybody(struct core *c)
     volumes_free(c, &why);
     deferred_run_all(c);
     builds_free(c);
+    build_files_free(c);
 }
 
 void core_free(struct core *c)

@@ -11,6 +11,7 @@
 #include "core/tenant.h"
 #include "core/timers.h"
 
+struct build_files;
 struct build_obj;
 struct call;
 struct egress;
@@ -76,8 +77,9 @@ struct core {
     struct kepts kepts;
     struct snapshot_obj *snapshots; /* snapshot.c; newest first */
     struct build_obj *builds;       /* build.c; likewise */
-    struct volume_obj *volumes;     /* volume.c; likewise */
-    struct deferred volume_end;     /* volume_content.c */
+    struct build_files *build_files;
+    struct volume_obj *volumes; /* volume.c; likewise */
+    struct deferred volume_end; /* volume_content.c */
     bool volume_end_deferred;
     struct kept_listed volumes_listed[PRIVSEP_VOLUMES_MAX + 1]; /* by the last VOLUMES, by number */
 

@@ -2,11 +2,17 @@
 steps say, what fails is said with its step and output, another tenant sees nothing of it, and nothing is left. Without a
 network."""
 
+import hashlib
+import io
 import os
 import re
 import signal
+import socket
+import tarfile
+import urllib.parse
 import uuid
 
+import httpx
 import pytest
 from e2b import AsyncTemplate, Sandbox, Template, wait_for_port
 from e2b.exceptions import BuildException
@@ -121,6 +127,137 @@ def test_a_step_that_fails_is_said_and_leaves_nothing(sdk, cay, name):
     image = request(cay, name)
     assert start(cay, image, fromTemplate=None, fromImage="debian:12").status == 202
     assert ended(cay, image)["reason"]["step"] == "base" and "cay template import" in ended(cay, image)["reason"]["message"]
+
+
+def archive(members):
+    """A tar of (name, bytes or None for a folder, or a link's target as text)."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for path, what in members:
+            info = tarfile.TarInfo(path)
+            info.mode = 0o755 if what is None else 0o644
+            if what is None:
+                info.type = tarfile.DIRTYPE
+            elif isinstance(what, str):
+                info.type, info.linkname = tarfile.SYMTYPE, what
+            else:
+                info.size = len(what)
+            tar.addfile(info, io.BytesIO(what) if isinstance(what, bytes) else None)
+    return out.getvalue()
+
+
+def address(client, made, files_hash):
+    return client.call("GET", f"/templates/{made['templateID']}/files/{files_hash}")
+
+
+def put(url, body):
+    return httpx.put(url, content=body, timeout=60)
+
+
+def send(client, made, body):
+    files_hash = hashlib.sha256(body).hexdigest()
+    said = address(client, made, files_hash)
+    assert said.status == 201 and said.json["present"] is False, said.body
+    assert put(said.json["url"], body).status_code == 200
+    assert address(client, made, files_hash).json["present"] is True
+    return files_hash
+
+
+def copy(files_hash, *args):
+    return {"type": "COPY", "args": list(args), "filesHash": files_hash}
+
+
+def test_files_are_copied(sdk, cay, name, tmp_path):
+    (tmp_path / "tools/deep").mkdir(parents=True)
+    (tmp_path / "tools/deep/one").write_text("1\n")
+    (tmp_path / "tools/run").write_text("#!/bin/sh\necho ran\n")
+    (tmp_path / "tools/run").chmod(0o755)
+    (tmp_path / "tools/link").symlink_to("run")
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "b.txt").write_text("b\n")
+    (tmp_path / "big").write_bytes(os.urandom(3 << 20))
+    lines = []
+
+    def built():
+        lines.clear()
+        template = (Template(file_context_path=str(tmp_path)).from_template("host").copy("tools", "/opt/tools", user="root")
+                    .copy("a.txt", "/srv/renamed").copy("a.txt", "/srv/into/").copy("*.txt", "/srv/all/").set_workdir("/srv/here")
+                    .copy("b.txt", ".").copy("tools/deep", "deep", mode=0o700).copy("big", "/srv/big").run_cmd("/opt/tools/link"))
+        Template.build(template, name, on_build_logs=lambda entry: lines.append(entry.message))
+
+    built()
+    assert "ran" in lines and any(line.startswith("Uploaded 'tools'") for line in lines)
+    with Sandbox.create(name) as box:
+        said = box.commands.run("cd /srv; cat renamed into/a.txt all/a.txt all/b.txt here/b.txt here/deep/one; readlink /opt/tools/link; "
+                                "stat -c '%U %a' /opt/tools/run renamed here/deep/one; ls /tmp | grep -c cay-copy; sha256sum < big")
+    assert said.stdout.split() == ["a", "a", "a", "b", "b", "1", "run", "root", "755", "user", "644", "user", "700", "0",
+                                   hashlib.sha256((tmp_path / "big").read_bytes()).hexdigest(), "-"]
+    built()
+    assert not any(line.startswith("Uploaded") for line in lines)  # they are there
+
+
+def test_a_hostile_archive_harms_its_sandbox_alone(cay, own_server, name):
+    made = request(cay, name)
+    mark = f"cay-mark-{uuid.uuid4().hex}"
+    evil = [archive([(f"../../../../../tmp/{mark}", b"x")]), archive([(f"/tmp/{mark}", b"x")]),
+            archive([("d", "/"), (f"d/tmp/{mark}", b"x")]), b"no archive", b"", archive([("x", b"y")])[:40]]
+    for body in evil:
+        one = request(cay, name)
+        assert start(cay, one, steps=[copy(send(cay, one, body + bytes([evil.index(body)])), ".", "/srv/evil/")]).status == 202
+        ended(cay, one)
+        assert not os.path.exists(f"/tmp/{mark}") and of_builds(cay) == []
+    for args in (("x", "/srv/x", "no-such-user"), ("x", "/srv/x", "", "99999"), ("$(touch /srv/oops)", "/srv/`id`"), ("-rf", "-x")):
+        one = request(cay, name)
+        files_hash = hashlib.sha256(b"quoted").hexdigest()
+        body = archive([("x", b"y")])
+        assert put(address(cay, one, files_hash).json["url"], body).status_code == 200
+        assert start(cay, one, steps=[copy(files_hash, *args), run("! ls /srv | grep oops", "root")]).status == 202
+        ended(cay, one)
+    assert cay.call("GET", f"/templates/{made['templateID']}/files/{'0' * 64}").status == 201
+
+
+def test_files_of_others_and_addresses_of_ones_own(cay, other_tenant, own_server, name):
+    made, body = request(cay, name), archive([("x", b"mine")])
+    files_hash = send(cay, made, body)
+    assert address(other_tenant, made, files_hash).status == 404
+    theirs = request(other_tenant, name)
+    assert address(other_tenant, theirs, files_hash).json["present"] is False  # the same hash, and not theirs
+    assert start(other_tenant, theirs, steps=[copy(files_hash, "x", "/srv/x")]).status == 202
+    said = ended(other_tenant, theirs)
+    assert said["reason"]["step"] == "1" and "not sent" in said["reason"]["message"]
+    assert other_tenant.call("DELETE", f"/templates/{name}").status == 204
+    for bad in ("x" * 64, "0" * 63, "0" * 65, "A" * 64, "..%2f..%2fcay.db", "%2e%2e"):
+        assert address(cay, made, bad).status == 400, bad
+    url = address(cay, made, "1" * 64).json["url"]
+    base, token = url.split("?upload=")
+    owner, mac, until = token.split(".")
+    other = base.replace("1" * 64, "2" * 64)
+    for wrong in (f"{other}?upload={token}", f"{base}?upload={'0' * 32}.{mac}.{until}", f"{base}?upload={owner}.{mac}.{int(until) + 1}",
+                  f"{base}?upload={owner}.{'0' * 64}.{until}", f"{base}?upload={owner}.{mac}.", f"{base}?upload=x",
+                  f"{base}?upload={token}x"[:-1].replace(mac, mac.upper()) + "0"):
+        assert put(wrong, b"x").status_code == 403, wrong
+    assert put(base, b"x").status_code == 400
+    assert put(base.replace("1" * 64, "..%2f..%2fx") + "?upload=" + token, b"x").status_code in (400, 403)
+    assert address(cay, made, "1" * 64).json["present"] is False
+    if own_server:
+        kept = os.listdir(own_server.state / "cayd" / "builds")
+        assert kept and all(re.fullmatch("[0-9a-f]{96}", one) for one in kept)
+
+
+def test_an_archive_that_is_cut_or_too_long(cay, own_server, name):
+    made = request(cay, name)
+    url = urllib.parse.urlsplit(address(cay, made, "3" * 64).json["url"])
+    target = f"{url.path}?{url.query}"
+    with socket.create_connection((url.hostname, url.port)) as s:  # it says 100 bytes, sends ten and goes
+        s.sendall(f"PUT {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n0123456789".encode())
+    with socket.create_connection((url.hostname, url.port)) as s:
+        s.sendall(f"PUT {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {(512 << 20) + 1}\r\n\r\n".encode())
+        assert s.recv(100).startswith(b"HTTP/1.1 413")
+    if own_server:
+        until(lambda: all(len(one) == 96 for one in os.listdir(own_server.state / "cayd" / "builds")), what="the cut one is removed")
+    assert address(cay, made, "3" * 64).json["present"] is False
+    assert put(urllib.parse.urlunsplit(url), iter([b"in ", b"pieces"])).status_code == 200  # chunked
+    assert address(cay, made, "3" * 64).json["present"] is True
 
 
 def test_start_and_ready(sdk, cay, name):

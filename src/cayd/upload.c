@@ -1,0 +1,175 @@
+/* PUT /templates/ID/files/HASH?upload=TOKEN: the control loop is asked for a file; the body is
+ * written to it as it comes; the control loop is told its end, and the client is answered. A client
+ * that goes away before has its file removed, at the latest when the time for it is over. */
+
+#include "cayd/upload.h"
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "core/build_files.h"
+#include "http/message.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PREFIX     "/templates/"
+#define FILES      "/files/"
+#define LOOKUP_MS  15000
+#define QUERY_NAME "upload"
+
+struct upload {
+    struct connloop *l;
+    int fd;
+    uint64_t number, bytes, most_bytes;
+};
+
+static void free_upload(struct upload *u)
+{
+    util_close(&u->fd);
+    free(u);
+}
+
+/* -- its end ----------------------------------------------------------------------------------- */
+
+static void end_answered(struct control_request *a, void *reader)
+{
+    struct connloop *l = reader;
+    struct http_exchange *x = a->ticket ? pending_take(l->api_pending, a->ticket, NULL) : NULL;
+
+    if (x && a->upload->why.code == ERR_OK)
+        http_respond(x, 200, NULL, 0, NULL, 0);
+    else if (x)
+        http_respond_error(x, api_status_of(a->upload->why.code), "%s", a->upload->why.text);
+    control_request_free(a);
+}
+
+/* x NULL: its client has gone, or was answered. */
+static void tell_end(struct upload *u, struct http_exchange *x, bool whole)
+{
+    struct connloop *l = u->l;
+    struct control_request *a = control_request_upload(l->config.control, NULL, NULL, &l->inbox,
+                                                       end_answered);
+
+    if (a) {
+        a->upload->number = u->number;
+        a->upload->bytes = u->bytes;
+        a->upload->whole = whole;
+    }
+    free_upload(u);
+    if (a && x)
+        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + LOOKUP_MS, NULL, NULL);
+    if (a && (!x || a->ticket) && control_send(a) == 0)
+        return;
+    if (a && a->ticket)
+        pending_take(l->api_pending, a->ticket, NULL);
+    control_request_free(a);
+    if (x)
+        http_respond_error(x, 503, "the server is too busy; try again");
+}
+
+static void client_gone(struct http_exchange *x, void *data)
+{
+    tell_end(data, NULL, false);
+}
+
+/* -- the body ---------------------------------------------------------------------------------- */
+
+static void refuse(struct http_exchange *x, struct upload *u, int status, const char *why)
+{
+    http_exchange_set(x, NULL, NULL);
+    tell_end(u, NULL, false);
+    http_respond_error(x, status, "%s", why);
+}
+
+static void on_data(struct http_exchange *x, const char *data, size_t len)
+{
+    struct upload *u = http_exchange_get(x);
+    int rc;
+
+    if (!u)
+        return; /* refused: what still comes is not read */
+    if (len > u->most_bytes - u->bytes) {
+        refuse(x, u, 413, "the archive is larger than a build's may be");
+        return;
+    }
+    rc = io_write_full(u->fd, data, len);
+    if (rc < 0) {
+        refuse(x, u, 507, strerror(-rc));
+        return;
+    }
+    u->bytes += len;
+}
+
+static void on_end(struct http_exchange *x)
+{
+    struct upload *u = http_exchange_get(x);
+
+    if (!u)
+        return;
+    http_exchange_set(x, NULL, NULL);
+    tell_end(u, x, true);
+}
+
+static void begin_answered(struct control_request *a, void *reader)
+{
+    struct connloop *l = reader;
+    struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
+    struct upload *u = a->upload->why.code == ERR_OK ? calloc(1, sizeof(*u)) : NULL;
+
+    if (u) {
+        u->l = l;
+        u->fd = TAKE_FD(a->upload->fd);
+        u->number = a->upload->number;
+        u->most_bytes = a->upload->most_bytes;
+        if (x) {
+            http_exchange_set(x, u, client_gone);
+            http_body_stream(x, on_data, on_end);
+        } else {
+            tell_end(u, NULL, false);
+        }
+    } else if (x && a->upload->why.code != ERR_OK) {
+        http_respond_error(x, api_status_of(a->upload->why.code), "%s", a->upload->why.text);
+    } else if (x) {
+        http_respond_error(x, 503, "memory is out");
+    }
+    control_request_free(a);
+}
+
+/* -- the head ---------------------------------------------------------------------------------- */
+
+/* The hash that the path names; NULL: it names none. */
+static const char *hash_of(const struct http_head *h)
+{
+    const char *files;
+
+    if (strcmp(h->method, "PUT") != 0 || strncmp(h->path, PREFIX, strlen(PREFIX)) != 0)
+        return NULL;
+    files = strchr(h->path + strlen(PREFIX), '/');
+    return files && strncmp(files, FILES, strlen(FILES)) == 0 ? files + strlen(FILES) : NULL;
+}
+
+bool upload_handle(struct connloop *l, struct http_exchange *x)
+{
+    const struct http_head *h = http_exchange_head(x);
+    const char *hash = hash_of(h);
+    char token[CORE_BUILD_UPLOAD_TOKEN];
+    struct control_request *a;
+
+    if (!hash || http_query_get(h->query ? h->query : "", QUERY_NAME, token, sizeof(token)) <= 0)
+        return false;
+    if (h->framing == HTTP_BODY_LENGTH && h->content_length > CORE_BUILD_FILE_MAX) {
+        http_respond_error(x, 413, "an archive may have %u bytes", CORE_BUILD_FILE_MAX);
+        return true;
+    }
+    a = control_request_upload(l->config.control, hash, token, &l->inbox, begin_answered);
+    if (a)
+        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + LOOKUP_MS, NULL, NULL);
+    if (a && a->ticket && control_send(a) == 0)
+        return true;
+    if (a && a->ticket)
+        pending_take(l->api_pending, a->ticket, NULL);
+    control_request_free(a);
+    http_respond_error(x, 503, "the server is too busy; try again");
+    return true;
+}

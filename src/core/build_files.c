@@ -1,0 +1,407 @@
+#include "core/build_files.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core_internal.h"
+#include "http/digest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define DIRECTORY "builds"
+#define OWNER_LEN 32 /* hex digits of a tenant's hash */
+#define NAME_SIZE (OWNER_LEN + CORE_BUILD_HASH_MAX + 1)
+#define TEMP_SIZE 17
+#define MAC_LEN   (2 * DIGEST_SHA256_SIZE)
+
+struct build_file {
+    struct build_file *next;
+    char name[NAME_SIZE]; /* its owner's digits, then the hash */
+    uint64_t bytes;
+    int64_t used_real_ms;
+};
+
+struct upload {
+    struct upload *next;
+    uint64_t number;
+    char name[NAME_SIZE], temp[TEMP_SIZE];
+    int64_t until_real_ms;
+};
+
+struct build_files {
+    int dir_fd;
+    struct build_file *files;
+    struct upload *uploads;
+    uint64_t last; /* number of an upload */
+};
+
+/* -- names ------------------------------------------------------------------------------------- */
+
+static bool is_hex(const char *text, size_t len)
+{
+    return strlen(text) == len && strspn(text, "0123456789abcdef") == len;
+}
+
+static void owner_of(const char *tenant, char out[static OWNER_LEN + 1])
+{
+    unsigned char sum[DIGEST_SHA256_SIZE];
+
+    digest_sha256(tenant, strlen(tenant), sum);
+    ids_hex(sum, OWNER_LEN / 2, out);
+}
+
+/* hash is digits already. */
+static void name_of(const char *owner, const char *hash, char out[static NAME_SIZE])
+{
+    (void)snprintf(out, NAME_SIZE, "%.*s%.*s", OWNER_LEN, owner, (int)CORE_BUILD_HASH_MAX, hash);
+}
+
+static struct build_file *find(const struct build_files *all, const char *name)
+{
+    struct build_file *f = all->files;
+
+    while (f && strcmp(f->name, name) != 0)
+        f = f->next;
+    return f;
+}
+
+/* -- what goes --------------------------------------------------------------------------------- */
+
+static void remove_file(struct build_files *all, struct build_file *f)
+{
+    struct build_file **at = &all->files;
+
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
+    if (unlinkat(all->dir_fd, f->name, 0) < 0 && errno != ENOENT)
+        log_warn("an archive of a build cannot be removed: %s", strerror(errno));
+    free(f);
+}
+
+static void remove_upload(struct build_files *all, struct upload *u)
+{
+    struct upload **at = &all->uploads;
+
+    while (*at != u)
+        at = &(*at)->next;
+    *at = u->next;
+    (void)unlinkat(all->dir_fd, u->temp, 0); /* not there where it was whole */
+    free(u);
+}
+
+static void sweep(struct build_files *all)
+{
+    int64_t now = clock_real_ms();
+    struct build_file *f, *next;
+    struct upload *u, *next_upload;
+
+    for (f = all->files; f; f = next) {
+        next = f->next;
+        if (now - f->used_real_ms > CORE_BUILD_FILES_AGE_MS)
+            remove_file(all, f);
+    }
+    for (u = all->uploads; u; u = next_upload) {
+        next_upload = u->next;
+        if (now > u->until_real_ms)
+            remove_upload(all, u);
+    }
+}
+
+/* NULL: it has none. */
+static struct build_file *oldest_of(const struct build_files *all, const char *owner, size_t *n,
+                                    uint64_t *bytes)
+{
+    struct build_file *oldest = NULL;
+
+    *n = 0;
+    *bytes = 0;
+    for (struct build_file *f = all->files; f; f = f->next) {
+        if (strncmp(f->name, owner, OWNER_LEN) != 0)
+            continue;
+        ++*n;
+        *bytes += f->bytes;
+        if (!oldest || f->used_real_ms < oldest->used_real_ms)
+            oldest = f;
+    }
+    return oldest;
+}
+
+/* Its owner's oldest go until so many bytes more are within what a tenant may have. */
+static void make_room(struct build_files *all, const char *owner, uint64_t more)
+{
+    struct build_file *oldest;
+    uint64_t bytes;
+    size_t n;
+
+    while ((oldest = oldest_of(all, owner, &n, &bytes)) &&
+           (n >= CORE_BUILD_FILES_EACH || bytes + more > CORE_BUILD_FILES_BYTES))
+        remove_file(all, oldest);
+}
+
+static enum err_code enter(struct build_files *all, const char *name, uint64_t bytes, int64_t used,
+                           struct err *e)
+{
+    struct build_file *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    (void)snprintf(f->name, sizeof(f->name), "%s", name);
+    f->bytes = bytes;
+    f->used_real_ms = used;
+    f->next = all->files;
+    all->files = f;
+    return ERR_OK;
+}
+
+/* -- the start and the end --------------------------------------------------------------------- */
+
+/* What is there of an earlier life: archives stay, what was being received goes. */
+static enum err_code look(struct build_files *all, struct err *e)
+{
+    int fd = openat(all->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    enum err_code code = ERR_OK;
+    struct dirent *one;
+    struct stat st;
+
+    if (!dir) {
+        util_close(&fd);
+        return err_set_sys(e, ERR_INTERNAL, errno, "reading the directory of builds' archives");
+    }
+    while (code == ERR_OK && (one = readdir(dir))) {
+        if (is_hex(one->d_name, NAME_SIZE - 1) &&
+            fstatat(all->dir_fd, one->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            code = enter(all, one->d_name, (uint64_t)st.st_size, (int64_t)st.st_mtime * 1000, e);
+        else if (is_hex(one->d_name, TEMP_SIZE - 1))
+            (void)unlinkat(all->dir_fd, one->d_name, 0);
+    }
+    closedir(dir);
+    return code;
+}
+
+enum err_code build_files_init(struct core *c, struct err *e)
+{
+    struct build_files *all = calloc(1, sizeof(*all));
+    CLEANUP_FREE char *path = NULL;
+
+    if (!all || asprintf(&path, "%s/%s", c->config.state_dir, DIRECTORY) < 0) {
+        free(all);
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    }
+    c->build_files = all;
+    all->dir_fd = -1;
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return err_set_sys(e, ERR_INTERNAL, errno, "making %s", path);
+    all->dir_fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (all->dir_fd < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "opening %s", path);
+    if (look(all, e) != ERR_OK)
+        return e->code;
+    sweep(all);
+    return ERR_OK;
+}
+
+void build_files_free(struct core *c)
+{
+    struct build_files *all = c->build_files;
+    struct build_file *next;
+
+    if (!all)
+        return;
+    while (all->uploads)
+        remove_upload(all, all->uploads);
+    for (struct build_file *f = all->files; f; f = next) {
+        next = f->next;
+        free(f);
+    }
+    util_close(&all->dir_fd);
+    free(TAKE_PTR(c->build_files));
+}
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+static enum err_code check_hash(const char *hash, struct err *e)
+{
+    return is_hex(hash, CORE_BUILD_HASH_MAX)
+               ? ERR_OK
+               : err_set(e, ERR_INVALID, "the hash of files has to be %u hex digits",
+                         CORE_BUILD_HASH_MAX);
+}
+
+enum err_code core_build_file_present(struct core *c, const char *tenant, const char *hash,
+                                      bool *present, struct err *e)
+{
+    char owner[OWNER_LEN + 1], name[NAME_SIZE];
+    struct build_file *f;
+
+    if (check_hash(hash, e) != ERR_OK)
+        return e->code;
+    sweep(c->build_files);
+    owner_of(tenant, owner);
+    name_of(owner, hash, name);
+    f = find(c->build_files, name);
+    if (f)
+        f->used_real_ms = clock_real_ms();
+    *present = f != NULL;
+    return ERR_OK;
+}
+
+int build_file_open(struct core *c, const char *tenant, const char *hash)
+{
+    char owner[OWNER_LEN + 1], name[NAME_SIZE];
+    struct build_file *f;
+    int fd;
+
+    if (!is_hex(hash, CORE_BUILD_HASH_MAX))
+        return -ENOENT;
+    owner_of(tenant, owner);
+    name_of(owner, hash, name);
+    f = find(c->build_files, name);
+    if (!f)
+        return -ENOENT;
+    f->used_real_ms = clock_real_ms();
+    fd = openat(c->build_files->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* -- receiving --------------------------------------------------------------------------------- */
+
+static void make_mac(const struct core *c, const char *owner, const char *hash, int64_t until_ms,
+                     char out[static MAC_LEN + 1])
+{
+    unsigned char mac[DIGEST_SHA256_SIZE];
+    char text[NAME_SIZE + 48];
+    int n = snprintf(text, sizeof(text), "build file:%.*s:%.*s:%" PRId64, OWNER_LEN, owner,
+                     (int)CORE_BUILD_HASH_MAX, hash, until_ms);
+
+    digest_hmac_sha256(c->server_key, CORE_SERVER_KEY_SIZE, text, (size_t)n, mac);
+    ids_hex(mac, sizeof(mac), out);
+}
+
+void core_build_upload_token(struct core *c, const char *tenant, const char *hash,
+                             char out[static CORE_BUILD_UPLOAD_TOKEN])
+{
+    int64_t until_ms = clock_real_ms() + CORE_BUILD_UPLOAD_MS;
+    char owner[OWNER_LEN + 1], mac[MAC_LEN + 1];
+
+    owner_of(tenant, owner);
+    make_mac(c, owner, hash, until_ms, mac);
+    (void)snprintf(out, CORE_BUILD_UPLOAD_TOKEN, "%s.%s.%" PRId64, owner, mac, until_ms);
+}
+
+static enum err_code read_token(const struct core *c, const char *hash, const char *token,
+                                char owner[static OWNER_LEN + 1], struct err *e)
+{
+    char mac[MAC_LEN + 1];
+    const char *given = token + OWNER_LEN + 1, *until;
+    int64_t until_ms;
+
+    if (strlen(token) > OWNER_LEN + MAC_LEN + 2 && strlen(token) < CORE_BUILD_UPLOAD_TOKEN) {
+        (void)snprintf(owner, OWNER_LEN + 1, "%.*s", OWNER_LEN, token);
+        until = given + MAC_LEN + 1;
+        until_ms = strtoll(until, NULL, 10);
+        make_mac(c, owner, hash, until_ms, mac);
+        if (is_hex(owner, OWNER_LEN) && ids_equal_secret(mac, given, MAC_LEN) &&
+            clock_real_ms() <= until_ms)
+            return ERR_OK;
+    }
+    return err_set(e, ERR_DENIED,
+                   "this is no address to send files to, or its time is over: ask for a new one");
+}
+
+static enum err_code check_room(struct build_files *all, const char *owner, struct err *e)
+{
+    uint64_t bytes = 0;
+    unsigned n = 0;
+
+    sweep(all);
+    for (struct upload *u = all->uploads; u; u = u->next) {
+        bytes += CORE_BUILD_FILE_MAX;
+        n += strncmp(u->name, owner, OWNER_LEN) == 0;
+    }
+    for (struct build_file *f = all->files; f; f = f->next)
+        bytes += f->bytes;
+    if (n >= CORE_BUILD_UPLOADS)
+        return err_set(e, ERR_EXHAUSTED,
+                       "%u archives of this tenant are being received: %u at a "
+                       "time; wait for one to end",
+                       n, CORE_BUILD_UPLOADS);
+    if (bytes + CORE_BUILD_FILE_MAX > CORE_BUILD_FILES_ALL)
+        return err_set(e, ERR_NO_SPACE, "the server holds as many archives of builds as it may");
+    return ERR_OK;
+}
+
+static enum err_code open_temp(struct build_files *all, struct upload *u, int *fd, struct err *e)
+{
+    uint8_t raw[TEMP_SIZE / 2];
+
+    ids_random_bytes(raw, sizeof(raw));
+    ids_hex(raw, sizeof(raw), u->temp);
+    *fd = openat(all->dir_fd, u->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return *fd >= 0 ? ERR_OK
+                    : err_set_sys(e, ERR_INTERNAL, errno, "making a file for what is sent");
+}
+
+enum err_code core_build_upload_begin(struct core *c, const char *hash, const char *token,
+                                      struct core_build_upload *out, struct err *e)
+{
+    struct build_files *all = c->build_files;
+    char owner[OWNER_LEN + 1];
+    struct upload *u;
+
+    if (check_hash(hash, e) != ERR_OK || read_token(c, hash, token, owner, e) != ERR_OK ||
+        check_room(all, owner, e) != ERR_OK)
+        return e->code;
+    u = calloc(1, sizeof(*u));
+    if (!u)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    if (open_temp(all, u, &out->fd, e) != ERR_OK) {
+        free(u);
+        return e->code;
+    }
+    name_of(owner, hash, u->name);
+    u->number = out->number = ++all->last;
+    u->until_real_ms = clock_real_ms() + CORE_BUILD_UPLOAD_MS;
+    u->next = all->uploads;
+    all->uploads = u;
+    out->most_bytes = CORE_BUILD_FILE_MAX;
+    return ERR_OK;
+}
+
+static enum err_code keep(struct build_files *all, const struct upload *u, uint64_t bytes,
+                          struct err *e)
+{
+    struct build_file *old = find(all, u->name);
+
+    if (old)
+        remove_file(all, old);
+    make_room(all, u->name, bytes);
+    if (renameat(all->dir_fd, u->temp, all->dir_fd, u->name) < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "keeping what was sent");
+    if (enter(all, u->name, bytes, clock_real_ms(), e) != ERR_OK)
+        (void)unlinkat(all->dir_fd, u->name, 0);
+    return e->code;
+}
+
+enum err_code core_build_upload_end(struct core *c, uint64_t number, uint64_t bytes, bool whole,
+                                    struct err *e)
+{
+    struct upload *u = c->build_files->uploads;
+    enum err_code code = ERR_OK;
+
+    e->code = ERR_OK;
+    while (u && u->number != number)
+        u = u->next;
+    if (!u)
+        return err_set(e, ERR_TIMEOUT, "it took too long to send the files");
+    if (whole)
+        code = keep(c->build_files, u, bytes, e);
+    remove_upload(c->build_files, u);
+    return code;
+}
