@@ -16,7 +16,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#define NOTE_BYTES (64u << 10) /* src/unpack/additions.c takes as much */
+#define NOTE_BYTES   (64u << 10) /* src/unpack/additions.c takes as much */
+#define GIVE_BACK_MS 30000u
 
 struct import {
     struct cli *c;
@@ -26,6 +27,7 @@ struct import {
     struct image_fetch fetched;
     char path[PATH_MAX]; /* where the image is left */
     int dir_fd;          /* the same, or -1 */
+    int name_fd;         /* the lock of the name, or -1 */
 };
 
 /* -- the image --------------------------------------------------------------------------------- */
@@ -73,18 +75,24 @@ static enum err_code add_start(const struct import *m, json_t *start, struct err
     return ERR_OK;
 }
 
+static enum err_code put_note(const struct import *m, const char *name, const char *text,
+                              struct err *e)
+{
+    int r = io_create_file_at(m->dir_fd, name, text, strlen(text), 0600);
+
+    return r < 0 ? err_set_sys(e, err_code_from_errno(r), r, "writing %s/%s", m->path, name)
+                 : ERR_OK;
+}
+
 static enum err_code put_json(const struct import *m, const char *name, const json_t *value,
                               struct err *e)
 {
     CLEANUP_FREE char *text = json_dumps(value, JSON_INDENT(1));
-    int r;
 
     if (!text || strlen(text) > NOTE_BYTES)
         return err_set(e, ERR_TOO_LARGE, "the image's variables and commands are over %u KiB",
                        NOTE_BYTES >> 10);
-    r = io_create_file_at(m->dir_fd, name, text, strlen(text), 0600);
-    return r < 0 ? err_set_sys(e, err_code_from_errno(r), r, "writing %s/%s", m->path, name)
-                 : ERR_OK;
+    return put_note(m, name, text, e);
 }
 
 static enum err_code put_notes(const struct import *m, struct err *e)
@@ -96,8 +104,9 @@ static enum err_code put_notes(const struct import *m, struct err *e)
                               c->entrypoint, "cmd", c->cmd, "ports", c->ports);
 
     if ((!cli_flag(m->c, "start") || add_start(m, start, e) == ERR_OK) &&
-        put_json(m, "start.json", start, e) == ERR_OK)
-        put_json(m, "image.json", image, e);
+        put_json(m, "start.json", start, e) == ERR_OK &&
+        put_json(m, "image.json", image, e) == ERR_OK && c->cwd[0])
+        put_note(m, "cwd", c->cwd, e);
     json_decref(start);
     json_decref(image);
     return e->code;
@@ -111,12 +120,49 @@ static bool remove_name(void *arg, const char *name)
     return true;
 }
 
+static bool note_name(void *arg, const char *name)
+{
+    *(bool *)arg = true;
+    return false;
+}
+
 static int open_dir(int at, const char *name)
 {
     if (mkdirat(at, name, 0700) < 0 && errno != EEXIST)
         return -errno;
     at = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return at < 0 ? -errno : at;
+}
+
+/* A folder of the name, locked until the end: of two commands for one name at a time the second is
+ * refused before it has changed anything. */
+static enum err_code lock_name(struct import *m, struct err *e)
+{
+    CLEANUP_CLOSE int all = image_fetch_open_import(m->c, e);
+    char name[128];
+
+    if (all < 0)
+        return e->code;
+    snprintf(name, sizeof(name), "name-%s", m->name);
+    m->name_fd = open_dir(all, name);
+    if (m->name_fd < 0)
+        return err_set_sys(e, err_code_from_errno(m->name_fd), m->name_fd, "making import/%s",
+                           name);
+    if (flock(m->name_fd, LOCK_EX | LOCK_NB) == 0)
+        return ERR_OK;
+    util_close(&m->name_fd);
+    return err_set(e, ERR_CONFLICT, "another command imports %s now", m->name);
+}
+
+static void unlock_name(struct import *m)
+{
+    char path[PATH_MAX];
+
+    if (m->name_fd < 0)
+        return;
+    snprintf(path, sizeof(path), "%s/privd/import/name-%s", m->c->settings.state_dir, m->name);
+    (void)rmdir(path);
+    util_close(&m->name_fd);
 }
 
 /* <state>/privd/import/<number>, empty and locked. */
@@ -132,8 +178,10 @@ static enum err_code open_spool(struct import *m, unsigned number, struct err *e
     snprintf(m->path, sizeof(m->path), "%s/privd/import/%u", m->c->settings.state_dir, number);
     if (m->dir_fd < 0)
         return err_set_sys(e, err_code_from_errno(m->dir_fd), m->dir_fd, "making %s", m->path);
-    if (flock(m->dir_fd, LOCK_EX | LOCK_NB) < 0)
-        return err_set(e, ERR_CONFLICT, "another command imports %s now", m->name);
+    if (flock(m->dir_fd, LOCK_EX | LOCK_NB) < 0) {
+        util_close(&m->dir_fd); /* what is in it is another's */
+        return err_set(e, ERR_CONFLICT, "another command uses %s now", m->path);
+    }
     io_each_name_at(m->dir_fd, ".", remove_name, &m->dir_fd);
     return ERR_OK;
 }
@@ -179,21 +227,53 @@ static enum err_code ask_number(struct import *m, unsigned *number, struct err *
     return e->code;
 }
 
-/* The name is given back, so that nothing stays of an import that failed. */
+/* The name is given back, so that nothing stays of an import that failed. It may have failed since
+ * a daemon was ended: another is there soon, and may have a job that is about to end. */
 static void give_back(struct import *m)
 {
+    uint64_t end = clock_mono_ms() + GIVE_BACK_MS;
+    enum err_code code;
     char path[160];
     struct err e;
 
     snprintf(path, sizeof(path), "/cay/v1/templates/%s", m->name);
-    api_call(&m->api, "DELETE", path, NULL, NULL, &e);
+    while ((code = api_call(&m->api, "DELETE", path, NULL, NULL, &e)) != ERR_OK &&
+           code != ERR_NOT_FOUND && clock_mono_ms() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 200 * 1000000L}, NULL);
+}
+
+/* What killed commands left. An empty folder may be one that is just being made. */
+static bool remove_left(void *arg, const char *name)
+{
+    int import = *(const int *)arg;
+    CLEANUP_CLOSE int fd = openat(import, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool any = false;
+
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return true;
+    io_each_name_at(fd, ".", note_name, &any);
+    if (!any)
+        return true;
+    io_each_name_at(fd, ".", remove_name, &fd);
+    (void)unlinkat(import, name, AT_REMOVEDIR);
+    return true;
+}
+
+static enum err_code remove_all_left(const struct import *m, struct err *e)
+{
+    CLEANUP_CLOSE int import = image_fetch_open_import(m->c, e);
+
+    if (import >= 0)
+        io_each_name_at(import, ".", remove_left, &import);
+    return e->code;
 }
 
 static enum err_code run(struct import *m, struct err *e)
 {
     unsigned number = 0;
 
-    if (open_image(m, e) != ERR_OK || ask_number(m, &number, e) != ERR_OK)
+    if (lock_name(m, e) != ERR_OK || remove_all_left(m, e) != ERR_OK ||
+        open_image(m, e) != ERR_OK || ask_number(m, &number, e) != ERR_OK)
         return e->code;
     if (open_spool(m, number, e) == ERR_OK && put_layers(m, e) == ERR_OK &&
         put_notes(m, e) == ERR_OK)
@@ -227,7 +307,8 @@ int cmd_template_import(struct cli *c)
                        .source = c->operands[1],
                        .image = {.dir_fd = -1, .file_fd = -1},
                        .fetched = IMAGE_FETCH_NONE,
-                       .dir_fd = -1};
+                       .dir_fd = -1,
+                       .name_fd = -1};
     uint64_t begun = clock_mono_ms();
     struct err e = {.code = ERR_OK};
     int status;
@@ -242,5 +323,6 @@ int cmd_template_import(struct cli *c)
     image_free(&m.image);
     api_close(&m.api);
     image_fetch_free(&m.fetched);
+    unlock_name(&m);
     return status;
 }

@@ -303,6 +303,34 @@ static enum err_code copy_note(const struct additions *a, int fd, const char *pa
                  : put_file(a, path, 0644, text, (size_t)n, e);
 }
 
+/* WORKDIR, which the image need not have: Docker makes it then. Through links of the image too, as
+ * a program in a sandbox would get there: the tree is the root. Where that fails it is said. */
+static enum err_code put_cwd(const struct additions *a, struct err *e)
+{
+    char path[PLACE_PATH_MAX + 2];
+    ssize_t n = a->cwd_fd < 0 ? 0 : pread(a->cwd_fd, path, sizeof(path), 0);
+    struct stat st;
+
+    if (n < 0)
+        return fail_on(e, errno, "the image's folder");
+    if (n == 0 || n == sizeof(path) || path[0] != '/')
+        return ERR_OK;
+    path[n] = '\0';
+    if (strlen(path) != (size_t)n || stat(path, &st) == 0)
+        return ERR_OK;
+    for (char *slash = path; slash;) {
+        slash = strchr(slash + 1, '/');
+        if (slash)
+            *slash = '\0';
+        (void)mkdirat(AT_FDCWD, path, 0755);
+        if (slash)
+            *slash = '/';
+    }
+    say(a, stat(path, &st) == 0 ? "added the folder %.100s" : "the folder %.100s cannot be made",
+        path);
+    return ERR_OK;
+}
+
 enum err_code additions_put(const struct additions *a, struct err *e)
 {
     static const char names[] = "nameserver " EGRESS_RESOLVER "\noptions timeout:2 attempts:2\n";
@@ -312,6 +340,7 @@ enum err_code additions_put(const struct additions *a, struct err *e)
         if (put_dir(a, dirs[i].path, dirs[i].mode, dirs[i].is_mount_point, 0, e) != ERR_OK)
             return e->code;
     if (put_accounts(a, e) != ERR_OK || put_bash(a, e) != ERR_OK || put_sudo(a, e) != ERR_OK ||
+        put_cwd(a, e) != ERR_OK ||
         put_file(a, "etc/resolv.conf", 0644, names, strlen(names), e) != ERR_OK ||
         copy_note(a, a->start_fd, "etc/cay/start.json", e) != ERR_OK)
         return e->code;

@@ -10,9 +10,10 @@
 struct additions {
     int root_fd;            /* the tree; not owned */
     int start_fd, image_fd; /* become /etc/cay/start.json and image.json; -1: none */
+    int cwd_fd;             /* has the path of the folder that the image begins in; -1: none */
     struct buf *said;       /* what was added, and what cannot be, in words, "; " between */
 };
 
 /* To be called where the root of the process is the tree: programs are looked for by their
- * paths. */
+ * paths, and the image's folder is made by its. */
 enum err_code additions_put(const struct additions *a, struct err *e);

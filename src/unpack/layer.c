@@ -79,6 +79,19 @@ static enum err_code count_entries(struct unpack *u, unsigned n, struct err *e)
     return count_written(u, (size_t)n * NAME_BYTES, e);
 }
 
+/* What is passed over is read, too: before the next entry is looked for, all of this one's contents
+ * count, whether they were read or are passed over. */
+static enum err_code check_read(const struct unpack *u, const struct entry *n, struct err *e)
+{
+    int64_t done = archive_filter_bytes(n->archive, 0), size = archive_entry_size(n->head);
+    uint64_t left = UNPACK_READ_MAX - MIN(u->read, UNPACK_READ_MAX);
+
+    if (done < 0 || size < 0 || (uint64_t)done > left || (uint64_t)size > left - (uint64_t)done)
+        return err_set(e, ERR_TOO_LARGE, "%.100s: over %llu GiB of archives would have to be read",
+                       n->path, UNPACK_READ_MAX >> 30);
+    return ERR_OK;
+}
+
 /* -- contents ---------------------------------------------------------------------------------- */
 
 static enum err_code write_at(int fd, const char *bytes, size_t n, int64_t at,
@@ -375,8 +388,10 @@ static enum err_code each_entry(struct unpack *u, int fd,
     if (archive_read_open_fd(a, fd, PIECE_BYTES) != ARCHIVE_OK)
         return archive_failed(a, NULL, e);
     while ((r = archive_read_next_header(a, &n.head)) == ARCHIVE_OK || r == ARCHIVE_WARN)
-        if (read_name(&n, e) != ERR_OK || take(u, &n, e) != ERR_OK)
+        if (read_name(&n, e) != ERR_OK || take(u, &n, e) != ERR_OK ||
+            check_read(u, &n, e) != ERR_OK)
             return e->code;
+    u->read += (uint64_t)MAX(archive_filter_bytes(a, 0), 0);
     return r == ARCHIVE_EOF ? ERR_OK : archive_failed(a, NULL, e);
 }
 

@@ -20,12 +20,17 @@
 #define UNPACK_ENTRIES_MAX 1000000u
 #define UNPACK_BYTES_MAX   (32ull * 1024 * 1024 * 1024)
 
+/* Bytes of the archives, without their compression, that are gone through in all: also contents of
+ * what is not taken, of which an archive can promise any number. A layer is read twice. */
+#define UNPACK_READ_MAX (128ull * 1024 * 1024 * 1024)
+
 #define UNPACK_ID_MAX       65535u
 #define UNPACK_FREE_PERCENT 5u /* of the disk that stay free, and of its inodes */
 
 struct unpack {
     int root_fd; /* of the tree; not owned */
     uint64_t entries, bytes, written;
+    uint64_t read; /* of the passes before */
     uint64_t left_out, set_id_dropped;
 };
 

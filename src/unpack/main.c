@@ -1,9 +1,9 @@
 /* cay-unpack: makes the files of a template out of the layers of an image. `cay-unpack SPOOL
  * TREE`: SPOOL has the layers as files 0, 1, ... (what the image's manifest calls layers, lowest
- * first), start.json and image.json; TREE is an empty folder. Started by cay-job as root; it
- * opens what is in SPOOL, enters its walls, and only then reads. Says what cay-job's other
- * programs say (contract/meta.h). A program of its own, so that nothing that keeps privileges
- * links libarchive. */
+ * first), start.json and image.json, and cwd where the image names a folder; TREE is an empty
+ * folder. Started by cay-job as root; it opens what is in SPOOL, enters its walls, and only then
+ * reads. Says what cay-job's other programs say (contract/meta.h). A program of its own, so that
+ * nothing that keeps privileges links libarchive. */
 #include "base/buf.h"
 #include "base/io.h"
 #include "contract/meta.h"
@@ -15,15 +15,18 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define LAYERS_MAX 128u /* src/image/manifest.h has the same */
 
+static bool has_ended; /* by its own decision */
+
 struct spool {
     int layers[LAYERS_MAX];
     size_t count;
-    int start_fd, image_fd;
+    int start_fd, image_fd, cwd_fd;
 };
 
 static int fail(const struct err *e)
@@ -32,6 +35,14 @@ static int fail(const struct err *e)
 
     printf("E %d %s\n", e->sys ? abs(e->sys) : fallback, e->text);
     return 1;
+}
+
+/* libarchive ends the process where it gets no memory. */
+static void on_exit_of_another(void)
+{
+    if (!has_ended)
+        printf("E %d reading the image takes over %u MiB of memory\n", ENOMEM,
+               WALLS_MEMORY_BYTES >> 20);
 }
 
 /* Written by root alone: regular files, no links. -1: there is none. */
@@ -59,6 +70,7 @@ static enum err_code open_spool(const char *path, struct spool *s, struct err *e
     }
     s->start_fd = open_one(dir, "start.json");
     s->image_fd = open_one(dir, "image.json");
+    s->cwd_fd = open_one(dir, "cwd");
     return s->count > 0 && s->start_fd >= 0 && s->image_fd >= 0
                ? ERR_OK
                : err_set(e, ERR_NOT_FOUND, "the image was not given whole: import it again");
@@ -82,8 +94,11 @@ static enum err_code unpack_all(const struct spool *s, struct unpack *u, struct 
 static enum err_code finish(const struct spool *s, const struct unpack *u, struct err *e)
 {
     CLEANUP_BUF struct buf said;
-    struct additions a = {
-        .root_fd = u->root_fd, .start_fd = s->start_fd, .image_fd = s->image_fd, .said = &said};
+    struct additions a = {.root_fd = u->root_fd,
+                          .start_fd = s->start_fd,
+                          .image_fd = s->image_fd,
+                          .cwd_fd = s->cwd_fd,
+                          .said = &said};
 
     buf_init(&said, 4096);
     if (additions_put(&a, e) != ERR_OK)
@@ -104,24 +119,17 @@ static enum err_code finish(const struct spool *s, const struct unpack *u, struc
     return ERR_OK;
 }
 
-int main(int argc, char **argv)
+static int run(const char *from, const char *tree)
 {
-    struct spool spool = {.start_fd = -1, .image_fd = -1};
+    struct spool spool = {.start_fd = -1, .image_fd = -1, .cwd_fd = -1};
     struct unpack u = {.root_fd = -1};
     struct err e = {.code = ERR_OK};
     const char *what = "";
     int r;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    setlocale(LC_CTYPE, "C.UTF-8"); /* names of pax headers are UTF-8 */
-    umask(0);
-    if (argc != 3 || argv[2][0] != '/') {
-        fprintf(stderr, "usage: cay-unpack SPOOL TREE   (started by cay-job)\n");
-        return 2;
-    }
-    if (open_spool(argv[1], &spool, &e) != ERR_OK)
+    if (open_spool(from, &spool, &e) != ERR_OK)
         return fail(&e);
-    r = walls_enter(argv[2], &what);
+    r = walls_enter(tree, &what);
     if (r == 0)
         u.root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r < 0 || u.root_fd < 0) {
@@ -131,4 +139,22 @@ int main(int argc, char **argv)
     if (unpack_all(&spool, &u, &e) != ERR_OK || finish(&spool, &u, &e) != ERR_OK)
         return fail(&e);
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    setlocale(LC_CTYPE, "C.UTF-8"); /* names of pax headers are UTF-8 */
+    umask(0);
+    if (argc != 3 || argv[2][0] != '/') {
+        fprintf(stderr, "usage: cay-unpack SPOOL TREE   (started by cay-job)\n");
+        return 2;
+    }
+    if (atexit(on_exit_of_another) != 0)
+        return 1;
+    status = run(argv[1], argv[2]);
+    has_ended = true;
+    return status;
 }

@@ -43,13 +43,19 @@ int walls_enter(const char *tree, const char **what)
 {
     static const struct confine_list list = {calls, ARRAY_SIZE(calls), NULL, 0};
     static const struct rlimit none = {0, 0};
+#ifdef __SANITIZE_ADDRESS__ /* whose shadow is as large as the address space */
+    static const struct rlimit memory = {RLIM_INFINITY, RLIM_INFINITY};
+#else
+    static const struct rlimit memory = {WALLS_MEMORY_BYTES, WALLS_MEMORY_BYTES};
+#endif
     int r = enter_tree(tree, what);
 
     if (r < 0)
         return r;
-    *what = "giving up capabilities";
-    if (setrlimit(RLIMIT_CORE, &none) < 0)
+    *what = "limits of the process";
+    if (setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_AS, &memory) < 0)
         return -errno;
+    *what = "giving up capabilities";
     r = caps_bound(KEPT);
     if (r == 0)
         r = caps_set(KEPT, KEPT, 0);

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 
+import leftovers
 import pytest
 from conftest import BUILD
 from imagelib import tar
@@ -46,3 +47,9 @@ def left(server, cay):
     """What an import that is over may not leave."""
     spool = server.own.state / "privd/import"
     return [*(sorted(p.name for p in spool.iterdir()) if spool.exists() else []), *([entry(cay)] if entry(cay) else [])]
+
+
+def templates(server):
+    """Names in the folder of templates, which only cay-privd's mount namespace has."""
+    privd = leftovers.children(server.own.keep_pid, "cay-privd")[0]
+    return sorted(os.listdir(f"/proc/{privd}/root{server.own.state}/privd/disk/templates"))

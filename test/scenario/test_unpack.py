@@ -186,6 +186,48 @@ def test_sparse_bombs_and_cut_archives(tree):
     tree.taken(whole)
 
 
+def promised(name, size):
+    """The header of an entry with so many bytes of contents, which do not follow."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def test_contents_that_are_passed_over_are_bounded_too(tree):
+    """Nothing is kept of a white-out, but an archive can promise any number of bytes of it, and keep its promise in a few: gzip
+    makes a thousandth of zeros."""
+    low = tar(("a", "dir"))
+    for name in ("a/.wh.b", "a/.wh..wh..opq", "a/.wh..wh.plnk"):
+        assert "over 128 GiB of archives would have to be read" in tree.refused(low, promised(name, 1 << 40)), name
+    # the control: as many as there are
+    tree.taken(low, promised("a/.wh.b", 1 << 20) + bytes(1 << 20) + bytes(1024))
+
+
+def test_many_entries(tree):
+    """One more than an image may have; none of them makes a file."""
+    one = tarfile.TarInfo("a/.wh.x").tobuf()
+    layer = gzip.compress(one * 1000, 1) * 1000
+    assert "the image has over 1000000 entries" in tree.refused(layer + gzip.compress(one + bytes(1024)))
+    tree.taken(layer[:len(layer) // 1000] + gzip.compress(one + bytes(1024)))
+
+
+def pieces(blocks):
+    """A sparse file whose list of pieces goes on for so many blocks of 21, compressed."""
+    head = bytearray(sparse(1 << 20)[:512])
+    head[482] = 1  # the list goes on
+    head[148:156] = b"%06o\0 " % (sum(head) - sum(head[148:156]) + 8 * 32)
+    piece = b"00000000001\0" + b"00000000000\0"
+    block = piece * 21 + b"\1" + bytes(7)
+    last = piece * 21 + bytes(8)
+    return gzip.compress(bytes(head)) + gzip.compress(block * 1000) * (blocks // 1000) + gzip.compress(last + bytes(1024))
+
+
+def test_the_memory_that_an_archive_costs(tree):
+    """libarchive keeps the list in memory: 21 million pieces are 300 KiB of an archive, and over 600 MiB there."""
+    tree.taken(pieces(1000))
+    assert tree.refused(pieces(1_000_000)) == "12 reading the image takes over 512 MiB of memory\n"
+
+
 def test_names_without_contents_take_room_too(tree):
     """On a small disk: paths of many folders, of which an archive has the last name alone, and files of no bytes."""
     small = tree.base / "small"
