@@ -19,6 +19,7 @@ import time
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 
+import imports
 import kernels
 import mcp_calls
 import peers
@@ -224,6 +225,11 @@ class Bench:
     def kernels(self):
         kernels.measure(self.own, self.out, max(2, COUNT))
 
+    # -- images ----------------------------------------------------------------------------------
+
+    def imports(self):
+        imports.measure(self.own, self.out, 3 * MIB, max(2, COUNT))
+
     # -- peers -----------------------------------------------------------------------------------
 
     def peers(self):
@@ -260,9 +266,9 @@ def main():
     options.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options.add_argument("--svg", type=pathlib.Path, help="write the picture to this file")
     options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write all of it below docs")
-    options.add_argument("--only", help="steps, with commas: create sdk mcp burst sustain files state kernels peers many")
+    options.add_argument("--only", help="steps, with commas: create sdk mcp burst sustain files state kernels imports peers many")
     args = options.parse_args()
-    steps = ("create", "sdk", "mcp", "burst", "sustain", "files", "state", "kernels", "peers", "many")
+    steps = ("create", "sdk", "mcp", "burst", "sustain", "files", "state", "kernels", "imports", "peers", "many")
     out = report.Report({"count": COUNT, "seconds": SECONDS, "sandboxes": SANDBOXES, "mib": MIB})
     with server.Server(SANDBOXES * MANY + BURST) as own:
         bench = Bench(own, out)
