@@ -100,7 +100,8 @@ const struct config_key settings_keys[] = {
      "meet, which a start checks, and none of them may be a user's of the machine or of "
      "/etc/subuid."},
     {"sandbox", "slots_ready", CONFIG_INT, FIELD(sandbox_slots_ready), "8", 0, 256, "N",
-     "Namespaces and disks to keep made ahead, so that a create does not wait for them."},
+     "Sandboxes to keep started before they are asked for, of all templates together, in the "
+     "shares in which they are asked for; fewer where memory is short. 0: none."},
 
     {"server", "domain", CONFIG_STRING, FIELD(server_domain), NULL, 0, 0, "DOMAIN",
      "Domain of the sandboxes' host names, PORT-ID.DOMAIN, with its port if that is not the "

@@ -28,6 +28,7 @@
 #define PRIVSEP_CREATE_VOLUMES 4    /* of one sandbox, directories of the host among them */
 #define PRIVSEP_HOST_DIRS_MAX  8    /* that the operator names */
 #define PRIVSEP_WHY_SIZE       192
+#define PRIVSEP_POOL_ROWS      8  /* kinds of sandboxes that are started ahead */
 #define PRIVSEP_ID_SIZE        32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
 #define PRIVSEP_EGRESS_FDS              2
@@ -227,6 +228,14 @@ struct privsep_limits {
     uint32_t filters;    /* system call filters that its programs may have; 0 or PRIVSEP_FILTERS */
 };
 
+/* Of CAPACITY: a template of which sandboxes are started ahead. The counts begin with privd. */
+struct privsep_pool {
+    uint32_t template_number; /* 0: no more */
+    uint16_t ready, target;
+    uint32_t claims, misses; /* creates that got one at once, or might have and did not */
+    uint32_t refills;        /* sandboxes that were started ahead */
+};
+
 struct privsep_msg {
     uint32_t version; /* PRIVSEP_VERSION */
     uint16_t op;      /* enum privsep_op */
@@ -336,6 +345,7 @@ struct privsep_msg {
             uint32_t slots_max, slots_ready, sandboxes, pad;
             uint64_t disk_total_bytes, disk_free_bytes;
             char disk_backend[16]; /* "btrfs", "memory" */
+            struct privsep_pool pool[PRIVSEP_POOL_ROWS];
         } capacity;
         uint8_t raw[256];
     } u;

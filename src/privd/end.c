@@ -13,6 +13,7 @@
 #include "privd/jobs.h"
 #include "privd/keep.h"
 #include "privd/loop.h"
+#include "privd/members.h"
 #include "privd/pace.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
@@ -264,8 +265,8 @@ static void on_pid(void *arg, uint32_t events)
     if (permit_lives(s->state)) {
         p->n_sandboxes--;
         report_ended(s, &how);
-    } else if (s->state == SLOT_READY) {
-        slots_lose_prestarted(p, s);
+    } else if (s->state == SLOT_PRESTARTED) {
+        members_lost(p, s);
     }
     clean_up(s);
 }

@@ -8,6 +8,7 @@
 #include "contract/meta.h"
 #include "privd/host_dirs.h"
 #include "privd/loop.h"
+#include "privd/members.h"
 #include "privd/options.h"
 #include "privd/privd.h"
 #include "privd/request.h"
@@ -188,10 +189,10 @@ static void on_end(void *arg, uint32_t events)
     forget(j);
     if (j->kind != JOB_SWEEP) {
         p->sweep_wanted = true;
-        template_refresh(p, j->number);         /* whatever became of the job */
-        slots_discard_prestarted(p, j->number); /* they stand on the template as it was before */
-        if (j->kind == JOB_TEMPLATE_REMOVE && result == 0 && p->kind.template_number == j->number)
-            slots_forget_prestarted(p);
+        template_refresh(p, j->number); /* whatever became of the job */
+        members_discard(p, j->number);  /* they stand on the template as it was before */
+        if (j->kind == JOB_TEMPLATE_REMOVE && result == 0)
+            pool_forget(&p->pool, j->number);
         slots_refill(p);
     }
     if (j->reply_to.seq != 0)
@@ -396,7 +397,7 @@ int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const s
     if (!j)
         return -EBUSY;
     if (kind != JOB_SWEEP)
-        slots_discard_prestarted(p, template_number);
+        members_discard(p, template_number);
     *j = (struct job){.privd = p,
                       .index = (uint32_t)(j - p->jobs->all),
                       .kind = kind,

@@ -17,7 +17,7 @@
  * author has been here. */
 #define ALLOW 1
 
-_Static_assert(SLOT_STATE_COUNT == 10,
+_Static_assert(SLOT_STATE_COUNT == 11,
                "a new state: decide what each request in ops and each transition does in it");
 _Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a row in ops");
 
@@ -180,7 +180,7 @@ static int check_nothing(const struct privsep_msg *m, const struct permit_bounds
  * is done that lets a process run or takes the layer away: the copy is of one moment. */
 #define GONE_OR_NOT_YET                                                      \
     [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE, \
-    [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW
+    [SLOT_PRESTARTED] = -ESTALE, [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW
 #define WHILE_IT_RUNS                                                                              \
     {                                                                                              \
         GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                        \
@@ -276,11 +276,16 @@ int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b)
 
 /* What ends before it runs is killed first where it has processes. EMPTY to RUNNING or FROZEN is a
  * recovery: the sandbox was started by an earlier cay-privd. READY to MAKING: a pooled slot is
- * prepared further, up to a waiting cay-init. A frozen one whose PID 1 has ended by itself is
+ * prepared further, up to a waiting cay-init; from PRESTARTED the only way to a tenant is STARTING,
+ * and no way leads back to it. A frozen one whose PID 1 has ended by itself is
  * cleaned up like any. COPYING leads to RUNNING by FROZEN alone: when the copy is made. */
 static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
     [SLOT_EMPTY] = {[SLOT_MAKING] = ALLOW, [SLOT_RUNNING] = ALLOW, [SLOT_FROZEN] = ALLOW},
-    [SLOT_MAKING] = {[SLOT_READY] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
+    [SLOT_MAKING] = {[SLOT_READY] = ALLOW,
+                     [SLOT_PRESTARTED] = ALLOW,
+                     [SLOT_KILLING] = ALLOW,
+                     [SLOT_ENDING] = ALLOW},
+    [SLOT_PRESTARTED] = {[SLOT_STARTING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
     [SLOT_READY] = {[SLOT_MAKING] = ALLOW,
                     [SLOT_STARTING] = ALLOW,
                     [SLOT_KILLING] = ALLOW,
@@ -304,6 +309,12 @@ bool permit_lives(enum slot_state state)
 {
     return state == SLOT_RUNNING || state == SLOT_FREEZING || state == SLOT_FROZEN ||
            state == SLOT_COPYING;
+}
+
+bool permit_is_claimed(enum slot_state state)
+{
+    return permit_lives(state) || state == SLOT_STARTING || state == SLOT_KILLING ||
+           state == SLOT_ENDING;
 }
 
 bool permit_transition(enum slot_state from, enum slot_state to)

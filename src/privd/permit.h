@@ -14,9 +14,10 @@ enum slot_state {
     SLOT_KILLING, /* killed, its PID 1 has not ended yet */
     SLOT_ENDING,  /* a task removes what is left */
     /* Their numbers stand in records, so that new ones come last. */
-    SLOT_FREEZING, /* it runs, and its processes are being stopped */
-    SLOT_FROZEN,   /* it lives, and no process of it runs */
-    SLOT_COPYING,  /* likewise, and its layer is being copied: none may run before that is done */
+    SLOT_FREEZING,   /* it runs, and its processes are being stopped */
+    SLOT_FROZEN,     /* it lives, and no process of it runs */
+    SLOT_COPYING,    /* likewise, and its layer is being copied: none may run before that is done */
+    SLOT_PRESTARTED, /* pooled, and cay-init waits in it to be claimed: a member of the pool */
     SLOT_STATE_COUNT
 };
 
@@ -41,6 +42,9 @@ bool permit_needs_sandbox(uint16_t op);
 
 /* Whether there is a sandbox in it that was answered and has not ended. */
 bool permit_lives(enum slot_state state);
+
+/* Whether it was made for one create: it has an id, and keeps its template. */
+bool permit_is_claimed(enum slot_state state);
 
 /* Whether a slot may go from one state to the other. */
 bool permit_transition(enum slot_state from, enum slot_state to);

@@ -20,6 +20,7 @@
 #include "privd/options.h"
 #include "privd/pace.h"
 #include "privd/permit.h"
+#include "privd/pool.h"
 #include "privd/records.h"
 #include "privd/slots.h"
 #include "privd/template.h"
@@ -57,11 +58,10 @@ struct privd {
     struct slot_list empty, ready, prestarted;
     uint32_t n_making, n_starting, n_sandboxes; /* the last: those that permit_lives */
     uint32_t n_prestarting;                     /* those of n_making in which cay-init is started */
-    struct slot_kind kind;                      /* what most creates ask for: what is prestarted */
-    bool has_kind;
-    uint32_t kind_misses;    /* creates in a row that asked for something else */
-    uint32_t prestart_epoch; /* slots prestarted in an earlier one are not used */
-    uint32_t make_failures;  /* in a row: refilling backs off */
+    struct pool pool;                           /* of which kinds they are */
+    struct pool_counts pool_counts[PERMIT_TEMPLATE_MAX + 1]; /* by template */
+    uint64_t memory_looked_ms; /* when it was looked at how much memory there is; 0: never */
+    uint32_t make_failures;    /* in a row: refilling backs off */
     struct command_sandbox *command_sandboxes_starting
         [COMMAND_SANDBOXES_STARTING_MAX]; /* those whose task works; command_sandbox.c */
     uint32_t n_command_sandboxes_starting;

@@ -83,6 +83,28 @@ static void do_templates(struct privd *p, const struct reply_to *to, const struc
     request_reply_status(p, to, PRIVSEP_TEMPLATES, 0, PRIVSEP_STAGE_NONE);
 }
 
+/* Rows of one template are one. */
+static void tell_pool(const struct privd *p, struct privsep_pool out[static PRIVSEP_POOL_ROWS])
+{
+    for (size_t i = 0; i < POOL_ROWS; i++) {
+        const struct pool_row *row = &p->pool.rows[i];
+        uint32_t number = row->kind.template_number;
+        const struct pool_counts *n = &p->pool_counts[number];
+        struct privsep_pool *to = out;
+
+        if (!row->id)
+            continue;
+        while (to->template_number && to->template_number != number)
+            to++;
+        *to = (struct privsep_pool){.template_number = number,
+                                    .ready = (uint16_t)(to->ready + row->ready),
+                                    .target = (uint16_t)(to->target + row->target),
+                                    .claims = n->claims,
+                                    .misses = n->misses,
+                                    .refills = n->refills};
+    }
+}
+
 static void do_capacity(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_CAPACITY};
@@ -91,6 +113,7 @@ static void do_capacity(struct privd *p, const struct reply_to *to, const struct
     r.u.capacity.slots_max = p->options.slots_max;
     r.u.capacity.slots_ready = p->ready.n + p->prestarted.n;
     r.u.capacity.sandboxes = p->n_sandboxes;
+    tell_pool(p, r.u.capacity.pool);
     r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
                                   &r.u.capacity.disk_free_bytes);
     memcpy(r.u.capacity.disk_backend, name, strnlen(name, sizeof(r.u.capacity.disk_backend) - 1));

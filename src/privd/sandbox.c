@@ -274,16 +274,28 @@ static bool is_of_its_own(const struct create_request *c)
     return c->kept || volume_any(c->volumes);
 }
 
+/* A member that was started because this create waited is a miss, too. */
+static void count(struct privd *p, const struct slot *s, const struct create_request *c)
+{
+    struct pool_counts *n = &p->pool_counts[c->kind.template_number];
+
+    if (c->may_claim && s->pid > 0 && !c->has_waited)
+        n->claims++;
+    else if (c->may_claim)
+        n->misses++;
+}
+
 void sandbox_pump(struct privd *p)
 {
     while (!p->stopping && p->n_waiting > 0 && p->n_starting < START_PARALLEL) {
         const struct create_request *first = p->waiting_first;
         struct slot *s = is_of_its_own(first) ? slots_take_unpooled(p, first->kind.level)
-                                              : slots_take_ready(p, &first->kind);
+                                              : slots_take_ready(p, &first->kind, first->may_claim);
         struct create_request *c = s ? take_waiting(p) : NULL;
 
         if (!c)
             break;
+        count(p, s, c);
         start(p, s, c);
     }
 }
@@ -295,7 +307,7 @@ static bool id_is_taken(const struct privd *p, const char *id)
     for (uint32_t i = 0; i < p->options.slots_max; i++) {
         const struct slot *s = &p->slots[i];
 
-        if (s->state >= SLOT_STARTING && memcmp(s->id, id, PRIVSEP_ID_SIZE) == 0)
+        if (permit_is_claimed(s->state) && memcmp(s->id, id, PRIVSEP_ID_SIZE) == 0)
             return true;
     }
     for (const struct create_request *c = p->waiting_first; c; c = c->next)
@@ -386,10 +398,13 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     c->kept = m->u.create.kept;
     c->copy = m->u.create.flags & PRIVSEP_CREATE_COPY;
     memcpy(c->volumes, m->u.create.volumes, sizeof(c->volumes));
-    if (!is_of_its_own(c))
-        slots_note_kind(p, &c->kind);
+    c->may_claim = c->kind.level == p->pool_level && pool_may_claim(m);
+    if (c->may_claim)
+        pool_note(&p->pool, &c->kind, clock_mono_ms());
     put_waiting(p, c);
     loop_arm(&p->loop, &c->timer, SLOT_TIMEOUT_MS, on_no_slot, c);
     sandbox_pump(p);
+    if (p->waiting_last) /* the newest, if any: they are taken in their order */
+        p->waiting_last->has_waited = true;
     slots_refill_later(p);
 }

@@ -13,6 +13,8 @@ struct create_request {
     struct runtime_claim claim;
     uint32_t kept; /* files that it takes (kept.h), or a copy of them; 0: none */
     bool copy;
+    bool may_claim;  /* a member of the pool (pool.h) */
+    bool has_waited; /* there was no slot for it when it came */
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
     struct create_request *next;
 };

@@ -1,6 +1,6 @@
 /* Slots made ahead: namespaces, rules, layer and cgroups wait for a sandbox to come. Most are
- * prestarted: in them cay-init runs already, with the template and the limits that were asked for
- * most recently, and waits to be told whose it is. */
+ * prestarted: in them cay-init runs already and waits to be told whose it is (members.h). This file
+ * makes prepared ones, says when one more is made, and finds one for a create. */
 #include "privd/slots.h"
 
 #include "privd/pins.h"
@@ -9,6 +9,7 @@
 #include "privd/end.h"
 #include "privd/jobs.h"
 #include "privd/loop.h"
+#include "privd/members.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
 #include "privd/records.h"
@@ -19,8 +20,6 @@
 #include <string.h>
 
 #define MAKE_PARALLEL   4 /* tasks at a time */
-#define PREPARED_READY  2 /* kept beside prestarted ones, for creates of another kind */
-#define KIND_MISSES     4 /* creates in a row of another kind until that is what is prestarted */
 #define REFILL_DELAY_MS 4 /* a create takes one to three */
 #define BACKOFF_MS      100
 #define BACKOFF_SHIFT   6 /* at most BACKOFF_MS << 6: 6.4 s */
@@ -50,7 +49,7 @@ struct slot *slots_list_take(struct slot_list *l)
     return s;
 }
 
-static void list_remove(struct slot_list *l, struct slot *s)
+void slots_list_remove(struct slot_list *l, struct slot *s)
 {
     struct slot **at = &l->first, *before = NULL;
 
@@ -136,16 +135,6 @@ void slots_put_empty(struct privd *p, struct slot *s)
     slots_list_put(&p->empty, s);
 }
 
-static bool same_kind(const struct slot_kind *a, const struct slot_kind *b)
-{
-    const struct privsep_limits *l = &a->limits, *m = &b->limits;
-
-    return a->template_number == b->template_number && a->level == b->level &&
-           l->memory_bytes == m->memory_bytes && l->disk_bytes == m->disk_bytes &&
-           l->cpu_milli == m->cpu_milli && l->pids == m->pids && l->open_files == m->open_files &&
-           l->filters == m->filters;
-}
-
 /* Whatever it ran before is forgotten; the generation is one that this slot never had. */
 static void begin_use(struct slot *s, const struct runtime_driver *driver)
 {
@@ -159,26 +148,22 @@ static void begin_use(struct slot *s, const struct runtime_driver *driver)
     s->retries = 0;
     s->paid = false;
     s->failure = 0;
+    s->pool_row = 0;
     s->kind = (struct slot_kind){0};
     memset(s->id, 0, sizeof(s->id));
     memset(s->volumes, 0, sizeof(s->volumes));
-}
-
-/* An unclaimed one does not keep its template: a job may remove it already. */
-static void give_up(struct privd *p, struct slot *s)
-{
-    s->kind = (struct slot_kind){0};
-    end_force(p, s);
 }
 
 struct slot *slots_take_unpooled(struct privd *p, uint32_t level)
 {
     struct slot *s = slots_list_take(&p->empty);
 
-    if (!s) {
-        s = slots_list_take(p->ready.n > 0 ? &p->ready : &p->prestarted);
+    if (!s) { /* the end of one that is ready brings an empty one */
+        s = slots_list_take(&p->ready);
         if (s)
-            give_up(p, s); /* its end brings an empty one */
+            end_force(p, s);
+        else
+            members_give_up_oldest(p);
         return NULL;
     }
     begin_use(s, p->drivers[level]);
@@ -187,69 +172,22 @@ struct slot *slots_take_unpooled(struct privd *p, uint32_t level)
     return s;
 }
 
-struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind)
+struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind, bool may_claim)
 {
-    struct slot *prestarted = p->prestarted.first, *s;
+    struct pool_row *row = may_claim ? pool_find(&p->pool, kind) : NULL;
+    struct slot *s;
 
     if (kind->level != p->pool_level)
         return slots_take_unpooled(p, kind->level);
-    /* All prestarted ones are of one kind. */
-    if (prestarted && same_kind(&prestarted->kind, kind))
-        return slots_list_take(&p->prestarted);
+    if (row && row->ready > 0)
+        return members_take(p, row);
     /* One that becomes prestarted comes sooner than a prepared one is started, and costs less. */
-    if (p->n_prestarting > 0 && p->has_kind && same_kind(&p->kind, kind))
+    if (row && row->making > 0)
         return NULL;
     s = slots_list_take(&p->ready);
-    if (!s && prestarted && p->empty.n == 0 && p->n_making == 0) {
-        list_remove(&p->prestarted, prestarted);
-        give_up(p, prestarted);
-    }
+    if (!s && p->empty.n == 0 && p->n_making == 0)
+        members_give_up_oldest(p);
     return s;
-}
-
-void slots_forget_prestarted(struct privd *p)
-{
-    struct slot *s;
-
-    p->has_kind = false;
-    p->prestart_epoch++;
-    while ((s = slots_list_take(&p->prestarted)) != NULL)
-        give_up(p, s);
-}
-
-/* All that are prestarted or become it are of p->kind. */
-void slots_discard_prestarted(struct privd *p, uint32_t template_number)
-{
-    struct slot *s;
-
-    if (p->kind.template_number != template_number)
-        return;
-    p->prestart_epoch++;
-    while ((s = slots_list_take(&p->prestarted)) != NULL)
-        give_up(p, s);
-}
-
-void slots_note_kind(struct privd *p, const struct slot_kind *kind)
-{
-    if (kind->limits.filters || kind->level != p->pool_level) /* few, and never what most ask for */
-        return;
-    if (p->has_kind && same_kind(&p->kind, kind)) {
-        p->kind_misses = 0;
-        return;
-    }
-    if (p->has_kind && ++p->kind_misses < KIND_MISSES)
-        return;
-    slots_forget_prestarted(p);
-    p->kind = *kind;
-    p->has_kind = true;
-    p->kind_misses = 0;
-}
-
-void slots_lose_prestarted(struct privd *p, struct slot *s)
-{
-    log_warn("slot %u: cay-init ended before it was claimed", s->number);
-    list_remove(&p->prestarted, s);
-    p->has_kind = false;
 }
 
 struct slot *slots_find(struct privd *p, const struct privsep_msg *m, int *why)
@@ -281,98 +219,6 @@ static void make_failed(struct privd *p, struct slot *s, int status, uint32_t st
 int slots_watch_task(struct slot *s, loop_source_cb cb)
 {
     return loop_add(&s->privd->loop, &s->task_source, s->task.pidfd, cb, s);
-}
-
-/* -- prestart: cay-init is started and waits to be claimed ------------------------------------- */
-
-/* Creates go on from prepared slots, and say themselves what is wrong. */
-static void prestart_failed(struct privd *p, struct slot *s, int status, uint32_t stage)
-{
-    log_warn("slot %u: cannot be started ahead: %s (%s)", s->number, strerror(-status),
-             privsep_stage_name(stage));
-    p->has_kind = false;
-    give_up(p, s);
-}
-
-static void on_prestarted(void *arg, uint32_t events);
-
-static int finish_prestart(struct privd *p, struct slot *s, uint32_t *stage)
-{
-    struct runtime_started as = {.pidfd = -1};
-    int r = s->driver->start_finish(p->rt, &s->task, &as, stage);
-
-    if (r == -EAGAIN)
-        return slots_watch_task(s, on_prestarted) == 0 ? r : -EIO;
-    s->driver->slot_close(&s->pooled);
-    if (r < 0)
-        return r;
-    s->pid = as.pid;
-    s->pidfd = as.pidfd;
-    pins_take_slot(s);
-    return end_watch(p, s);
-}
-
-static void on_prestarted(void *arg, uint32_t events)
-{
-    struct slot *s = arg;
-    struct privd *p = s->privd;
-    uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
-    int r;
-
-    loop_remove(&p->loop, &s->task_source);
-    r = finish_prestart(p, s, &stage);
-    if (r == -EAGAIN)
-        return;
-    p->n_making--;
-    p->n_prestarting--;
-    if (r < 0) {
-        prestart_failed(p, s, r, stage);
-    } else if (s->prestart_epoch != p->prestart_epoch) {
-        give_up(p, s);
-    } else {
-        slots_enter(p, s, SLOT_READY);
-        slots_list_put(&p->prestarted, s);
-    }
-    sandbox_pump(p); /* with what is prepared, if it did not go well */
-    slots_refill(p);
-}
-
-/* s is on no list. Its namespaces are there, or are made by the same task. */
-static void prestart(struct privd *p, struct slot *s)
-{
-    struct runtime_start start = {.template_number = p->kind.template_number,
-                                  .limits = p->kind.limits};
-    int r;
-
-    s->kind = p->kind;
-    s->prestart_epoch = p->prestart_epoch;
-    if (s->state != SLOT_MAKING)
-        slots_enter(p, s, SLOT_MAKING);
-    p->n_making++;
-    p->n_prestarting++;
-    r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
-    if (r == 0)
-        r = slots_watch_task(s, on_prestarted);
-    if (r < 0) {
-        p->n_making--;
-        /* a waiting create gets a prepared one, or its turn is over by its own timer */
-        p->n_prestarting--;
-        prestart_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
-    }
-}
-
-/* Waiting creates come first, with a prestarted slot if its kind is theirs; then a few prepared
- * ones; the rest is prestarted. */
-static bool want_prestarted(const struct privd *p, uint32_t prepared)
-{
-    uint32_t n = p->prestarted.n + p->n_prestarting;
-
-    if (!p->has_kind || jobs_work_on(p, p->kind.template_number))
-        return false;
-    if (p->n_waiting > 0)
-        return same_kind(&p->waiting_first->kind, &p->kind) &&
-               n < p->options.slots_ready + p->n_waiting;
-    return prepared >= PREPARED_READY && n < p->options.slots_ready;
 }
 
 /* -- making ------------------------------------------------------------------------------------ */
@@ -415,21 +261,24 @@ static void make_prepared(struct privd *p, struct slot *s)
     }
 }
 
-/* As many prestarted ones as there shall be ready ones, and the few prepared ones besides. */
+/* As many prestarted ones as there shall be, and the few prepared ones besides; as long as no kind
+ * is known, as many prepared ones. */
 static bool want_more(const struct privd *p)
 {
-    uint32_t ahead = p->options.slots_ready;
+    uint32_t members = pool_targets(&p->pool), ahead = p->options.slots_ready;
 
-    if (p->has_kind && ahead > 0)
-        ahead += PREPARED_READY;
+    if (members > 0)
+        ahead = members + SLOTS_PREPARED;
+    else if (p->pool.most == 0) /* memory is short, or none shall be made */
+        ahead = MIN(ahead, SLOTS_PREPARED);
     return p->ready.n + p->prestarted.n + p->n_making < ahead + p->n_waiting;
 }
 
 /* Half of them are there, and no create waits. */
 static bool may_delay_refill(const struct privd *p)
 {
-    return p->n_waiting == 0 &&
-           p->ready.n + p->prestarted.n > PREPARED_READY + p->options.slots_ready / 2;
+    return p->n_waiting == 0 && !pool_is_low(&p->pool) &&
+           p->ready.n + p->prestarted.n > SLOTS_PREPARED + p->options.slots_ready / 2;
 }
 
 void slots_refill_later(struct privd *p)
@@ -440,28 +289,42 @@ void slots_refill_later(struct privd *p)
         slots_refill(p);
 }
 
+/* One more is begun to be made. false: none is wanted, or there is no room. */
+static bool refill_one(struct privd *p)
+{
+    struct pool_row *row = p->ready.n > SLOTS_PREPARED
+                               ? members_row_to_fill(p, p->ready.n - 1, jobs_work_on)
+                               : NULL;
+    struct slot *s;
+
+    if (row) {
+        members_start(p, slots_list_take(&p->ready), row);
+        return true;
+    }
+    s = want_more(p) ? slots_list_take(&p->empty) : NULL;
+    if (!s)
+        return false;
+    begin_use(s, p->drivers[p->pool_level]);
+    row = members_row_to_fill(p, p->ready.n + p->n_making - p->n_prestarting, jobs_work_on);
+    if (row)
+        members_start(p, s, row);
+    else
+        make_prepared(p, s);
+    return true;
+}
+
 void slots_refill(struct privd *p)
 {
     if (loop_timer_armed(&p->refill_delay_timer) && may_delay_refill(p))
         return;
     loop_disarm(&p->loop, &p->refill_delay_timer);
-    while (!p->stopping && !loop_timer_armed(&p->refill_timer) && p->n_making < MAKE_PARALLEL) {
-        struct slot *s;
-
-        if (p->ready.n > PREPARED_READY && want_prestarted(p, p->ready.n - 1)) {
-            prestart(p, slots_list_take(&p->ready));
-            continue;
-        }
-        s = want_more(p) ? slots_list_take(&p->empty) : NULL;
-        if (!s) {
+    if (p->stopping)
+        return;
+    members_aim(p);
+    while (!loop_timer_armed(&p->refill_timer) && p->n_making < MAKE_PARALLEL)
+        if (!refill_one(p)) {
             if (p->n_waiting > 0)
                 end_hurry(p);
             break;
         }
-        begin_use(s, p->drivers[p->pool_level]);
-        if (want_prestarted(p, p->ready.n + p->n_making - p->n_prestarting))
-            prestart(p, s);
-        else
-            make_prepared(p, s);
-    }
 }

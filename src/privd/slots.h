@@ -5,18 +5,15 @@
 #include "privd/loop.h"
 #include "privd/pace.h"
 #include "privd/permit.h"
+#include "privd/pool.h"
 #include "privd/request.h"
 #include "runtime/runtime.h"
+
+#define SLOTS_PREPARED 2 /* kept beside prestarted ones, for creates of another kind */
 
 struct command_sandbox;
 struct create_request;
 struct privd;
-
-/* What a sandbox is made for, as far as it matters before it has an owner. */
-struct slot_kind {
-    uint32_t template_number, level;
-    struct privsep_limits limits;
-};
 
 struct slot {
     struct privd *privd;
@@ -28,7 +25,7 @@ struct slot {
     struct loop_timer timer; /* deadline of STARTING, retry of ENDING, next look while FREEZING */
     uint32_t retries;
 
-    /* PID 1; 0: none. SLOT_READY with one: it is prestarted, cay-init waits to be claimed */
+    /* PID 1; 0: none */
     pid_t pid;
     uint64_t pid_start; /* when it began, as in its record; 0: not asked for yet */
     int pidfd;          /* -1: none */
@@ -57,7 +54,7 @@ struct slot {
     char id[PRIVSEP_ID_SIZE]; /* all NUL: no owner yet */
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
     struct slot_kind kind;
-    uint32_t prestart_epoch; /* p->prestart_epoch when it was begun to be prestarted */
+    uint32_t pool_row; /* id of the row of the pool that it was prestarted for; 0: of none */
     int64_t started_real_ms;
 
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* waiting for a cay-egress; -1: it has them, or none are */
@@ -80,6 +77,7 @@ void slots_free(struct privd *p);
 /* A slot is on one list at most. */
 void slots_list_put(struct slot_list *l, struct slot *s);
 struct slot *slots_list_take(struct slot_list *l); /* the oldest; NULL: none */
+void slots_list_remove(struct slot_list *l, struct slot *s);
 
 /* Puts an empty slot on the list it is made from again. */
 void slots_put_empty(struct privd *p, struct slot *s);
@@ -91,26 +89,13 @@ void slots_refill(struct privd *p);
  * sandbox that was just claimed. */
 void slots_refill_later(struct privd *p);
 
-/* A ready slot for that kind, off its list: a prestarted one when there is one. NULL: none yet. */
-struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind);
+/* A ready slot for that kind, off its list: a prestarted one when there is one and it may be
+ * claimed. NULL: none yet. */
+struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind, bool may_claim);
 
 /* An empty slot, SLOT_READY, off its list: its task makes the whole of it. For levels that nothing
  * is made ahead for, for kept layers and for volumes. NULL: none yet. */
 struct slot *slots_take_unpooled(struct privd *p, uint32_t level);
-
-/* A create asks for a sandbox of that kind: slots made ahead follow. */
-void slots_note_kind(struct privd *p, const struct slot_kind *kind);
-
-/* All prestarted slots are given up, and no kind is made ahead until a sandbox is asked for. */
-void slots_forget_prestarted(struct privd *p);
-
-/* Warm slots that stand on that template are given up, because a job works on it. The kind that is
- * made ahead stays: slots_refill prestarts it again when the job has ended. */
-void slots_discard_prestarted(struct privd *p, uint32_t template_number);
-
-/* PID 1 of a prestarted slot has ended by itself: off the list, and no more of them until the next
- * create. */
-void slots_lose_prestarted(struct privd *p, struct slot *s);
 
 /* Writes the slot's record with the state that it is about to enter, then enters it. A record that
  * cannot be written is logged: the sandbox would be undone instead of found after a crash. */

@@ -53,7 +53,7 @@ const struct template_meta *template_find(const struct privd *p, uint32_t number
 static bool may_stand_on(const struct slot *s, uint32_t number)
 {
     return s->kind.template_number == number &&
-           (s->state == SLOT_ENDING ? s->create != NULL : s->state >= SLOT_STARTING);
+           (s->state == SLOT_ENDING ? s->create != NULL : permit_is_claimed(s->state));
 }
 
 bool template_in_use(const struct privd *p, uint32_t number)

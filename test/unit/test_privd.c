@@ -397,6 +397,7 @@ static void only_what_runs_can_be_used(void **state)
         assert_int_equal(permit_state(&m, SLOT_EMPTY, 5), -ESTALE);
         assert_int_equal(permit_state(&m, SLOT_MAKING, 5), -ESTALE);
         assert_int_equal(permit_state(&m, SLOT_READY, 5), -ESTALE);
+        assert_int_equal(permit_state(&m, SLOT_PRESTARTED, 5), -ESTALE);
         assert_int_equal(permit_state(&m, SLOT_KILLING, 5), ops[i] == PRIVSEP_KILL ? 0 : -ESTALE);
         assert_int_equal(permit_state(&m, SLOT_ENDING, 5), ops[i] == PRIVSEP_KILL ? 0 : -ESTALE);
         assert_int_equal(permit_state(&m, SLOT_FREEZING, 5), needs_processes(ops[i]) ? -EBUSY : 0);
@@ -427,6 +428,32 @@ static void a_layer_that_is_copied_stands_still(void **state)
     assert_true(permit_transition(SLOT_FROZEN, SLOT_RUNNING));
 }
 
+/* A member of the pool is no sandbox yet: not to a request of its own generation either. What has an
+ * owner is all that a create has claimed and that is not gone. */
+static void a_member_of_the_pool_has_no_owner(void **state)
+{
+    static const enum slot_state none[] = {SLOT_EMPTY, SLOT_MAKING, SLOT_READY, SLOT_PRESTARTED};
+    unsigned asked = 0;
+
+    for (uint16_t op = 1; op < PRIVSEP_REQUEST_COUNT; op++) {
+        struct privsep_msg m = {.op = op, .gen = 5};
+
+        asked += permit_needs_sandbox(op);
+        if (permit_needs_sandbox(op))
+            assert_int_equal(permit_state(&m, SLOT_PRESTARTED, 5), -ESTALE);
+    }
+    assert_int_equal(asked, 9);
+    assert_false(permit_lives(SLOT_PRESTARTED));
+    for (enum slot_state s = SLOT_EMPTY; s < SLOT_STATE_COUNT; s++) {
+        bool owned = true;
+
+        for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+            owned = owned && s != none[i];
+        assert_int_equal(permit_is_claimed(s), owned);
+        assert_false(owned && permit_transition(s, SLOT_PRESTARTED)); /* a used one never comes back */
+    }
+}
+
 /* Each request that names a sandbox has a decision for each state; -EPERM is what an empty entry gives. */
 static void no_entry_is_left_open(void **state)
 {
@@ -445,12 +472,12 @@ static void no_entry_is_left_open(void **state)
 }
 
 /* Every pair of states; the letters are the first of EMPTY, MAKING, rEADY, STARTING, RUNNING, KILLING, eNDING, FREEZING,
- * frOZEN, COPYING. */
+ * frOZEN, COPYING, PRESTARTED. */
 static void slots_go_only_where_the_table_leads(void **state)
 {
-    static const char names[] = "EMrSRKnFOC";
+    static const char names[] = "EMrSRKnFOCP";
     static const char *const ways = "EM ER EO Mr MK Mn rM rS rK rn SR SK Sn RF RK Rn Kn nE "
-                                    "FR FO FK Fn OR OK On OC CO CK Cn ";
+                                    "FR FO FK Fn OR OK On OC CO CK Cn MP PS PK Pn ";
 
     for (enum slot_state from = SLOT_EMPTY; from < SLOT_STATE_COUNT; from++) {
         for (enum slot_state to = SLOT_EMPTY; to < SLOT_STATE_COUNT; to++) {
@@ -802,6 +829,7 @@ int main(void)
         cmocka_unit_test(only_what_runs_can_be_used),
         cmocka_unit_test(a_layer_that_is_copied_stands_still),
         cmocka_unit_test(no_entry_is_left_open),
+        cmocka_unit_test(a_member_of_the_pool_has_no_owner),
         cmocka_unit_test(slots_go_only_where_the_table_leads),
         WITH_RECORDS(a_record_is_read_as_it_was_written),
         WITH_RECORDS(a_damaged_record_is_none),

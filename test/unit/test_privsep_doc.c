@@ -47,10 +47,10 @@ static void find_table(const char *name, char *out, size_t size)
 /* -- permits ----------------------------------------------------------------------------------- */
 
 static const char *const state_names[SLOT_STATE_COUNT] = {
-    [SLOT_EMPTY] = "empty",       [SLOT_MAKING] = "making",     [SLOT_READY] = "ready",
-    [SLOT_STARTING] = "starting", [SLOT_RUNNING] = "running",   [SLOT_KILLING] = "killing",
-    [SLOT_ENDING] = "ending",     [SLOT_FREEZING] = "freezing", [SLOT_FROZEN] = "frozen",
-    [SLOT_COPYING] = "copying",
+    [SLOT_EMPTY] = "empty",       [SLOT_MAKING] = "making",         [SLOT_READY] = "ready",
+    [SLOT_STARTING] = "starting", [SLOT_RUNNING] = "running",       [SLOT_KILLING] = "killing",
+    [SLOT_ENDING] = "ending",     [SLOT_FREEZING] = "freezing",     [SLOT_FROZEN] = "frozen",
+    [SLOT_COPYING] = "copying",   [SLOT_PRESTARTED] = "prestarted",
 };
 
 static const char *answer_name(int answer)
@@ -67,7 +67,8 @@ static void print_permits(char *out, size_t size)
 
     for (int s = 0; s < SLOT_STATE_COUNT; s++)
         n += (size_t)snprintf(out + n, size - n, " %s |", state_names[s]);
-    n += (size_t)snprintf(out + n, size - n, "\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+    n += (size_t)snprintf(out + n, size - n,
+                          "\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint16_t op = 1; op < PRIVSEP_REQUEST_COUNT; op++) {
         struct privsep_msg m = {.op = op, .gen = 9};
 

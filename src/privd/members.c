@@ -1,0 +1,249 @@
+/* Members of the pool: begun for one of its rows, put on p->prestarted when cay-init has been
+ * executed in them, and used only while that row still stands for them: a row gets another id when
+ * its template is worked on, and one that is evicted takes its id along. Every way off the list
+ * leads to a claim or to an end; none leads back. A member has no id, and in its record no owner,
+ * so that a privd that takes over ends it. */
+#include "privd/members.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/meminfo.h"
+#include "privd/end.h"
+#include "privd/permit.h"
+#include "privd/pins.h"
+#include "privd/privd.h"
+#include "privd/sandbox.h"
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MEMORY_LOOK_MS 1000
+
+/* An unclaimed one does not keep its template: a job may remove it already. */
+static void give_up(struct privd *p, struct slot *s)
+{
+    s->kind = (struct slot_kind){0};
+    end_force(p, s);
+}
+
+static void put_member(struct privd *p, struct slot *s, struct pool_row *row)
+{
+    row->ready++;
+    slots_list_put(&p->prestarted, s);
+}
+
+static void remove_member(struct privd *p, struct slot *s)
+{
+    struct pool_row *row = pool_row(&p->pool, s->pool_row);
+
+    if (row)
+        row->ready--;
+    slots_list_remove(&p->prestarted, s);
+}
+
+struct slot *members_take(struct privd *p, const struct pool_row *row)
+{
+    struct slot *s = p->prestarted.first;
+
+    while (s && s->pool_row != row->id)
+        s = s->next;
+    if (s)
+        remove_member(p, s);
+    return s;
+}
+
+void members_give_up_oldest(struct privd *p)
+{
+    struct slot *s = p->prestarted.first;
+
+    if (!s)
+        return;
+    remove_member(p, s);
+    give_up(p, s);
+}
+
+/* One at a time: its end brings the next. What its row does not stand for any more comes first. */
+static void give_up_surplus(struct privd *p)
+{
+    const struct pool_row *over = pool_surplus(&p->pool);
+    struct slot *s = p->prestarted.first;
+
+    while (s && pool_row(&p->pool, s->pool_row))
+        s = s->next;
+    for (struct slot *m = p->prestarted.first; !s && over && m; m = m->next)
+        if (m->pool_row == over->id)
+            s = m;
+    if (!s)
+        return;
+    remove_member(p, s);
+    give_up(p, s);
+}
+
+void members_discard(struct privd *p, uint32_t template_number)
+{
+    struct slot *next;
+
+    pool_renew(&p->pool, template_number);
+    for (struct slot *s = p->prestarted.first; s; s = next) {
+        next = s->next;
+        if (s->kind.template_number != template_number)
+            continue;
+        slots_list_remove(&p->prestarted, s);
+        give_up(p, s);
+    }
+}
+
+void members_lost(struct privd *p, struct slot *s)
+{
+    struct pool_row *row = pool_row(&p->pool, s->pool_row);
+
+    log_warn("slot %u: cay-init ended before it was claimed", s->number);
+    remove_member(p, s);
+    if (row)
+        pool_rest(&p->pool, row);
+}
+
+/* -- starting them ------------------------------------------------------------------------------ */
+
+static void end_making(struct privd *p, struct pool_row *row)
+{
+    p->n_making--;
+    p->n_prestarting--;
+    if (row)
+        row->making--;
+}
+
+/* Creates go on from prepared slots, and say themselves what is wrong. */
+static void prestart_failed(struct privd *p, struct slot *s, int status, uint32_t stage)
+{
+    struct pool_row *row = pool_row(&p->pool, s->pool_row);
+
+    log_warn("slot %u: cannot be started ahead: %s (%s)", s->number, strerror(-status),
+             privsep_stage_name(stage));
+    end_making(p, row);
+    if (row)
+        pool_rest(&p->pool, row);
+    give_up(p, s);
+}
+
+static void on_prestarted(void *arg, uint32_t events);
+
+static int finish_prestart(struct privd *p, struct slot *s, uint32_t *stage)
+{
+    struct runtime_started as = {.pidfd = -1};
+    int r = s->driver->start_finish(p->rt, &s->task, &as, stage);
+
+    if (r == -EAGAIN)
+        return slots_watch_task(s, on_prestarted) == 0 ? r : -EIO;
+    s->driver->slot_close(&s->pooled);
+    if (r < 0)
+        return r;
+    s->pid = as.pid;
+    s->pidfd = as.pidfd;
+    pins_take_slot(s);
+    return end_watch(p, s);
+}
+
+/* It is a member now, unless its row has come to stand for others meanwhile. */
+static void prestarted(struct privd *p, struct slot *s)
+{
+    struct pool_row *row = pool_row(&p->pool, s->pool_row);
+
+    end_making(p, row);
+    if (!row) {
+        give_up(p, s);
+        return;
+    }
+    p->pool_counts[s->kind.template_number].refills++;
+    slots_enter(p, s, SLOT_PRESTARTED);
+    put_member(p, s, row);
+}
+
+static void on_prestarted(void *arg, uint32_t events)
+{
+    struct slot *s = arg;
+    struct privd *p = s->privd;
+    uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
+    int r;
+
+    loop_remove(&p->loop, &s->task_source);
+    r = finish_prestart(p, s, &stage);
+    if (r == -EAGAIN)
+        return;
+    if (r < 0)
+        prestart_failed(p, s, r, stage);
+    else
+        prestarted(p, s);
+    sandbox_pump(p); /* with what is prepared, if it did not go well */
+    slots_refill(p);
+}
+
+void members_start(struct privd *p, struct slot *s, struct pool_row *row)
+{
+    struct runtime_start start = {.template_number = row->kind.template_number,
+                                  .limits = row->kind.limits};
+    int r;
+
+    s->kind = row->kind;
+    s->pool_row = row->id;
+    if (s->state != SLOT_MAKING)
+        slots_enter(p, s, SLOT_MAKING);
+    p->n_making++;
+    p->n_prestarting++;
+    row->making++;
+    r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
+    if (r == 0)
+        r = slots_watch_task(s, on_prestarted);
+    if (r < 0) /* a waiting create gets a prepared one, or its turn is over by its own timer */
+        prestart_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
+}
+
+/* That of the waiting create that comes first, while it has a row and too few are under way. */
+static struct pool_row *awaited_row(struct privd *p,
+                                    bool (*is_worked_on)(const struct privd *p, uint32_t number))
+{
+    const struct create_request *c = p->waiting_first;
+    struct pool_row *row = c->may_claim ? pool_find(&p->pool, &c->kind) : NULL;
+
+    if (!row || row->recent == 0 || is_worked_on(p, row->kind.template_number))
+        return NULL;
+    return row->ready + row->making < row->target + p->n_waiting ? row : NULL;
+}
+
+/* Waiting creates come first; then a few prepared slots are to be there; then the row that lacks
+ * most of its members. */
+struct pool_row *members_row_to_fill(struct privd *p, uint32_t prepared,
+                                     bool (*is_worked_on)(const struct privd *p, uint32_t number))
+{
+    struct pool_row *most = NULL;
+    uint32_t lacks = 0;
+
+    if (p->n_waiting > 0)
+        return awaited_row(p, is_worked_on);
+    if (prepared < SLOTS_PREPARED || pool_members(&p->pool) >= p->pool.most)
+        return NULL;
+    for (size_t i = 0; i < POOL_ROWS; i++) {
+        struct pool_row *row = &p->pool.rows[i];
+        uint32_t n = row->ready + row->making;
+
+        if (row->target <= n || row->target - n <= lacks ||
+            is_worked_on(p, row->kind.template_number))
+            continue;
+        lacks = row->target - n;
+        most = row;
+    }
+    return most;
+}
+
+void members_aim(struct privd *p)
+{
+    uint64_t now = clock_mono_ms();
+
+    if (!p->memory_looked_ms || now - p->memory_looked_ms >= MEMORY_LOOK_MS) {
+        p->memory_looked_ms = now;
+        pool_aim(&p->pool, meminfo_is_short() ? 0 : p->options.slots_ready);
+    }
+    if (p->n_waiting == 0)
+        give_up_surplus(p);
+}
