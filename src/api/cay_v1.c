@@ -13,6 +13,24 @@
 
 /* -- status ------------------------------------------------------------------------------------ */
 
+/* The operator's: it tells what all tenants ask for. */
+static json_t *pool_json(const struct core_status *s)
+{
+    json_t *out = json_array();
+
+    for (size_t i = 0; i < s->n_pool; i++) {
+        const struct core_pool *p = &s->pool[i];
+
+        if (p->template)
+            json_array_append_new(
+                out, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "template", p->template, "ready",
+                               (json_int_t)p->ready, "target", (json_int_t)p->target, "claims",
+                               (json_int_t)p->claims, "misses", (json_int_t)p->misses, "refills",
+                               (json_int_t)p->refills));
+    }
+    return out;
+}
+
 static void status_done(void *arg, const struct core_status *s)
 {
     struct api_call *call = arg;
@@ -36,6 +54,8 @@ static void status_done(void *arg, const struct core_status *s)
     json_object_set_new(out, "slots",
                         json_pack("{s:I, s:I}", "max", (json_int_t)s->slots_max, "ready",
                                   (json_int_t)s->slots_ready));
+    if (operates)
+        json_object_set_new(out, "pool", pool_json(s));
     json_object_set_new(out, "disk",
                         json_pack("{s:s, s:I, s:I}", "backend", s->disk_backend, "totalBytes",
                                   (json_int_t)s->disk_total_bytes, "freeBytes",

@@ -14,7 +14,9 @@
  *    "role": "operator",
  *    "domain": "localhost:3000", "startedAt": RFC 3339, "uptimeSeconds": 12,
  *    "sandboxes": 3, "slots": {"max": 250, "ready": 8},
- *    "disk": {"backend": "btrfs", "totalBytes": n, "freeBytes": n}}
+ *    "disk": {"backend": "btrfs", "totalBytes": n, "freeBytes": n},
+ *    "pool": [{"template": "host", "ready": 8, "target": 8, "claims": n, "misses": n,
+ *              "refills": n}]}   the operator's alone: docs/pool.md
  *
  * GET /cay/v1/templates -> 200
  *   [{"id": "base", "ready": false, "building": true, "sizeBytes": n, "madeAt": RFC 3339 or null,

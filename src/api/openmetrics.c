@@ -152,6 +152,40 @@ static void put_machine(struct text *t, const struct core_status *s)
     put_count(t, "cay_disk_bytes", "kind", "free", s->disk_free_bytes);
 }
 
+/* One sample of each template that the pool has. */
+static void put_pool_samples(struct text *t, const struct core_status *s, const char *name,
+                             size_t at)
+{
+    for (size_t i = 0; i < s->n_pool; i++)
+        if (s->pool[i].template)
+            put_count(t, name, "template", s->pool[i].template,
+                      *(const uint32_t *)((const char *)&s->pool[i] + at));
+}
+
+static void put_pool(struct text *t, const struct core_status *s)
+{
+    static const struct {
+        const char *family, *type, *help, *sample;
+        size_t at;
+    } rows[] = {
+        {"cay_pool_ready", "gauge", "Sandboxes that wait, started, to be claimed.",
+         "cay_pool_ready", offsetof(struct core_pool, ready)},
+        {"cay_pool_target", "gauge", "How many there shall be.", "cay_pool_target",
+         offsetof(struct core_pool, target)},
+        {"cay_pool_claims", "counter", "Creates that got one at once.", "cay_pool_claims_total",
+         offsetof(struct core_pool, claims)},
+        {"cay_pool_misses", "counter", "Creates that might have had one, and there was none.",
+         "cay_pool_misses_total", offsetof(struct core_pool, misses)},
+        {"cay_pool_refills", "counter", "Sandboxes that were started for it.",
+         "cay_pool_refills_total", offsetof(struct core_pool, refills)},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        family(t, rows[i].family, rows[i].type, rows[i].help);
+        put_pool_samples(t, s, rows[i].sample, rows[i].at);
+    }
+}
+
 static void answer(void *arg, const struct core_status *s)
 {
     struct api_call *call = arg;
@@ -159,6 +193,7 @@ static void answer(void *arg, const struct core_status *s)
 
     buf_init(&t.buf, TEXT_MAX);
     put_machine(&t, s);
+    put_pool(&t, s);
     put_sandboxes(&t, call->core);
     put_egress(&t, call->core);
     put_api(&t, api_metrics_of(call->api));

@@ -29,6 +29,21 @@ pid_t server_pid(const struct settings *s)
     return errno == EWOULDBLOCK ? pid : 0;
 }
 
+static void print_pool(const json_t *pool)
+{
+    const json_t *p;
+    size_t i;
+
+    json_array_foreach (pool, i, p) {
+        terminal_put(stdout, "pool      ", cli_text(p, "template"));
+        printf(": %lld started ahead of %lld, %lld claimed, %lld missed\n",
+               (long long)json_integer_value(json_object_get(p, "ready")),
+               (long long)json_integer_value(json_object_get(p, "target")),
+               (long long)json_integer_value(json_object_get(p, "claims")),
+               (long long)json_integer_value(json_object_get(p, "misses")));
+    }
+}
+
 static void print_status(const struct api *a, const json_t *s)
 {
     const json_t *disk = json_object_get(s, "disk"), *slots = json_object_get(s, "slots");
@@ -50,6 +65,7 @@ static void print_status(const struct api *a, const json_t *s)
     printf("slots     %lld ready, %lld at most\n",
            (long long)json_integer_value(json_object_get(slots, "ready")),
            (long long)json_integer_value(json_object_get(slots, "max")));
+    print_pool(json_object_get(s, "pool"));
     printf("disk      %s free of %s", free_bytes, total);
     terminal_put(stdout, " (", cli_text(disk, "backend"));
     puts(")");

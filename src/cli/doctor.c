@@ -413,6 +413,7 @@ static const struct {
     {"cgroups", true, check_cgroup},
     {"state disk", false, check_btrfs},
     {"free space", false, check_space},
+    {"memory", false, doctor_memory},
     {"open files", false, check_open_files},
     {"processes of a user", false, check_processes},
     {"raising limits", false, check_sys_resource},

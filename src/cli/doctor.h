@@ -33,6 +33,9 @@ size_t doctor_run(struct doctor_result *out);
 /* One check of doctor_run, in a file of its own: fs.file-max and its like. */
 void doctor_pools(struct doctor_result *r);
 
+/* Another: whether enough memory is left to start sandboxes before they are asked for. */
+void doctor_memory(struct doctor_result *r);
+
 /* Another: whether CRIU is there, in a version with which a pause on disk can work. path: the
  * program, or NULL. It is run with --version, for five seconds at most. */
 void doctor_criu(const char *path, struct doctor_result *r);

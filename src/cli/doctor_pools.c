@@ -3,6 +3,7 @@
 #include "cli/doctor.h"
 
 #include "base/io.h"
+#include "base/meminfo.h"
 #include "base/util.h"
 #include "sys/net_bounds.h"
 
@@ -125,4 +126,15 @@ void doctor_pools(struct doctor_result *r)
         return;
     r->level = DOCTOR_OK;
     snprintf(r->text, sizeof(r->text), "files, terminals and socket buffers suffice for all");
+}
+
+void doctor_memory(struct doctor_result *r)
+{
+    if (meminfo_is_short())
+        doctor_say(
+            r, DOCTOR_LIMITED,
+            "little is left: no sandbox is started before it is asked for, so that each create "
+            "takes longer");
+    else
+        doctor_say(r, DOCTOR_OK, "enough is left to start sandboxes before they are asked for");
 }

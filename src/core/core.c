@@ -255,6 +255,20 @@ struct status_wait {
     struct deferred later;
 };
 
+static void take_pool(const struct core *c, const struct privsep_pool *from, struct core_status *s)
+{
+    for (size_t i = 0; i < PRIVSEP_POOL_ROWS && from[i].template_number; i++) {
+        struct core_pool *to = &s->pool[s->n_pool++];
+
+        *to = (struct core_pool){.template = templates_name(c, from[i].template_number),
+                                 .ready = from[i].ready,
+                                 .target = from[i].target,
+                                 .claims = from[i].claims,
+                                 .misses = from[i].misses,
+                                 .refills = from[i].refills};
+    }
+}
+
 static void answer_status(struct status_wait *w, const struct privsep_msg *m)
 {
     const struct core *c = w->core;
@@ -269,6 +283,7 @@ static void answer_status(struct status_wait *w, const struct privsep_msg *m)
         s.disk_total_bytes = m->u.capacity.disk_total_bytes;
         s.disk_free_bytes = m->u.capacity.disk_free_bytes;
         memcpy(s.disk_backend, m->u.capacity.disk_backend, sizeof(s.disk_backend) - 1);
+        take_pool(c, m->u.capacity.pool, &s);
     }
     w->done(w->arg, &s);
     free(w);

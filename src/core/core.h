@@ -472,6 +472,13 @@ void core_template_build(struct core *c, const char *name,
                          core_sandbox_cb done, void *arg);
 void core_template_remove(struct core *c, const char *name, core_sandbox_cb done, void *arg);
 
+/* A template of which sandboxes are started before they are asked for (docs/pool.md). */
+struct core_pool {
+    const char *template; /* NULL: it has no name any more */
+    uint32_t ready, target;
+    uint32_t claims, misses, refills; /* since the start of cay-privd */
+};
+
 struct core_status {
     bool privd_up, ready;
     size_t sandboxes; /* of all tenants */
@@ -479,6 +486,8 @@ struct core_status {
     uint64_t disk_total_bytes, disk_free_bytes;
     char disk_backend[16];
     int64_t started_real_ms;
+    struct core_pool pool[PRIVSEP_POOL_ROWS]; /* n_pool of them */
+    size_t n_pool;
 };
 void core_status(struct core *c, void (*done)(void *arg, const struct core_status *s), void *arg);
 

@@ -112,6 +112,14 @@ void templates_free(struct core *c)
     c->templates = NULL;
 }
 
+const char *templates_name(const struct core *c, uint32_t number)
+{
+    for (size_t i = 0; i < TEMPLATES_ALL; i++)
+        if (c->templates->info[i].id && c->templates->info[i].number == number)
+            return c->templates->info[i].id;
+    return NULL;
+}
+
 void templates_on_event(struct core *c, const struct privsep_msg *m)
 {
     for (size_t i = 0; i < TEMPLATES_ALL; i++) {

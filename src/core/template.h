@@ -29,6 +29,7 @@ enum err_code templates_init(struct core *c, struct err *e);
 void templates_free(struct core *c);
 enum err_code templates_load_limits(struct core *c, struct err *e); /* after the store is open */
 struct template_info *templates_entry(struct core *c, const char *name); /* or NULL */
+const char *templates_name(const struct core *c, uint32_t number);       /* or NULL */
 void templates_forget(struct core *c);                                   /* privd lists them anew */
 void templates_on_event(struct core *c, const struct privsep_msg *m);
 void templates_on_progress(struct core *c, const struct privsep_msg *m);

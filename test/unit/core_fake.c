@@ -446,6 +446,8 @@ static void do_capacity(struct fake *f, const struct privsep_msg *m)
     r.u.capacity.slots_max = SLOTS;
     r.u.capacity.sandboxes = f->counts.live;
     strcpy(r.u.capacity.disk_backend, "memory");
+    r.u.capacity.pool[0] = (struct privsep_pool){PRIVSEP_TEMPLATE_HOST, 3, 4, 5, 6, 7};
+    r.u.capacity.pool[1].template_number = 999; /* removed a moment ago */
     reply(f, &r, 0);
 }
 

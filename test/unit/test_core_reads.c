@@ -386,6 +386,11 @@ static void status_tells_with_and_without_privd(void **state)
     world_run_until_true(w, status_arrived);
     assert_true(s.privd_up && s.ready);
     assert_string_equal(s.disk_backend, "memory");
+    assert_int_equal(s.n_pool, 2);
+    assert_string_equal(s.pool[0].template, "host");
+    assert_true(s.pool[0].ready == 3 && s.pool[0].target == 4 && s.pool[0].claims == 5 &&
+                s.pool[0].misses == 6 && s.pool[0].refills == 7);
+    assert_null(s.pool[1].template);
     fake_down(w->fake);
     world_run_until_true(w, world_is_not_ready);
     has_status = false;
@@ -393,6 +398,7 @@ static void status_tells_with_and_without_privd(void **state)
     assert_false(has_status);
     world_run_until_true(w, status_arrived);
     assert_false(s.privd_up);
+    assert_int_equal(s.n_pool, 0);
 }
 
 /* -- listings ---------------------------------------------------------------------------------- */
