@@ -9,9 +9,12 @@ and the table in benchmarks.md there. Nothing is asserted.
 BENCH_COUNT (100), BENCH_SECONDS (10), BENCH_SANDBOXES (1000) and BENCH_MIB (100) scale it."""
 
 import argparse
+import contextlib
 import os
 import pathlib
+import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,6 +29,7 @@ import peers
 import report
 import server
 import state
+import privdlib  # noqa: I001: server says where it is
 
 COUNT = int(os.environ.get("BENCH_COUNT", "100"))
 SECONDS = int(os.environ.get("BENCH_SECONDS", "10"))
@@ -36,6 +40,7 @@ ROUNDS = 3  # of what is compared, in turns, so that both meet the same noise
 TRANSFERS = 3  # of a file, in each round
 CONNECTIONS = 8
 BURST = 100
+POOL_SLOTS = 64
 TOOLS = server.BUILD / "test/bench"
 
 
@@ -77,6 +82,49 @@ class Bench:
                      "clone, mounts and exec alone", median(floor) / 1000, most=2.0)
         self.out.row("exec_true", "run of true in a sandbox, through the API", "ms", median(runs) / 1000,
                      "fork, exec and end of it alone", median(fork) / 1000, most=3.0)
+
+    def claim(self):
+        """What cay-privd takes from CREATE to its answer: of one that starts some ahead, and of one that starts none, in
+        turns. Each is ended before the next, and a moment is left for what is made again."""
+        base = pathlib.Path(tempfile.mkdtemp(prefix="cay-bench-", dir="/var/tmp"))
+        first = self.own.uid_base - 3 * POOL_SLOTS * server.UIDS_EACH
+        took, claims = {8: [], 0: []}, 0
+        with contextlib.ExitStack() as ends:
+            ends.callback(shutil.rmtree, base, ignore_errors=True)
+            channels = {ahead: ends.enter_context(a_privd(base / str(ahead), first + i * POOL_SLOTS * server.UIDS_EACH, ahead))
+                        for i, ahead in enumerate(took)}
+            for n in range(10 + max(2, COUNT)):
+                for ahead, channel in channels.items():
+                    begun = time.perf_counter()
+                    made = channel.create(f"i{n}")
+                    took[ahead].append((time.perf_counter() - begun) * 1e3)
+                    for fd in made.fds:
+                        os.close(fd)
+                    if made.status or channel.kill(made).status:
+                        raise SystemExit("bench: cay-privd made no sandbox")
+                    time.sleep(0.02)
+            claims = struct.unpack_from("<I", channels[8].ask(privdlib.CAPACITY).body, 48 + 8)[0]
+        ours, plain = (values[10:] for values in took.values())
+        self.out.row("claim", "claim of a sandbox that was started ahead", "ms", median(ours), "a create without a pool",
+                     median(plain), most_value=0.5, note=f"from cay-privd's CREATE to its answer; p99 {p99(ours):.1f} ms; "
+                                                         f"{claims} of {len(took[8])} were claims")
+        self.member()
+
+    def member(self):
+        """Memory of one, of a server that has POOL_SLOTS of them."""
+        uid_base = self.own.uid_base - (POOL_SLOTS + 64) * server.UIDS_EACH
+        with server.Server(POOL_SLOTS, disk="8G", uid_base=uid_base, slots_ready=POOL_SLOTS) as own:
+            before, groups = server.meminfo(own), server.cgroup_memory(own)
+            Bench(own, self.out).load("alone", 2)
+            for _ in range(100):
+                if sum(p["ready"] for p in own.get("/cay/v1/status")["pool"]) >= POOL_SLOTS:
+                    break
+                time.sleep(0.1)
+            time.sleep(1)
+            each = server.memory_each(before, server.meminfo(own), POOL_SLOTS)
+            charged = (server.cgroup_memory(own) - groups) / POOL_SLOTS / server.MIB
+        self.out.row("member", f"memory of a sandbox that is started ahead, of {POOL_SLOTS}", "MiB", charged,
+                     note=f"charged to its control group; all that is in use but pages of files grew by {each['counted']:.2f}")
 
     def sdk(self):
         if os.environ.get("BENCH_SDK") == "no":
@@ -249,6 +297,19 @@ class Bench:
         peers.remove_groups(before)
 
 
+@contextlib.contextmanager
+def a_privd(base, uid_base, slots_ready):
+    """A channel to a cay-privd alone, which has the template host."""
+    base.mkdir()
+    privd = privdlib.Privd(server.BUILD, base, uid_base=uid_base, slots_max=POOL_SLOTS, slots_ready=slots_ready).start()
+    try:
+        with contextlib.closing(privd.channel()) as channel:
+            yield channel
+    finally:
+        if privd.stop() != 0:
+            raise SystemExit(f"bench: {privd.log.read_text()[-2000:]}")
+
+
 def rate(times_us):
     return MIB / (median(times_us) / 1e6)
 
@@ -266,9 +327,9 @@ def main():
     options.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options.add_argument("--svg", type=pathlib.Path, help="write the picture to this file")
     options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write all of it below docs")
-    options.add_argument("--only", help="steps, with commas: create sdk mcp burst sustain files state kernels imports peers many")
+    options.add_argument("--only", help="steps, with commas: create claim sdk mcp burst sustain files state kernels imports peers many")
     args = options.parse_args()
-    steps = ("create", "sdk", "mcp", "burst", "sustain", "files", "state", "kernels", "imports", "peers", "many")
+    steps = ("create", "claim", "sdk", "mcp", "burst", "sustain", "files", "state", "kernels", "imports", "peers", "many")
     out = report.Report({"count": COUNT, "seconds": SECONDS, "sandboxes": SANDBOXES, "mib": MIB})
     with server.Server(SANDBOXES * MANY + BURST) as own:
         bench = Bench(own, out)

@@ -55,21 +55,22 @@ class User:
 class Server:
     """cay-keep and what it starts, in directories and uid ranges of their own; use it with `with`."""
 
-    def __init__(self, sandboxes, disk="64G"):
+    def __init__(self, sandboxes, disk="64G", uid_base=UID_BASE, slots_ready=8):
         if os.geteuid() != 0:
             raise SystemExit("bench: starting a server needs root")
         self.user = User(USER)
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-bench-", dir="/var/tmp"))
         self.base.chmod(0o755)
         self.state, self.run_dir, self.log = self.base / "state", self.base / "run", self.base / "log"
-        self.uid_base, self.keep_pid, self.port = UID_BASE, 0, free_port()
+        self.uid_base, self.keep_pid, self.port = uid_base, 0, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.slots = min(SLOTS_MAX, sandboxes + 64)
         programs = {"cayd": "cayd/cayd", "privd": "privd/cay-privd", "job": "job/cay-job", "agent": "agent/cay-init"}
         self.command = [f"{BUILD}/src/keep/cay-keep", "--daemon", f"--listen-port={self.port}", f"--user={USER}",
                         f"--state-dir={self.state}", f"--run-dir={self.run_dir}", f"--log-file={self.log}",
                         *(f"--{name}={BUILD}/src/{path}" for name, path in programs.items()),
-                        f"--privd-arg=--uid-base={UID_BASE}", f"--privd-arg=--slots-max={self.slots}",
+                        f"--privd-arg=--uid-base={uid_base}", f"--privd-arg=--slots-max={self.slots}",
+                        f"--privd-arg=--slots-ready={slots_ready}",
                         f"--privd-arg=--disk-size={int(disk[:-1]) << 30}",
                         f"--cayd-arg=--sandbox-max={self.slots}", "--cayd-arg=--server-log-level=warn"]
 

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = ROOT / "test/bench"
 SANDBOXES = 4
 FIELDS = {"id", "what", "unit", "ours", "against", "other", "ratio", "goal", "reached", "note"}
-MEASURED = {"create_ready", "exec_true", "burst_wall", "burst_p50", "burst_p99", "sustained", "upload", "upload_plain",
+MEASURED = {"create_ready", "exec_true", "claim", "member", "burst_wall", "burst_p50", "burst_p99", "sustained", "upload", "upload_plain",
             "download", "download_plain", "whole", "freeze", "thaw", "wake_frozen", "memory_each", "idle_cpu", "list", "list_pages", "end_each", "mcp_run", "mcp_tools",
             *(f"{what}_at_{n}" for what in ("alone", "create") for n in (0, SANDBOXES, SANDBOXES * 5))}
 ON_DISK = {"pause_files", "wake_files", "snapshot", "stops", "from_snapshot", "rollback", "fork_1", "fork_10", "fork_100"}
