@@ -418,9 +418,16 @@ def test_a_claimed_sandbox_pauses_forks_and_is_copied(cay):
         assert box.read("/home/user/mark").body == b"kept"
         made = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {})
         assert made.status == 201, made.body
+        before = full(cay)
         with cay.create(template=made.json["snapshotID"]) as copy:
             assert copy.read("/home/user/mark").body == b"kept"
             assert copy.run("hostname").out.strip() == copy.id
+        forked = cay.call("POST", f"/sandboxes/{box.id}/fork", {})
+        assert forked.status == 201, forked.body
+        with type(box)(cay, forked.json[0]["sandbox"]) as fork:
+            assert fork.read("/home/user/mark").body == b"kept"
+        now = counts(cay)  # files that are there already are no member's
+        assert (now["claims"], now["misses"]) == (before["claims"], before["misses"])
         assert cay.call("DELETE", f"/templates/{made.json['snapshotID']}").status in (200, 204)
 
 
