@@ -132,8 +132,8 @@ def test_no_request_reaches_a_member(privd, channel):
     """By its slot and its own generation, as privd's record has them. The control: the same requests reach it once it is
     claimed, but for those that want another state."""
     fill(channel)
-    requests = {KILL: b"", CONNECT: struct.pack("<I", 1), STAT: b"", privdlib.ROOM: struct.pack("<II", 0, 0) + b"k" * 32,
-                privdlib.ROOM_END: struct.pack("<II", 1, 0), FREEZE: b"", THAW: b""}
+    requests = {KILL: b"", CONNECT: struct.pack("<I", 1), STAT: b"", privdlib.COMMAND_SANDBOX: struct.pack("<II", 0, 0) + b"k" * 32,
+                privdlib.COMMAND_SANDBOX_END: struct.pack("<II", 1, 0), FREEZE: b"", THAW: b""}
     gens = generations(privd)
     for slot, pid in members(privd).items():
         assert {op: channel.ask(op, body, slot=slot, gen=gens[slot]).status for op, body in requests.items()} == \
