@@ -104,7 +104,7 @@ void members_lost(struct privd *p, struct slot *s)
         pool_rest(&p->pool, row);
 }
 
-/* -- starting them ------------------------------------------------------------------------------ */
+/* -- starting them ----------------------------------------------------------------------------- */
 
 static void end_making(struct privd *p, struct pool_row *row)
 {

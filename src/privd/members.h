@@ -1,5 +1,6 @@
 #pragma once
-/* Members of the pool (pool.h): prestarted slots, in which cay-init waits to be told whose it is. */
+/* Members of the pool (pool.h): prestarted slots, in which cay-init waits to be told whose it
+ * is. */
 
 #include "privd/slots.h"
 

@@ -5,7 +5,7 @@
 
 #define CREATE 256u /* what one create counts */
 
-/* -- which creates ------------------------------------------------------------------------------ */
+/* -- which creates ----------------------------------------------------------------------------- */
 
 /* How a member comes to have what a field asks for. CLAIM: it is given with the claim, or the
  * create alone is asked about it. ROW: members of the create's row were started with it. A claim
@@ -47,7 +47,7 @@ bool pool_may_claim(const struct privsep_msg *create)
     return any == 0;
 }
 
-/* -- rows ---------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 static bool same_kind(const struct slot_kind *a, const struct slot_kind *b)
 {
@@ -140,7 +140,7 @@ void pool_rest(struct pool *p, struct pool_row *row)
     pool_aim(p, p->most);
 }
 
-/* -- how many ------------------------------------------------------------------------------------ */
+/* -- how many ---------------------------------------------------------------------------------- */
 
 static struct pool_row *busiest(struct pool *p)
 {

@@ -39,7 +39,7 @@ static uint32_t target(struct pool *p, uint32_t template_number)
     return row ? row->target : 0;
 }
 
-/* -- which creates ------------------------------------------------------------------------------ */
+/* -- which creates ----------------------------------------------------------------------------- */
 
 /* What a create may ask for and have a member: each byte of the request is tried. */
 static const struct {
@@ -114,7 +114,7 @@ static void each_limit_makes_a_kind_of_its_own(void **state)
     assert_int_equal(at + sizeof(k.limits), sizeof(k)); /* all of it was tried: it has no padding */
 }
 
-/* -- how many ------------------------------------------------------------------------------------ */
+/* -- how many ---------------------------------------------------------------------------------- */
 
 static void one_kind_has_all(void **state)
 {
@@ -236,7 +236,7 @@ static void a_row_that_fails_rests_until_it_is_asked_for(void **state)
     assert_int_equal(target(&p, 1), 8);
 }
 
-/* -- giving way ---------------------------------------------------------------------------------- */
+/* -- giving way -------------------------------------------------------------------------------- */
 
 static void a_member_too_many_goes_only_where_room_is_needed(void **state)
 {
