@@ -450,7 +450,8 @@ static void a_member_of_the_pool_has_no_owner(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(none); i++)
             owned = owned && s != none[i];
         assert_int_equal(permit_is_claimed(s), owned);
-        assert_false(owned && permit_transition(s, SLOT_PRESTARTED)); /* a used one never comes back */
+        assert_false(owned &&
+                     permit_transition(s, SLOT_PRESTARTED)); /* a used one never comes back */
     }
 }
 
