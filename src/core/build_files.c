@@ -315,25 +315,104 @@ static enum err_code read_token(const struct core *c, const char *hash, const ch
                    "this is no address to send files to, or its time is over: ask for a new one");
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(struct build_file *const *)a)->name, (*(struct build_file *const *)b)->name);
+}
+
+/* Of n files by name, so each owner's in a row: the oldest of the owner with most bytes, who has
+ * *most. */
+static struct build_file *oldest_of_largest(struct build_file *const *files, size_t n,
+                                            uint64_t *most)
+{
+    struct build_file *chosen = files[0], *oldest = files[0];
+    uint64_t bytes = 0;
+
+    *most = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (strncmp(files[i]->name, oldest->name, OWNER_LEN) != 0) {
+            oldest = files[i];
+            bytes = 0;
+        }
+        bytes += files[i]->bytes;
+        if (files[i]->used_real_ms < oldest->used_real_ms)
+            oldest = files[i];
+        if (bytes > *most) {
+            *most = bytes;
+            chosen = oldest;
+        }
+    }
+    return chosen;
+}
+
+/* NULL: there are none, or no memory to look. */
+static struct build_file *largest_gives(const struct build_files *all, uint64_t *most)
+{
+    CLEANUP_FREE struct build_file **files = NULL;
+    size_t n = 0;
+
+    for (struct build_file *f = all->files; f; f = f->next)
+        n++;
+    files = n ? calloc(n, sizeof(struct build_file *)) : NULL;
+    if (!files)
+        return NULL;
+    n = 0;
+    for (struct build_file *f = all->files; f; f = f->next)
+        files[n++] = f;
+    qsort(files, n, sizeof(struct build_file *), by_name);
+    return oldest_of_largest(files, n, most);
+}
+
+/* Where all tenants hold more than they may together, archives of the one that holds most go, its
+ * oldest first. Where that is no more than this owner would have with what it sends, `mine`, its
+ * own go instead. */
+static struct build_file *who_gives_way(const struct build_files *all, const char *owner,
+                                        uint64_t mine)
+{
+    uint64_t most = 0, bytes;
+    struct build_file *f = largest_gives(all, &most);
+    size_t n;
+
+    return most > mine ? f : oldest_of(all, owner, &n, &bytes);
+}
+
+static bool share_room(struct build_files *all, const char *owner, uint64_t receiving,
+                       uint64_t mine)
+{
+    struct build_file *f;
+    uint64_t bytes = receiving;
+
+    for (f = all->files; f; f = f->next)
+        bytes += f->bytes;
+    while (bytes > CORE_BUILD_FILES_ALL && (f = who_gives_way(all, owner, mine))) {
+        bytes -= f->bytes;
+        remove_file(all, f);
+    }
+    return bytes <= CORE_BUILD_FILES_ALL;
+}
+
+/* One that is being received counts as the largest that it may become. */
 static enum err_code check_room(struct build_files *all, const char *owner, struct err *e)
 {
-    uint64_t bytes = 0;
+    uint64_t receiving = CORE_BUILD_FILE_MAX, mine; /* with this one */
     unsigned n = 0;
+    size_t files;
 
     sweep(all);
     for (struct upload *u = all->uploads; u; u = u->next) {
-        bytes += CORE_BUILD_FILE_MAX;
+        receiving += CORE_BUILD_FILE_MAX;
         n += strncmp(u->name, owner, OWNER_LEN) == 0;
     }
-    for (struct build_file *f = all->files; f; f = f->next)
-        bytes += f->bytes;
+    (void)oldest_of(all, owner, &files, &mine);
     if (n >= CORE_BUILD_UPLOADS)
         return err_set(e, ERR_EXHAUSTED,
                        "%u archives of this tenant are being received: %u at a "
                        "time; wait for one to end",
                        n, CORE_BUILD_UPLOADS);
-    if (bytes + CORE_BUILD_FILE_MAX > CORE_BUILD_FILES_ALL)
-        return err_set(e, ERR_NO_SPACE, "the server holds as many archives of builds as it may");
+    if (!share_room(all, owner, receiving, mine + (n + 1) * (uint64_t)CORE_BUILD_FILE_MAX))
+        return err_set(e, ERR_NO_SPACE,
+                       "the server holds as many archives of builds as it may, and no tenant has "
+                       "more than this one would");
     return ERR_OK;
 }
 
