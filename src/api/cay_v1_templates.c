@@ -5,6 +5,7 @@
 #include "api/cay_v1.h"
 
 #include "base/log.h"
+#include "core/build.h"
 #include "http/json.h"
 
 #include <stdio.h>
@@ -197,6 +198,7 @@ static void template_removed(void *arg, const struct sandbox *s, const struct er
 
 void cay_v1_template_remove(struct api_call *call)
 {
+    core_build_forget_steps(call->core, call->params[0]);
     core_template_remove(call->core, call->params[0], template_removed, call);
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/plain_name.h"
+#include "core/build_cache.h"
 #include "core/build_run.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
@@ -110,6 +111,7 @@ void builds_free(struct core *c)
 {
     while (c->builds)
         leave(c->builds);
+    build_cache_free(c);
 }
 
 static void write_row(struct build_obj *o)
@@ -408,6 +410,7 @@ enum err_code core_build_delete(struct core *c, const char *tenant, const char *
         if (build_is_of(o, tenant, id))
             forget(o);
     }
+    build_cache_forget(c, tenant, id);
     return ERR_OK;
 }
 
@@ -433,7 +436,7 @@ static bool stays(struct core *c, const char *id)
     for (struct build_obj *o = c->builds; o; o = o->next)
         if (strcmp(o->b.snapshot, id) == 0 || strcmp(o->made, id) == 0)
             return true;
-    return false;
+    return build_cache_has(c, id);
 }
 
 void builds_ready(struct core *c)

@@ -110,6 +110,10 @@ enum err_code core_build_drop_tags(struct core *c, const char *tenant, const cha
 enum err_code core_build_delete(struct core *c, const char *tenant, const char *name,
                                 struct err *e);
 
+/* Steps of all tenants' builds that are kept for others and lie on that template of the server's
+ * go, so that they do not hinder its removal. */
+void core_build_forget_steps(struct core *c, const char *template_id);
+
 struct core_build_line {
     int64_t at_real_ms;
     const char *level; /* "info", "warn", "error" */

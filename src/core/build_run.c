@@ -7,8 +7,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/agent_file_call.h"
+#include "core/build_cache.h"
 #include "core/build_command.h"
 #include "core/build_copy.h"
+#include "core/build_state.h"
 #include "core/build_step.h"
 #include "core/core_internal.h"
 
@@ -214,7 +216,7 @@ static int ready_port(const char *ready)
 
 static char *start_file(const struct build_run *r)
 {
-    json_t *file = json_pack("{s:O, s:s, s:s}", "env", r->env, "user", r->user, "cwd", r->cwd);
+    json_t *file = build_state(r);
     int port = ready_port(r->spec.ready);
     char *text;
 
@@ -251,51 +253,29 @@ static void on_step(struct build_run *r);
 
 static void next_step(struct build_run *r)
 {
-    char shown[256];
-
     if (!go_on(r))
         return;
     if (r->at == r->spec.n) {
         finalize(r);
         return;
     }
-    (void)snprintf(r->step_text, sizeof(r->step_text), "%zu", r->at + 1);
-    r->step = r->step_text;
-    build_spec_show(&r->spec.steps[r->at], shown, sizeof(shown));
-    build_log_add(&r->o->log, "info", r->step, "[%zu/%zu] %s", r->at + 1, r->spec.n, shown);
+    build_state_name_step(r, "");
     build_step_begin(r, on_step);
 }
 
-static void on_step(struct build_run *r)
+static void on_kept(struct build_run *r)
 {
     r->at++;
     next_step(r);
 }
 
+static void on_step(struct build_run *r)
+{
+    if (go_on(r))
+        build_cache_keep(r, on_kept);
+}
+
 /* -- 1: the sandbox ---------------------------------------------------------------------------- */
-
-static void copy_text(const json_t *file, const char *key, char *out, size_t size)
-{
-    const char *text = json_string_value(json_object_get(file, key));
-
-    if (text && *text && strlen(text) < size)
-        (void)snprintf(out, size, "%s", text);
-}
-
-/* What an earlier template said goes on to hold. The file is the sandbox's: what is not understood
- * of it is left out. */
-static void take_start_file(struct build_run *r, const char *text, size_t len)
-{
-    json_t *file = json_loadb(text, len, 0, NULL), *value;
-    const char *name;
-
-    json_object_foreach (json_object_get(file, "env"), name, value)
-        if (json_is_string(value))
-            json_object_set(r->env, name, value);
-    copy_text(file, "user", r->user, sizeof(r->user));
-    copy_text(file, "cwd", r->cwd, sizeof(r->cwd));
-    json_decref(file);
-}
 
 static void on_start_file(void *arg, const struct err *why, int status, const char *body,
                           size_t len)
@@ -305,7 +285,7 @@ static void on_start_file(void *arg, const struct err *why, int status, const ch
     if (why && !r->core->stopping)
         build_run_fail(r, "the sandbox of the build cannot be reached: %s", why->text);
     else if (!why && status == 200 && body)
-        take_start_file(r, body, len);
+        build_state_take(r, body, len);
     next_step(r);
 }
 
@@ -323,6 +303,10 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
         build_run_fail(r, "%s%s%s", why->text, why->hint[0] ? "; " : "", why->hint);
     if (!go_on(r))
         return;
+    if (r->cached > 0) {
+        next_step(r);
+        return;
+    }
     if (strcmp(s->template_id, s->template_requested) != 0 &&
         strcmp(r->spec.from, s->template_requested) == 0)
         build_log_add(&r->o->log, "warn", r->step, "template %s is not built yet: this is %s",
@@ -363,6 +347,9 @@ static void make_sandbox(struct build_run *r)
     r->until_ms = clock_mono_ms() + MIN((uint64_t)ttl_ms, (uint64_t)CORE_BUILD_TIME_MS);
     limit(r, &request.limits);
     build_log_add(&r->o->log, "info", r->step, "FROM %.128s", r->spec.from);
+    build_cache_find(r);
+    r->step = "base";
+    request.snapshot = r->cached > 0 ? r->on : NULL;
     core_sandbox_create(r->core, &request, on_created, r);
     json_decref(metadata);
     json_decref(policy);

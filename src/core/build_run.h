@@ -2,8 +2,9 @@
 /* One build that is under way. In this order, each when the one before it has ended:
  *
  * 1. a sandbox of the tenant's from the template that the build begins with; its start file, for
- *    the variables, user and folder that go on to hold;
- * 2. the steps (build_step.h);
+ *    the variables, user and folder that go on to hold. Or, where there are steps that need not run
+ *    (build_cache.h), from what the last of them left;
+ * 2. the steps that are left (build_step.h), each kept for other builds;
  * 3. the start file of the new template, and the snapshot;
  * 4. the start command, and the ready command until it succeeds: in the sandbox, after the
  *    snapshot, so that what it wrote is not in the template, and each sandbox begins as this one
@@ -18,6 +19,7 @@
 
 #define BUILD_RUN_USER_SIZE 64
 #define BUILD_RUN_PATH_SIZE 1024
+#define BUILD_RUN_ON_SIZE   65 /* 64 hex digits, or a snapshot's id */
 
 struct build_run {
     struct build_obj *o;
@@ -40,6 +42,12 @@ struct build_run {
 
     int copy_fd; /* of the archive of a COPY step; -1: none */
     unsigned copy_piece;
+
+    /* build_cache.h */
+    char on[BUILD_RUN_ON_SIZE]; /* what the next step stands on; "": that is not known */
+    size_t cached;              /* steps that need not run */
+    uint64_t number;
+    void (*kept)(struct build_run *r);
 
     bool failed, ending;
     struct timer again;      /* of the ready command */

@@ -261,6 +261,7 @@ struct sandbox_request {
     const char *create_key;       /* Idempotency-Key (create_key.h), NULL: none */
     const uint8_t *create_hash;   /* CORE_HASH_SIZE bytes, with create_key */
     bool serves_volume;           /* the one of volumes (volume_content.h) */
+    const char *snapshot;         /* its id, of whatever kind, in place of a name; NULL: none */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);

@@ -11,6 +11,7 @@
 #include "core/tenant.h"
 #include "core/timers.h"
 
+struct build_cached;
 struct build_files;
 struct build_obj;
 struct call;
@@ -75,9 +76,14 @@ struct core {
     size_t listed_n, listed_cap;
 
     struct kepts kepts;
+    /* One of what a tenant keeps goes for what it wants to keep (build_cache.c); false: there is
+     * none that may. NULL: not yet. */
+    bool (*kept_gives_way)(struct core *c, const char *tenant);
     struct snapshot_obj *snapshots; /* snapshot.c; newest first */
     struct build_obj *builds;       /* build.c; likewise */
     struct build_files *build_files;
+    struct build_cached *build_cached; /* build_cache.c */
+    uint64_t build_uses;
     struct volume_obj *volumes; /* volume.c; likewise */
     struct deferred volume_end; /* volume_content.c */
     bool volume_end_deferred;

@@ -110,8 +110,11 @@ static enum err_code resolve(struct core *c, struct sandbox_request *r,
                              const struct template_info **requested,
                              const struct template_info **used, struct err *e)
 {
-    const struct snapshot *s = core_snapshot_find(c, r->tenant, r->template_name);
+    const struct snapshot *s = r->snapshot ? snapshots_ready(c, r->snapshot)
+                                           : core_snapshot_find(c, r->tenant, r->template_name);
 
+    if (r->snapshot && (!s || strcmp(s->tenant, r->tenant) != 0))
+        return err_set(e, ERR_NOT_FOUND, "the snapshot is gone");
     if (!s)
         s = builds_snapshot(c, r->tenant, r->template_name);
     if (!s)

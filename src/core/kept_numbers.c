@@ -47,9 +47,14 @@ static void mark_all(const struct core *c, bool *named)
 /* One that ends is in use until privd has dropped what is kept by it. */
 enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *out, struct err *e)
 {
-    uint64_t used = c->tenants.charged[TENANT_KEPT], held = tenant_held(c, tenant, TENANT_KEPT);
+    uint64_t used, held;
     bool taken[PRIVSEP_KEPT_MAX + 1] = {false};
 
+    do {
+        used = c->tenants.charged[TENANT_KEPT];
+        held = tenant_held(c, tenant, TENANT_KEPT);
+    } while (!share_leaves_space(PRIVSEP_KEPT_MAX, used, held) && c->kept_gives_way &&
+             c->kept_gives_way(c, tenant));
     if (!share_leaves_space(PRIVSEP_KEPT_MAX, used, held)) {
         err_set(e, ERR_EXHAUSTED,
                 "%llu snapshots and sandboxes paused with their files alone are kept, %llu of them "

@@ -289,10 +289,13 @@ void snapshots_remove(struct core *c, const char *id)
 
     if (!o || o->s.state != SNAPSHOT_READY)
         return;
-    if (snapshot_set_state(o, SNAPSHOT_DELETING, &e) == ERR_OK)
-        snapshot_drop(o);
-    else
+    if (snapshot_set_state(o, SNAPSHOT_DELETING, &e) != ERR_OK) {
         log_error("snapshot %s: %s", o->s.id, e.text);
+        return;
+    }
+    tenant_refund(&o->charge);
+    tenant_refund(&o->counted);
+    snapshot_drop(o);
 }
 
 void snapshots_sweep_builds(struct core *c, bool (*stays)(struct core *c, const char *id))

@@ -69,7 +69,7 @@ enum err_code snapshots_adopt(void *core, const struct snapshot *s, struct err *
 /* By id, of any kind; NULL: there is none that is ready. */
 const struct snapshot *snapshots_ready(struct core *c, const char *id);
 
-/* It goes, of whatever kind; one that is not there is none. */
+/* It goes, of whatever kind, and counts no more; one that is not there is none. */
 void snapshots_remove(struct core *c, const char *id);
 
 /* Those of builds: fn says which stay, the others go. */

@@ -216,6 +216,18 @@ static void made_deferred(void *arg)
     t->done(t->arg, NULL, &t->why);
 }
 
+/* What is kept of steps of builds gives way. */
+static enum err_code check_quota(struct tenant *t, struct err *e)
+{
+    enum err_code code;
+
+    do
+        code = quota_check_snapshot(t, e);
+    while (code == ERR_EXHAUSTED && t->core->kept_gives_way &&
+           t->core->kept_gives_way(t->core, t->name));
+    return code;
+}
+
 void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
                           enum snapshot_kind kind, core_snapshot_cb done, void *arg)
 {
@@ -227,7 +239,7 @@ void core_snapshot_create(struct core *c, const char *tenant, const char *sandbo
 
     if (code == ERR_OK) {
         fill(&s, source, name, kind);
-        code = kind == SNAPSHOT_OF_FORK ? ERR_OK : quota_check_snapshot(source->tenant, &e);
+        code = kind == SNAPSHOT_OF_FORK ? ERR_OK : check_quota(source->tenant, &e);
     }
     if (code == ERR_OK)
         code = keep_choose_number(c, tenant, &s.number, &e);
