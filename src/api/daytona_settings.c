@@ -343,6 +343,19 @@ void daytona_metrics(struct api_call *call)
 
 /* -- the server -------------------------------------------------------------------------------- */
 
+/* Clients' models are strict: what the contract requires and this server does not have (a dashboard,
+ * an issuer of tokens, linked accounts) is there, and empty. */
+static json_t *config_json(json_t *toolbox, const char *template)
+{
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:b, s:b, s:{}, s:I}",
+                     "version", "cay", "proxyToolboxUrl", toolbox, "proxyTemplateUrl", template,
+                     "defaultSnapshot", DAYTONA_SNAPSHOT, "environment", "production",
+                     "dashboardUrl", "", "oidc", "issuer", "", "clientId", "", "audience", "",
+                     "linkedAccountsEnabled", false, "maintananceMode", false, "announcements",
+                     "maxAutoArchiveInterval",
+                     (json_int_t)(CORE_ARCHIVE_MAX_MS / DAYTONA_MINUTE_MS));
+}
+
 void daytona_config(struct api_call *call)
 {
     char domain[ADDRESS_BYTES], template[ADDRESS_BYTES + 64];
@@ -350,8 +363,5 @@ void daytona_config(struct api_call *call)
 
     domain_of(call, domain, sizeof(domain));
     snprintf(template, sizeof(template), "%s://{{PORT}}-{{sandboxId}}.%s", proto, domain);
-    api_reply_json(call, 200,
-                   json_pack("{s:s, s:o, s:s, s:s, s:s}", "version", "cay", "proxyToolboxUrl",
-                             daytona_toolbox_address(call), "proxyTemplateUrl", template,
-                             "defaultSnapshot", DAYTONA_SNAPSHOT, "environment", "production"));
+    api_reply_json(call, 200, config_json(daytona_toolbox_address(call), template));
 }

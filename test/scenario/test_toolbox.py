@@ -588,6 +588,17 @@ def test_labels_addresses_and_pages(box, cay):
     assert control("GET", f"/sandbox/{box.id}/telemetry/metrics?from=x").status == 400
 
 
+def test_the_configuration_has_what_the_contract_requires(cay):
+    reply = cay.call("GET", "/api/config", None, {"Authorization": f"Bearer {cay.key}"}, key=False)
+    assert reply.status == 200, reply.body
+    texts = {"version", "proxyTemplateUrl", "proxyToolboxUrl", "defaultSnapshot", "dashboardUrl", "environment"}
+    assert all(isinstance(reply.json[name], str) for name in texts)
+    assert "{{PORT}}-{{sandboxId}}." in reply.json["proxyTemplateUrl"] and reply.json["proxyToolboxUrl"].endswith("/api/toolbox")
+    assert reply.json["oidc"] == {"issuer": "", "clientId": "", "audience": ""} and reply.json["announcements"] == {}
+    assert (reply.json["linkedAccountsEnabled"], reply.json["maintananceMode"]) == (False, False)
+    assert reply.json["maxAutoArchiveInterval"] == 30 * 24 * 60
+
+
 def test_a_port_is_reached_with_its_token_alone(box, cay):
     control = lambda path: cay.call("GET", f"/api{path}", None, {"Authorization": f"Bearer {cay.key}"}, key=False)  # noqa: E731
     box.run("cd /etc && (python3 -m http.server 8123 >/dev/null 2>&1 &)")
