@@ -343,8 +343,8 @@ void daytona_metrics(struct api_call *call)
 
 /* -- the server -------------------------------------------------------------------------------- */
 
-/* Clients' models are strict: what the contract requires and this server does not have (a dashboard,
- * an issuer of tokens, linked accounts) is there, and empty. */
+/* Clients' models are strict: what the contract requires and this server does not have (a
+ * dashboard, an issuer of tokens, linked accounts) is there, and empty. */
 static json_t *config_json(json_t *toolbox, const char *template)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:b, s:b, s:{}, s:I}",
