@@ -85,8 +85,8 @@ bool build_command_failed(struct build_run *r, const char *what, const struct co
     if (why)
         build_run_fail(r, "%.200s: %s", what, why->text);
     else if (x->timed_out)
-        build_run_fail(r, "%.200s: the time of the build is over (%u s)", what,
-                       CORE_BUILD_TIME_MS / 1000);
+        build_run_fail(r, "%.200s: the time of the build is over (%llu s)", what,
+                       (unsigned long long)r->time_ms / 1000);
     else if (x->signal)
         build_run_fail(r, "%.200s: ended by %s%s%.200s%s%.*s", what, x->signal,
                        x->reason ? ", " : "", x->reason ? x->reason : "", tail, n, l->tail);

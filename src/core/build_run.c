@@ -329,22 +329,29 @@ static void limit(struct build_run *r, struct privsep_limits *l)
                       (unsigned long long)(most->memory_bytes >> 20), most->cpu_milli);
 }
 
+/* No longer than a sandbox may live on this server; the build ends before its sandbox would. */
+static void limit_time(struct build_run *r, int64_t *ttl_ms)
+{
+    uint64_t most = MIN((uint64_t)CORE_BUILD_TIME_MS + MARGIN_MS, r->core->config.max_ttl_ms);
+
+    *ttl_ms = (int64_t)most;
+    r->time_ms = most > 2 * (uint64_t)MARGIN_MS ? most - MARGIN_MS : most / 2;
+    r->until_ms = clock_mono_ms() + r->time_ms;
+}
+
 static void make_sandbox(struct build_run *r)
 {
-    int64_t ttl_ms = (int64_t)MIN((uint64_t)CORE_BUILD_TIME_MS + MARGIN_MS,
-                                  r->core->config.max_ttl_ms);
     json_t *policy = json_pack("{s:[s]}", "presets", PRESET);
     json_t *metadata = json_pack("{s:s, s:s}", "cay.build", r->o->b.name, "cay.build.id",
                                  r->o->b.id);
     struct sandbox_request request = {.tenant = r->o->b.tenant,
                                       .template_name = r->spec.from,
-                                      .ttl_ms = ttl_ms,
                                       .secure = true,
                                       .allow_internet = true,
                                       .metadata = metadata,
                                       .policy = policy};
 
-    r->until_ms = clock_mono_ms() + MIN((uint64_t)ttl_ms, (uint64_t)CORE_BUILD_TIME_MS);
+    limit_time(r, &request.ttl_ms);
     limit(r, &request.limits);
     build_log_add(&r->o->log, "info", r->step, "FROM %.128s", r->spec.from);
     build_cache_find(r);

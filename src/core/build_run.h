@@ -28,7 +28,7 @@ struct build_run {
     void (*over)(struct build_obj *o, bool good); /* o->run is gone then */
 
     char sandbox[IDS_SANDBOX_SIZE]; /* "": there is none */
-    uint64_t until_ms;              /* clock_mono_ms */
+    uint64_t time_ms, until_ms;     /* that it may take; clock_mono_ms */
     size_t at;                      /* the step under way, of spec.n */
     const char *step;               /* its name for clients: "base", "1", "finalize" */
     char step_text[CORE_BUILD_STEP_SIZE];

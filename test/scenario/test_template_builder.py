@@ -14,6 +14,8 @@ import uuid
 
 import httpx
 import pytest
+from client import Client
+from conftest import OwnServer
 from e2b import AsyncTemplate, Sandbox, Template, wait_for_port
 from e2b.exceptions import BuildException
 from leftovers import children
@@ -437,3 +439,21 @@ def test_a_restart_in_the_middle(cay, own_server, name):
     assert cay.call("GET", f"/sandboxes/{box['sandboxID']}").status == 404
     assert start(cay, waits, steps=[run("true")]).status == 202 and ended(cay, waits)["status"] == "ready"
     assert cay.call("DELETE", f"/templates/{name}-waits").status == 204
+
+
+@pytest.fixture
+def short_lived():
+    """A server whose sandboxes live half a minute, and whose builds half of that."""
+    server = OwnServer(cayd_args=["--sandbox-default-ttl=20s", "--sandbox-max-ttl=30s"])
+    yield Client(server.url, server.key())
+    server.stop()
+
+
+def test_a_step_that_does_not_end(short_lived):
+    made = request(short_lived, "endless")
+    assert start(short_lived, made, steps=[run("true"), run("echo begun; sleep 1000"), run("true")]).status == 202
+    said = ended(short_lived, made)
+    assert said["status"] == "error" and said["reason"]["step"] == "2"
+    assert "the time of the build is over (15 s)" in said["reason"]["message"]
+    assert of_builds(short_lived) == []
+    assert short_lived.call("DELETE", "/templates/endless").status == 204
