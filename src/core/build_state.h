@@ -1,6 +1,6 @@
 #pragma once
-/* How far a build is: the step that is under way, and what holds for those that follow (user, folder
- * and variables), as the JSON that a start file is. Pure but for the log. */
+/* How far a build is: the step that is under way, and what holds for those that follow (user,
+ * folder and variables), as the JSON that a start file is. Pure but for the log. */
 
 #include "core/build_run.h"
 
