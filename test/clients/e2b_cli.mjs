@@ -1,6 +1,7 @@
-// @e2b/cli: create, list, info, exec, logs, metrics, kill.
+// @e2b/cli: sandboxes: create, list, info, exec, logs, metrics, kill; templates: create, list, delete.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 
 function e2b(...args) {
   const done = spawnSync(process.execPath, ['node_modules/@e2b/cli/dist/index.js', ...args], { encoding: 'utf8', timeout: 60_000 })
@@ -19,3 +20,21 @@ try {
 } finally {
   e2b('sandbox', 'kill', id)
 }
+
+const name = `cli-${process.pid}`
+const listed = () => JSON.parse(e2b('template', 'list', '--format', 'json')).some((one) => one.names.includes(name))
+writeFileSync('cay.Dockerfile', 'FROM e2bdev/base\nRUN echo 42 > /tmp/said\n')
+e2b('template', 'create', name, '-d', 'cay.Dockerfile')
+try {
+  assert.ok(listed())
+  const built = /\bi[a-z0-9]{19,}\b/.exec(e2b('sandbox', 'create', '--detach', name))?.[0]
+  assert.ok(built)
+  try {
+    assert.equal(e2b('sandbox', 'exec', built, 'cat', '/tmp/said').trim(), '42')
+  } finally {
+    e2b('sandbox', 'kill', built)
+  }
+} finally {
+  e2b('template', 'delete', name, '--yes')
+}
+assert.ok(!listed())
