@@ -78,47 +78,6 @@ static void health(struct api_call *call)
 
 /* -- one sandbox ------------------------------------------------------------------------------- */
 
-/* In the words of a create. */
-static json_t *host_mounts_json(const struct sandbox *s)
-{
-    json_t *all = json_array(), *m;
-    size_t i;
-
-    json_array_foreach (s->volumes, i, m)
-        if (json_object_get(m, "host"))
-            json_array_append_new(all, json_pack("{s:O, s:O}", "name", json_object_get(m, "name"),
-                                                 "path", json_object_get(m, "path")));
-    return all;
-}
-
-static void sandbox_get(struct api_call *call)
-{
-    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
-    char note[256] = "";
-    const struct privsep_limits *l;
-
-    if (!s) {
-        api_fail(call, 404, "there is no sandbox \"%s\" of yours", call->params[0]);
-        return;
-    }
-    l = &s->limits;
-    if (strcmp(s->template_id, s->template_requested) != 0 && s->template_requested[0] &&
-        !ids_is_snapshot(s->template_requested))
-        snprintf(note, sizeof(note), "%.100s was not built when this was created: it runs %.100s",
-                 s->template_requested, s->template_id);
-    api_reply_json(
-        call, 200,
-        json_pack(
-            "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o}",
-            "id", s->id, "state", e2b_state_name(s->state), "reason",
-            core_pause_reason_name(s->pause_reason), "tier", core_pause_tier_name(s),
-            "templateAsked", s->template_requested, "templateID", s->template_id, "note", note,
-            "level", privsep_level_name(s->level), "cpuMilli", (json_int_t)l->cpu_milli,
-            "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes", (json_int_t)l->disk_bytes,
-            "pids", (json_int_t)l->pids, "openFiles", (json_int_t)l->open_files, "seccompFilters",
-            l->filters != 0, "idle", cay_v1_idle_json(s), "hostMounts", host_mounts_json(s)));
-}
-
 const struct api_route cay_v1_routes[] = {
     {API_OPEN, "GET", "/health", health},
     {API_OPERATE, "GET", "/metrics", api_openmetrics},
@@ -140,10 +99,11 @@ const struct api_route cay_v1_routes[] = {
     {API_OPERATE, "PATCH", "/cay/v1/tenants/{tenant}/quota", cay_v1_quota_set},
     {API_READ, "GET", "/cay/v1/tenants/{tenant}/usage", cay_v1_usage_get},
     {API_WRITE, "POST", "/cay/v1/sandboxes", e2b_sandbox_create_cay},
-    {API_READ, "GET", "/cay/v1/sandboxes/{id}", sandbox_get},
+    {API_READ, "GET", "/cay/v1/sandboxes/{id}", cay_v1_sandbox_get},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/pause", e2b_sandbox_pause},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/resume", e2b_sandbox_resume},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/rollback", cay_v1_rollback},
+    {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/resize", cay_v1_resize},
     {API_READ, "GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {API_WRITE, "PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put},
     {API_READ, "POST", "/cay/v1/sandboxes/{id}/policy/explain", cay_v1_policy_explain},

@@ -169,6 +169,14 @@ void cay_v1_no_tenant(struct api_call *call, const char *name);
 /* cay_v1_rollback.c */
 void cay_v1_rollback(struct api_call *call);
 
+/* cay_v1_resize.c: {"memoryBytes", "diskBytes", "cpuMilli"}, of which an absent one stays; answers
+ * as GET /cay/v1/sandboxes/{id}. */
+void cay_v1_resize(struct api_call *call);
+
+/* cay_v1_sandbox.c; the first is what the second answers: a new reference, or NULL. */
+json_t *cay_v1_sandbox_json(const struct sandbox *s);
+void cay_v1_sandbox_get(struct api_call *call);
+
 void cay_v1_quota_get(struct api_call *call);
 void cay_v1_quota_set(struct api_call *call);
 void cay_v1_usage_get(struct api_call *call);

@@ -266,8 +266,7 @@ static const struct api_route routes[] = {
     {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
      "ending a signed address of a port before its time (ask for one of few seconds, by "
      "expiresInSeconds)"},
-    {API_WRITE, "POST", "/api/sandbox/{id}/resize", api_unsupported,
-     "other limits for a sandbox that is there (name cpu, memory and disk when it is created)"},
+    {API_WRITE, "POST", "/api/sandbox/{id}/resize", daytona_resize},
     {API_WRITE, "POST", "/api/sandbox/{id}/fork", api_unsupported,
      "forks by Daytona's API (POST /sandboxes/{id}/fork makes them)"},
     {API_WRITE, "*", "/api/snapshots*", api_unsupported,

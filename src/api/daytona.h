@@ -9,7 +9,7 @@
  *   GET, DELETE /api/sandbox/{id}
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
  *   POST /api/sandbox/{id}/autostop/{minutes}, .../autodelete/{minutes}, .../last-activity
- *   POST /api/sandbox/{id}/start, .../stop, .../pause
+ *   POST /api/sandbox/{id}/start, .../stop, .../pause, .../resize
  *   PUT /api/sandbox/{id}/labels
  *   GET /api/sandbox/{id}/toolbox-proxy-url, .../ports/{port}/preview-url,
  *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../signing-key,
@@ -93,6 +93,7 @@ void daytona_start(struct api_call *call);
 void daytona_stop(struct api_call *call);
 void daytona_pause(struct api_call *call);
 void daytona_archive(struct api_call *call);
+void daytona_resize(struct api_call *call);
 
 /* Ends s and answers with what it was. */
 void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s);

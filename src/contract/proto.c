@@ -50,6 +50,7 @@ static const struct {
     {PRIVSEP_VOLUME_MAKE, "volume_make"},
     {PRIVSEP_VOLUME_REMOVE, "volume_remove"},
     {PRIVSEP_VOLUMES, "volumes"},
+    {PRIVSEP_RESIZE, "resize"},
     {PRIVSEP_KEPT, "kept"},
     {PRIVSEP_VOLUME, "volume"},
     {PRIVSEP_ITEM, "item"},
@@ -62,7 +63,7 @@ static const struct {
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
 
-_Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a name in op_names");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 22, "a new request: give it a name in op_names");
 
 static const char *const level_names[PRIVSEP_LEVEL_COUNT] = {
     [PRIVSEP_LEVEL_PROCESS] = "process",

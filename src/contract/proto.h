@@ -117,6 +117,11 @@ enum privsep_op {
     PRIVSEP_VOLUME_REMOVE,
     /* Replies: one PRIVSEP_VOLUME event for each number, then the reply */
     PRIVSEP_VOLUMES,
+    /* slot, gen, u.resize: other limits than those of its CREATE; what of it runs goes on. Reply
+     * when they hold, or nothing has changed: -EBUSY (it uses more than that; u.resize.uses says
+     * what), -EALREADY (another RESIZE of it is under way), -EAGAIN (too many are), -EOPNOTSUPP
+     * (disk_bytes is another, and files are in memory here) */
+    PRIVSEP_RESIZE,
     PRIVSEP_REQUEST_COUNT,
 
     /* event: slot, gen, u.item */
@@ -197,6 +202,9 @@ enum privsep_level {
     PRIVSEP_LEVEL_VM,
     PRIVSEP_LEVEL_COUNT
 };
+
+/* What a sandbox has more of than a RESIZE leaves. */
+enum privsep_uses { PRIVSEP_USES_NOTHING, PRIVSEP_USES_MEMORY, PRIVSEP_USES_DISK };
 
 enum privsep_job { PRIVSEP_JOB_TEMPLATE_BUILD = 1, PRIVSEP_JOB_TEMPLATE_REMOVE };
 
@@ -311,6 +319,12 @@ struct privsep_msg {
             uint64_t disk_used_bytes, disk_limit_bytes;
             uint32_t cpu_milli, pids_used;
         } stat;
+        struct {
+            uint64_t memory_bytes, disk_bytes;
+            uint32_t cpu_milli;
+            uint32_t uses; /* of the reply to one that is refused: enum privsep_uses; else 0 */
+            uint64_t used_bytes; /* of that; else 0 */
+        } resize;
         struct {
             char id[PRIVSEP_ID_SIZE];
             uint32_t template_number;

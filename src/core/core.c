@@ -28,6 +28,7 @@
 #include "core/registry.h"
 #include "core/renewal.h"
 #include "core/reserve.h"
+#include "core/resize.h"
 #include "core/sandbox.h"
 #include "core/sandbox_make.h"
 #include "core/snapshot.h"
@@ -62,10 +63,15 @@ static void match(struct core *c, const struct privsep_msg *m)
 
     memcpy(id, m->u.item.id, PRIVSEP_ID_SIZE);
     o = sandbox_get(c, NULL, id);
-    if (o)
-        lifecycle_on_listed(o, m->slot, m->gen, m->u.item.frozen != 0);
-    else
+    if (!o) {
         call_kill_stray(c, id, m->slot, m->gen);
+        return;
+    }
+    lifecycle_on_listed(o, m->slot, m->gen, m->u.item.frozen != 0);
+    o = sandbox_get(c, NULL, id);
+    if (o)
+        resize_on_listed(o, m->u.item.limits.memory_bytes, m->u.item.limits.disk_bytes,
+                         m->u.item.limits.cpu_milli);
 }
 
 /* Those that privd does not have. Backwards: ending one moves only what comes after it. */

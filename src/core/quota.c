@@ -106,6 +106,25 @@ enum err_code quota_take_create(struct tenant *t, const struct privsep_limits *l
     return ERR_OK;
 }
 
+static uint64_t growth(uint64_t from, uint64_t to)
+{
+    return to > from ? to - from : 0;
+}
+
+enum err_code quota_check_resize(struct tenant *t, const struct privsep_limits *from,
+                                 const struct privsep_limits *to, struct err *e)
+{
+    enum err_code code = know(t, e);
+
+    if (code == ERR_OK)
+        code = check(t, QUOTA_CPU_MILLI, growth(from->cpu_milli, to->cpu_milli), e);
+    if (code == ERR_OK)
+        code = check(t, QUOTA_MEMORY_BYTES, growth(from->memory_bytes, to->memory_bytes), e);
+    if (code == ERR_OK)
+        code = check(t, QUOTA_DISK_BYTES, growth(from->disk_bytes, to->disk_bytes), e);
+    return code;
+}
+
 enum err_code quota_check_pause(struct tenant *t, struct err *e)
 {
     enum err_code code = know(t, e);

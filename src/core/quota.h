@@ -48,6 +48,9 @@ struct quotas {
  * would exceed, and how to raise that. Where it may, it counts as a create. */
 enum err_code quota_take_create(struct tenant *t, const struct privsep_limits *l, struct err *e);
 
+/* May the limits of a sandbox of the tenant's become others? */
+enum err_code quota_check_resize(struct tenant *t, const struct privsep_limits *from,
+                                 const struct privsep_limits *to, struct err *e);
 enum err_code quota_check_pause(struct tenant *t, struct err *e);
 enum err_code quota_check_snapshot(struct tenant *t, struct err *e);
 enum err_code quota_check_volume(struct tenant *t, uint64_t bytes, struct err *e);

@@ -52,6 +52,7 @@ struct sandbox_obj {
     /* pause.c */
     /* privd owes the answer to FREEZE, THAW, KEEP or a CREATE on kept files */
     bool change_requested;
+    bool resize_requested; /* resize.c: privd owes the answer to RESIZE */
     int64_t resume_ttl_ms; /* what those who resume it ask for; 0: the default */
     struct pause_waiter *pausers, *resumers;
     bool reboot;                  /* those want it to boot anew */

@@ -130,6 +130,8 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5, masked_host=?6,"
         " proxy_address=?7, proxy_user=?8 WHERE id=?1",
     [STORE_SANDBOX_METADATA] = "UPDATE sandboxes SET metadata=?2 WHERE id=?1",
+    [STORE_SANDBOX_LIMITS] =
+        "UPDATE sandboxes SET memory_bytes=?2, disk_bytes=?3, cpu_milli=?4 WHERE id=?1",
     [STORE_SANDBOX_DELETE] = "DELETE FROM sandboxes WHERE id=?1",
     [STORE_SANDBOX_EACH] =
         "SELECT id, tenant, template_id, template_asked, state, on_timeout, flags,"

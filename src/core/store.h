@@ -38,6 +38,10 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
 /* The same, and waits until that is on the disk: before what outlives the host is done. */
 enum err_code store_sandbox_update_synced(struct store *st, const struct sandbox *s, struct err *e);
 
+/* Memory, disk and processor time of an existing row. */
+enum err_code store_sandbox_set_limits(struct store *st, const char *id,
+                                       const struct privsep_limits *l, struct err *e);
+
 /* network, policy and its own credentials of an existing row, as they are in s. */
 enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e);
 enum err_code store_sandbox_set_metadata(struct store *st, const char *id, const json_t *metadata,

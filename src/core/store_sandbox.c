@@ -154,6 +154,18 @@ enum err_code store_sandbox_set_metadata(struct store *st, const char *id, const
     return store_run(st, STORE_SANDBOX_METADATA, "writing a sandbox's metadata", e);
 }
 
+enum err_code store_sandbox_set_limits(struct store *st, const char *id,
+                                       const struct privsep_limits *l, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_SANDBOX_LIMITS];
+
+    store_bind_text(q, 1, id);
+    sqlite3_bind_int64(q, 2, (int64_t)l->memory_bytes);
+    sqlite3_bind_int64(q, 3, (int64_t)l->disk_bytes);
+    sqlite3_bind_int64(q, 4, l->cpu_milli);
+    return store_run(st, STORE_SANDBOX_LIMITS, "writing a sandbox's limits", e);
+}
+
 enum err_code store_sandbox_set_network(struct store *st, const struct sandbox *s, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_SANDBOX_NETWORK];

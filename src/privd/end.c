@@ -224,6 +224,7 @@ static void clean_up(struct slot *s)
     egress_close(p, s);
     slots_enter(p, s, SLOT_ENDING);
     freeze_forget(s);
+    resize_forget(s);
     answer_killer(s, 0);
     put_ended(s);
 }

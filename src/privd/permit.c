@@ -19,7 +19,7 @@
 
 _Static_assert(SLOT_STATE_COUNT == 11,
                "a new state: decide what each request in ops and each transition does in it");
-_Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a row in ops");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 22, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -42,11 +42,17 @@ static bool within(uint64_t n, uint64_t min, uint64_t max)
     return n >= min && n <= max;
 }
 
+/* Those that can be changed later too. */
+static bool are_sizes(uint64_t memory_bytes, uint64_t disk_bytes, uint32_t cpu_milli)
+{
+    return within(memory_bytes, 16 * MIB, 4096 * GIB) && within(disk_bytes, MIB, 4096 * GIB) &&
+           within(cpu_milli, 10, 1024000);
+}
+
 static int check_limits(const struct privsep_limits *l, const struct permit_bounds *b)
 {
-    return within(l->memory_bytes, 16 * MIB, 4096 * GIB) &&
-                   within(l->disk_bytes, MIB, 4096 * GIB) && within(l->cpu_milli, 10, 1024000) &&
-                   within(l->pids, 8, 4194304) && within(l->open_files, 64, b->open_files_max) &&
+    return are_sizes(l->memory_bytes, l->disk_bytes, l->cpu_milli) && within(l->pids, 8, 4194304) &&
+                   within(l->open_files, 64, b->open_files_max) &&
                    (l->filters == 0 || l->filters == PRIVSEP_FILTERS)
                ? 0
                : -EINVAL;
@@ -167,6 +173,14 @@ static int check_volume_remove(const struct privsep_msg *m, const struct permit_
                : -EINVAL;
 }
 
+static int check_resize(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return are_sizes(m->u.resize.memory_bytes, m->u.resize.disk_bytes, m->u.resize.cpu_milli) &&
+                   m->u.resize.uses == 0 && m->u.resize.used_bytes == 0
+               ? 0
+               : -EINVAL;
+}
+
 static int check_nothing(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     return 0;
@@ -236,6 +250,7 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_VOLUME_MAKE] = {.fields = check_volume_make},
     [PRIVSEP_VOLUME_REMOVE] = {.fields = check_volume_remove},
     [PRIVSEP_VOLUMES] = {.fields = check_nothing},
+    [PRIVSEP_RESIZE] = {true, check_resize, WHILE_IT_LIVES_STILL},
 };
 
 bool permit_needs_sandbox(uint16_t op)

@@ -57,6 +57,7 @@ struct privd {
     struct slot *slots; /* options.slots_max */
     struct slot_list empty, ready, prestarted;
     uint32_t n_making, n_starting, n_sandboxes; /* the last: those that permit_lives */
+    uint32_t n_resizing;                        /* resize.h */
     uint32_t n_prestarting;                     /* those of n_making in which cay-init is started */
     struct pool pool;                           /* of which kinds they are */
     struct pool_counts pool_counts[PERMIT_TEMPLATE_MAX + 1]; /* by template */

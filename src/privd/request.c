@@ -12,6 +12,7 @@
 #include "privd/list.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
+#include "privd/resize.h"
 #include "privd/sandbox.h"
 #include "privd/slots.h"
 #include "privd/template.h"
@@ -205,8 +206,9 @@ static const struct {
     [PRIVSEP_VOLUME_MAKE] = {.plain = volume_make_requested},
     [PRIVSEP_VOLUME_REMOVE] = {.plain = volume_remove_requested},
     [PRIVSEP_VOLUMES] = {.plain = volume_list_requested},
+    [PRIVSEP_RESIZE] = {.sandbox = resize_requested},
 };
-_Static_assert(PRIVSEP_REQUEST_COUNT == 21, "a new request: give it a handler");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 22, "a new request: give it a handler");
 
 void request_handle(void *privd, const struct privsep_msg *m)
 {

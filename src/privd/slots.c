@@ -76,6 +76,7 @@ int slots_init(struct privd *p)
                                     .pooled = RUNTIME_SLOT_NONE,
                                     .task = TASK_NONE,
                                     .task_source = LOOP_SOURCE_NONE,
+                                    .resize = RESIZE_NONE,
                                     .pidfd = -1,
                                     .pin = -1,
                                     .egress_fds = {-1, -1},
@@ -97,7 +98,7 @@ void slots_free(struct privd *p)
     free(TAKE_PTR(p->slots));
 }
 
-void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
+static void write_record(struct privd *p, const struct slot *s, enum slot_state state)
 {
     struct record rec = {.slot = s->number,
                          .gen = s->gen,
@@ -109,19 +110,29 @@ void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
                          .limits = s->kind.limits};
     int r;
 
-    if (!permit_transition(s->state, state)) {
-        log_error("slot %u: no way from state %d to %d; starting anew", s->number, s->state, state);
-        abort(); /* a broken invariant: recovery puts every slot into a state that is true */
-    }
     memcpy(rec.id, s->id, sizeof(rec.id));
     memcpy(rec.volumes, s->volumes, sizeof(rec.volumes));
-    /* Asked for once in its life: it is the same process for as long as it is not reaped. */
-    if (s->pid > 0 && s->pid_start == 0)
-        (void)records_pid_start(s->pid, &s->pid_start);
     rec.pid_start = s->pid > 0 ? s->pid_start : 0;
     r = records_write(&p->records, &rec);
     if (r < 0)
         log_error("slot %u: its record cannot be written: %s", s->number, strerror(-r));
+}
+
+void slots_write(struct privd *p, const struct slot *s)
+{
+    write_record(p, s, s->state);
+}
+
+void slots_enter(struct privd *p, struct slot *s, enum slot_state state)
+{
+    if (!permit_transition(s->state, state)) {
+        log_error("slot %u: no way from state %d to %d; starting anew", s->number, s->state, state);
+        abort(); /* a broken invariant: recovery puts every slot into a state that is true */
+    }
+    /* Asked for once in its life: it is the same process for as long as it is not reaped. */
+    if (s->pid > 0 && s->pid_start == 0)
+        (void)records_pid_start(s->pid, &s->pid_start);
+    write_record(p, s, state);
     s->state = state;
 }
 

@@ -7,6 +7,7 @@
 #include "privd/permit.h"
 #include "privd/pool.h"
 #include "privd/request.h"
+#include "privd/resize.h"
 #include "runtime/runtime.h"
 
 #define SLOTS_PREPARED 2 /* kept beside prestarted ones, for creates of another kind */
@@ -48,6 +49,7 @@ struct slot {
     bool copying;            /* SLOT_FREEZING: for a COPY */
     /* since the kernel was asked; 0: its command sandboxes are being made still */
     uint32_t freeze_polls;
+    struct resize resize;
     struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
 
     /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
@@ -73,6 +75,9 @@ struct slot_list {
 /* All slots as SLOT_EMPTY, on no list yet: recover_run puts them where they belong. 0 or -errno. */
 int slots_init(struct privd *p);
 void slots_free(struct privd *p);
+
+/* Its record again, with what has changed but its state. */
+void slots_write(struct privd *p, const struct slot *s);
 
 /* A slot is on one list at most. */
 void slots_list_put(struct slot_list *l, struct slot *s);

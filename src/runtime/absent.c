@@ -56,6 +56,18 @@ int absent_stat(const struct runtime *rt, const struct runtime_sandbox *sb,
     return -EOPNOTSUPP;
 }
 
+int absent_resize_begin(struct runtime *rt, const struct runtime_sandbox *sb,
+                        const struct privsep_limits *from, const struct privsep_limits *to,
+                        struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int absent_resize_finish(struct runtime *rt, struct task *t, struct runtime_resized *out)
+{
+    return -EOPNOTSUPP;
+}
+
 int absent_freeze(const struct runtime *rt, const struct runtime_sandbox *sb)
 {
     return -EOPNOTSUPP;

@@ -23,6 +23,10 @@
                       int fds[PRIVSEP_EGRESS_FDS]);                                               \
     int p##_stat(const struct runtime *rt, const struct runtime_sandbox *sb,                      \
                  struct runtime_stat *out);                                                       \
+    int p##_resize_begin(struct runtime *rt, const struct runtime_sandbox *sb,                    \
+                         const struct privsep_limits *from, const struct privsep_limits *to,      \
+                         struct task *out);                                                       \
+    int p##_resize_finish(struct runtime *rt, struct task *t, struct runtime_resized *out);       \
     int p##_freeze(const struct runtime *rt, const struct runtime_sandbox *sb);                   \
     bool p##_is_frozen(const struct runtime *rt, const struct runtime_sandbox *sb);               \
     int p##_thaw(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
@@ -43,7 +47,7 @@
     void p##_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_t slot);          \
     int p##_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 
-/* slot.c, process.c, process_live.c, observe.c, command_sandbox.c */
+/* slot.c, process.c, process_live.c, process_resize.c, observe.c, command_sandbox.c */
 RUNTIME_DECLARE_LEVEL(process);
 int process_probe(struct runtime *rt, char *why, size_t why_size);
 

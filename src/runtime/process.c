@@ -8,6 +8,7 @@
 #include "runtime/inside.h"
 #include "runtime/level.h"
 #include "runtime/process_boot.h"
+#include "runtime/process_limits.h"
 #include "runtime/process_trees.h"
 #include "runtime/slot.h"
 #include "runtime/stage.h"
@@ -74,17 +75,26 @@ static uint32_t cpu_limit(const struct runtime *rt, uint32_t milli)
     return milli < rt->cpus * 1000 ? milli : 0;
 }
 
-static int set_limits(const struct process_start_args *a)
+struct cgroup_limits process_limits(const struct runtime *rt, enum cgroup_leaf leaf,
+                                    const struct privsep_limits *l)
 {
-    const struct privsep_limits *l = &a->start->limits;
     uint32_t whole_cpu = l->cpu_milli ? l->cpu_milli + RUNTIME_RESERVE_CPU_MILLI : 0;
-    struct cgroup_limits work = {.memory_bytes = l->memory_bytes,
-                                 .pids = l->pids,
-                                 .cpu_milli = cpu_limit(a->rt, l->cpu_milli)};
-    struct cgroup_limits whole = {
+
+    if (leaf == CGROUP_WORK)
+        return (struct cgroup_limits){.memory_bytes = l->memory_bytes,
+                                      .pids = l->pids,
+                                      .cpu_milli = cpu_limit(rt, l->cpu_milli)};
+    return (struct cgroup_limits){
         .memory_bytes = l->memory_bytes ? l->memory_bytes + RUNTIME_RESERVE_MEMORY_BYTES : 0,
         .pids = l->pids ? l->pids + RUNTIME_RESERVE_PIDS : 0,
-        .cpu_milli = cpu_limit(a->rt, whole_cpu)};
+        .cpu_milli = cpu_limit(rt, whole_cpu)};
+}
+
+static int set_limits(const struct process_start_args *a)
+{
+    struct cgroup_limits whole = process_limits(a->rt, CGROUP_WHOLE, &a->start->limits);
+    struct cgroup_limits work = process_limits(a->rt, CGROUP_WORK, &a->start->limits);
+
     if (TEST_BYPASS(LIMITS))
         return 0;
     int rc = cgroup_limit(a->rt->cgroups, a->slot->number, CGROUP_WHOLE, &whole);

@@ -211,6 +211,12 @@ struct runtime_stat {
     uint32_t pids_used, pad;
 };
 
+/* What a sandbox uses of what it was to have less of. */
+struct runtime_resized {
+    uint32_t uses; /* enum privsep_uses */
+    uint64_t used_bytes;
+};
+
 /* One row per enum privsep_level: everything that is done to a sandbox of that level. Every row has
  * every function (level.c does not compile otherwise). A level that this build or machine does not
  * have has rows that refuse (absent.c): -EOPNOTSUPP, and probe says why. */
@@ -271,6 +277,15 @@ struct runtime_driver {
     /* Numbers of a running sandbox. What cannot be read is 0. 0 or -errno. */
     int (*stat)(const struct runtime *rt, const struct runtime_sandbox *sb,
                 struct runtime_stat *out);
+
+    /* Other memory, disk and processor limits than those that it has; what else is in them is not
+     * looked at. */
+    int (*resize_begin)(struct runtime *rt, const struct runtime_sandbox *sb,
+                        const struct privsep_limits *from, const struct privsep_limits *to,
+                        struct task *out);
+    /* 0: they hold. -EAGAIN; -EBUSY: it uses more, and *out says of what; -EOPNOTSUPP: a disk that
+     * is in memory has the size that it has; -errno. After a failure it has those of before. */
+    int (*resize_finish)(struct runtime *rt, struct task *t, struct runtime_resized *out);
 
     /* Stops every process of the sandbox, PID 1 and command sandboxes included, until thaw. Inline,
      * microseconds: freeze asks for it, is_frozen tells when it is complete. 0 or -errno. */

@@ -159,6 +159,43 @@ int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
     return rc;
 }
 
+/* Version 2 kills at a limit that is below what is used: what can be given back is asked for
+ * first. Version 1 refuses by itself. */
+static int make_free(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, uint64_t bytes)
+{
+    char path[PATH_SIZE], value[32];
+    uint64_t now = 0;
+
+    if (!cg->v2)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        if (io_read_text_at(cg->h[cg->of[MEMORY]].fd,
+                            leaf_path(cg, path, slot, leaf, "memory.current"), value,
+                            sizeof(value)) < 0)
+            return -EIO;
+        now = strtoull(value, NULL, 10);
+        if (now <= bytes)
+            return 0;
+        snprintf(value, sizeof(value), "%llu", (unsigned long long)(now - bytes));
+        (void)put(cg, MEMORY, slot, leaf, "memory.reclaim", value, true); /* Linux 5.19 */
+    }
+    return -EBUSY;
+}
+
+int cgroup_change(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                  const struct cgroup_limits *from, const struct cgroup_limits *to)
+{
+    int rc = 0;
+
+    if (to->memory_bytes < from->memory_bytes)
+        rc = make_free(cg, slot, leaf, to->memory_bytes);
+    if (rc == 0 && to->memory_bytes != from->memory_bytes)
+        rc = limit_memory(cg, slot, leaf, to->memory_bytes);
+    if (rc == 0 && cg->of[CPU] >= 0 && to->cpu_milli != from->cpu_milli)
+        rc = limit_cpu(cg, slot, leaf, to->cpu_milli);
+    return rc;
+}
+
 int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
                        int fds[static CGROUP_ATTACH_MAX])
 {

@@ -54,6 +54,12 @@ int cgroup_make(const struct cgroup *cg, uint32_t slot) WARN_UNUSED;
 int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
                  const struct cgroup_limits *limits) WARN_UNUSED;
 
+/* The memory and the processor limit alone, of a leaf in use, where they differ from those of
+ * before; cpu_milli 0 is none here. Memory that is not free is taken back where that is possible,
+ * which may take long. -EBUSY: it holds more than that. */
+int cgroup_change(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                  const struct cgroup_limits *from, const struct cgroup_limits *to) WARN_UNUSED;
+
 /* Opens the files (v1 `tasks`, v2 `cgroup.procs`) into which writing "0" moves the writer into the
  * leaf, with permission of the opener. Returns their number (1..CGROUP_ATTACH_MAX) or -errno. */
 int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,

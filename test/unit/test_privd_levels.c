@@ -40,7 +40,7 @@
 static struct dummy {
     int boot_far[SLOTS]; /* the agent's end of a boot socket */
     int freezes, thaws, starts, claims, sockets, stats, kills, reaps, ends, command_sandboxes,
-        command_sandbox_kills, adopts;
+        command_sandbox_kills, adopts, resizes;
 } dummy, other; /* other: what went through the second row */
 
 static const char
@@ -142,6 +142,26 @@ static int dummy_stat(const struct runtime *rt, const struct runtime_sandbox *sb
     dummy.stats++;
     *out = (struct runtime_stat){.pids_used = 7};
     return 0;
+}
+
+static uint64_t resize_used; /* not 0: it uses so much memory, and is refused */
+
+static int dummy_resize_begin(struct runtime *rt, const struct runtime_sandbox *sb,
+                              const struct privsep_limits *from, const struct privsep_limits *to,
+                              struct task *out)
+{
+    dummy.resizes++;
+    return done_task(out);
+}
+
+static int dummy_resize_finish(struct runtime *rt, struct task *t, struct runtime_resized *out)
+{
+    int rc = collect(t);
+
+    if (resize_used == 0)
+        return rc;
+    *out = (struct runtime_resized){PRIVSEP_USES_MEMORY, resize_used};
+    return -EBUSY;
 }
 
 static int dummy_freeze(const struct runtime *rt, const struct runtime_sandbox *sb)
@@ -334,6 +354,7 @@ static int no_vm(struct runtime *rt, char *why, size_t n)
         .slot_finish = q##_slot_finish, .slot_close = q##_slot_close,                         \
         .start_begin = p##_start_begin, .start_finish = q##_start_finish, .claim = p##_claim, \
         .sockets = p##_sockets, .listeners = q##_listeners, .stat = p##_stat,                 \
+        .resize_begin = q##_resize_begin, .resize_finish = q##_resize_finish,                 \
         .freeze = p##_freeze, .is_frozen = q##_is_frozen, .thaw = p##_thaw, .kill = p##_kill, \
         .kill_cost = q##_kill_cost, .pin = q##_pin, .reap = p##_reap, .was_oom = q##_was_oom, \
         .end_begin = p##_end_begin, .end_finish = q##_end_finish,                             \
@@ -891,9 +912,45 @@ static void a_task_that_cannot_be_killed_holds_up_no_other(void **state)
     stuck_end(&stuck);
 }
 
+static void other_limits_are_recorded_once_they_hold(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg created, m;
+    struct record rec;
+    int before = dummy.resizes;
+
+    begin(w);
+    created = create(w, "grows", PRIVSEP_LEVEL_PROCESS);
+    m = of(PRIVSEP_RESIZE, &created);
+    m.u.resize.memory_bytes = 100 << 20;
+    m.u.resize.disk_bytes = 200 << 20;
+    m.u.resize.cpu_milli = 300;
+    resize_used = 123;
+    struct privsep_msg refused = ask(w, m);
+    assert_int_equal(refused.status, -EBUSY);
+    assert_int_equal(refused.u.resize.uses, PRIVSEP_USES_MEMORY);
+    assert_int_equal(refused.u.resize.used_bytes, 123);
+    assert_int_equal(records_read(&w->p.records, created.slot, &rec), 0);
+    assert_int_not_equal(rec.limits.memory_bytes, 100 << 20);
+    resize_used = 0;
+    assert_int_equal(ask(w, m).status, 0);
+    assert_int_equal(records_read(&w->p.records, created.slot, &rec), 0);
+    assert_int_equal(rec.limits.memory_bytes, 100 << 20);
+    assert_int_equal(rec.limits.disk_bytes, 200 << 20);
+    assert_int_equal(rec.limits.cpu_milli, 300);
+    assert_int_not_equal(rec.limits.pids, 0); /* the others stay */
+    assert_int_equal(dummy.resizes, before + 2);
+    assert_int_equal(w->p.n_resizing, 0);
+    m.gen++;
+    assert_int_equal(ask(w, m).status, -ESTALE);
+    leave(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(other_limits_are_recorded_once_they_hold, set_up,
+                                        tear_down),
         cmocka_unit_test(rows_are_complete),
         cmocka_unit_test_setup_teardown(each_level_goes_through_its_own_row, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_level_that_is_not_there_is_refused_with_its_reason,

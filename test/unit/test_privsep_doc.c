@@ -112,6 +112,9 @@ static const struct {
     {"kept.number", PRIVSEP_DROP, IN(u.kept.number)},
     {"volume.number", PRIVSEP_VOLUME_MAKE, IN(u.volume.number)},
     {"volume.bytes", PRIVSEP_VOLUME_MAKE, IN(u.volume.bytes)},
+    {"resize.memory_bytes", PRIVSEP_RESIZE, IN(u.resize.memory_bytes)},
+    {"resize.disk_bytes", PRIVSEP_RESIZE, IN(u.resize.disk_bytes)},
+    {"resize.cpu_milli", PRIVSEP_RESIZE, IN(u.resize.cpu_milli)},
     {"slot", PRIVSEP_STAT, IN(slot)},
     {"gen", PRIVSEP_STAT, IN(gen)},
 };
@@ -130,6 +133,10 @@ static struct privsep_msg good(uint16_t op)
     if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY) {
         m.u.kept.number = 1;
         m.u.kept.owner[0] = 1;
+    }
+    if (op == PRIVSEP_RESIZE) {
+        m.u.resize.memory_bytes = m.u.resize.disk_bytes = 1 << 30;
+        m.u.resize.cpu_milli = 1000;
     }
     if (op == PRIVSEP_VOLUME_MAKE) {
         m.u.volume.number = 1;

@@ -1,0 +1,50 @@
+/* GET /cay/v1/sandboxes/{id}: what cay has of a sandbox beside what E2B's API shows. */
+#include "api/cay_v1.h"
+#include "api/e2b.h"
+#include "base/ids.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* In the words of a create. */
+static json_t *host_mounts_json(const struct sandbox *s)
+{
+    json_t *all = json_array(), *m;
+    size_t i;
+
+    json_array_foreach (s->volumes, i, m)
+        if (json_object_get(m, "host"))
+            json_array_append_new(all, json_pack("{s:O, s:O}", "name", json_object_get(m, "name"),
+                                                 "path", json_object_get(m, "path")));
+    return all;
+}
+
+json_t *cay_v1_sandbox_json(const struct sandbox *s)
+{
+    const struct privsep_limits *l = &s->limits;
+    char note[256] = "";
+
+    if (strcmp(s->template_id, s->template_requested) != 0 && s->template_requested[0] &&
+        !ids_is_snapshot(s->template_requested))
+        snprintf(note, sizeof(note), "%.100s was not built when this was created: it runs %.100s",
+                 s->template_requested, s->template_id);
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "id",
+        s->id, "state", e2b_state_name(s->state), "reason", core_pause_reason_name(s->pause_reason),
+        "tier", core_pause_tier_name(s), "templateAsked", s->template_requested, "templateID",
+        s->template_id, "note", note, "level", privsep_level_name(s->level), "cpuMilli",
+        (json_int_t)l->cpu_milli, "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes",
+        (json_int_t)l->disk_bytes, "pids", (json_int_t)l->pids, "openFiles",
+        (json_int_t)l->open_files, "seccompFilters", l->filters != 0, "idle", cay_v1_idle_json(s),
+        "hostMounts", host_mounts_json(s));
+}
+
+void cay_v1_sandbox_get(struct api_call *call)
+{
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
+
+    if (s)
+        api_reply_json(call, 200, cay_v1_sandbox_json(s));
+    else
+        api_fail(call, 404, "there is no sandbox \"%s\" of yours", call->params[0]);
+}

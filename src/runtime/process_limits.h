@@ -1,0 +1,11 @@
+#pragma once
+/* What a sandbox's limits are as those of its control groups. Private to the runtime. */
+
+#include "contract/proto.h"
+#include "sys/cgroup.h"
+
+struct runtime;
+
+/* Of CGROUP_WORK, or CGROUP_WHOLE, which has what PID 1 may use besides (process.c). */
+struct cgroup_limits process_limits(const struct runtime *rt, enum cgroup_leaf leaf,
+                                    const struct privsep_limits *l);
