@@ -135,6 +135,7 @@ int cmd_pause(struct cli *c);
 int cmd_resume(struct cli *c);
 int cmd_fork(struct cli *c);
 int cmd_rollback(struct cli *c);
+int cmd_resize(struct cli *c);
 int cmd_volume_create(struct cli *c);
 int cmd_volume_ls(struct cli *c);
 int cmd_volume_rm(struct cli *c);

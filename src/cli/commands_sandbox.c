@@ -222,6 +222,23 @@ const struct cli_command commands_sandbox[] = {
         .run = cmd_fork,
     },
     {
+        .name = "resize",
+        .operands = "[--memory=SIZE] [--cpu=N] [--disk=SIZE] SANDBOX",
+        .summary = "give a sandbox more or less memory, processor time and disk",
+        .text = "What runs in it goes on. Less than it uses is refused, and so is more than the "
+                "operator gives a sandbox of its template, or its tenant; then nothing changes. "
+                "What is not given stays. Prints what it has then.",
+        .options = OPTIONS({0, "memory", "SIZE", "Such as 512M or 2G.", NULL},
+                           {0, "cpu", "N", "Processors, to thousandths: 2, or 0.5.", NULL},
+                           {0, "disk", "SIZE", "Of its files, such as 1G.", NULL}),
+        .examples = EXAMPLES({"cay resize --memory=1G --cpu=0.5 ib3k0", "both at once"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_resize,
+    },
+    {
         .name = "rollback",
         .operands = "SANDBOX SNAPSHOT",
         .summary = "take a sandbox back to the files of a snapshot",

@@ -118,9 +118,11 @@ enum privsep_op {
     /* Replies: one PRIVSEP_VOLUME event for each number, then the reply */
     PRIVSEP_VOLUMES,
     /* slot, gen, u.resize: other limits than those of its CREATE; what of it runs goes on. Reply
-     * when they hold, or nothing has changed: -EBUSY (it uses more than that; u.resize.uses says
+     * when they hold, or those of before do: -EBUSY (it uses more than that; u.resize.uses says
      * what), -EALREADY (another RESIZE of it is under way), -EAGAIN (too many are), -EOPNOTSUPP
-     * (disk_bytes is another, and files are in memory here) */
+     * (disk_bytes is another, and files are in memory here), -ETIMEDOUT. u.resize says those that
+     * it has, where it is not 0: the greater of both where those of before could not be set again
+     */
     PRIVSEP_RESIZE,
     PRIVSEP_REQUEST_COUNT,
 

@@ -87,7 +87,7 @@ static bool is_live(const struct sandbox_obj *o)
 static enum err_code check_state(const struct sandbox_obj *o, const struct privsep_limits *to,
                                  struct err *e)
 {
-    if (o->resize_requested || (!is_live(o) && !life_is_at_rest(o->s.state)))
+    if (o->resize_requested || o->change_requested || (!is_live(o) && !life_is_at_rest(o->s.state)))
         return err_set(e, ERR_CONFLICT,
                        "sandbox %s is %s: its limits are changed when that is over", o->s.id,
                        o->resize_requested ? "being resized" : sandbox_life(o)->name);
@@ -159,6 +159,7 @@ static void done_with(struct sandbox_obj *o)
 static void answered(struct sandbox_obj *o, const struct resize_op *op, int status,
                      const struct privsep_msg *m, struct err *why)
 {
+    struct privsep_limits has = op->from;
     struct err e;
 
     o->resize_requested = false;
@@ -172,8 +173,14 @@ static void answered(struct sandbox_obj *o, const struct resize_op *op, int stat
         set(o, &op->to);
         return;
     }
-    set(o, &op->from);
-    if (write_row(o, &op->from, &e) != ERR_OK)
+    /* Those of before, unless they could not be set again. */
+    if (m->u.resize.memory_bytes != 0) {
+        has.memory_bytes = m->u.resize.memory_bytes;
+        has.disk_bytes = m->u.resize.disk_bytes;
+        has.cpu_milli = m->u.resize.cpu_milli;
+    }
+    set(o, &has);
+    if (write_row(o, &has, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 

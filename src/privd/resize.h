@@ -11,14 +11,18 @@ struct slot;
 
 #define RESIZE_PARALLEL 8u /* of all sandboxes at a time */
 
-/* Of a slot; task.pid -1: none is under way. */
+/* Of a slot. */
 struct resize {
     struct task task;
     struct loop_source source;
-    struct loop_timer timer; /* it takes too long */
+    struct loop_timer
+        timer; /* it takes too long; or when to look for the end of what was cut off */
     struct reply_to requester;
     struct privsep_limits to;
-    bool undone; /* it took too long: the limits of before are set again */
+    uint32_t looks;
+    int status;     /* what is answered then */
+    bool under_way; /* until it is answered */
+    bool back;      /* it was cut off: the limits of before are set again */
 };
 
 #define RESIZE_NONE ((struct resize){.task = TASK_NONE, .source = LOOP_SOURCE_NONE})

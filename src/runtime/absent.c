@@ -58,7 +58,7 @@ int absent_stat(const struct runtime *rt, const struct runtime_sandbox *sb,
 
 int absent_resize_begin(struct runtime *rt, const struct runtime_sandbox *sb,
                         const struct privsep_limits *from, const struct privsep_limits *to,
-                        struct task *out)
+                        bool back, struct task *out)
 {
     return -EOPNOTSUPP;
 }

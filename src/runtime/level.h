@@ -25,7 +25,7 @@
                  struct runtime_stat *out);                                                       \
     int p##_resize_begin(struct runtime *rt, const struct runtime_sandbox *sb,                    \
                          const struct privsep_limits *from, const struct privsep_limits *to,      \
-                         struct task *out);                                                       \
+                         bool back, struct task *out);                                            \
     int p##_resize_finish(struct runtime *rt, struct task *t, struct runtime_resized *out);       \
     int p##_freeze(const struct runtime *rt, const struct runtime_sandbox *sb);                   \
     bool p##_is_frozen(const struct runtime *rt, const struct runtime_sandbox *sb);               \

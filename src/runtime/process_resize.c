@@ -15,17 +15,11 @@ struct resize_args {
     struct runtime *rt;
     struct runtime_sandbox sb;
     struct privsep_limits from, to;
+    bool back;
 };
 
-/* Of each limit the greater one. */
-static struct privsep_limits greater(const struct privsep_limits *a, const struct privsep_limits *b)
-{
-    struct privsep_limits l = *a;
-
-    l.memory_bytes = MAX(a->memory_bytes, b->memory_bytes);
-    l.cpu_milli = MAX(a->cpu_milli, b->cpu_milli);
-    return l;
-}
+static const enum cgroup_leaf inwards[] = {CGROUP_WHOLE, CGROUP_WORK};
+static const enum cgroup_leaf outwards[] = {CGROUP_WORK, CGROUP_WHOLE};
 
 static int change(const struct resize_args *a, const enum cgroup_leaf leaves[static 2],
                   const struct privsep_limits *from, const struct privsep_limits *to)
@@ -41,66 +35,66 @@ static int change(const struct resize_args *a, const enum cgroup_leaf leaves[sta
     return rc;
 }
 
-static int set_groups(const struct resize_args *a, const struct privsep_limits *from,
+static int set_memory(const struct resize_args *a, const struct privsep_limits *from,
                       const struct privsep_limits *to)
 {
-    static const enum cgroup_leaf inwards[] = {CGROUP_WHOLE, CGROUP_WORK};
-    static const enum cgroup_leaf outwards[] = {CGROUP_WORK, CGROUP_WHOLE};
-    struct privsep_limits between = greater(from, to);
-    int rc;
+    struct privsep_limits l = *from;
 
-    if (TEST_BYPASS(LIMITS))
-        return 0;
-    rc = change(a, inwards, from, &between);
-    if (rc == 0)
-        rc = change(a, outwards, &between, to);
-    if (rc == 0)
-        return 0;
-    /* The way back, wherever it stopped: no limit is above `between`, nor below `to`. */
-    (void)change(a, inwards, to, &between);
-    (void)change(a, outwards, &between, from);
-    return rc;
+    l.memory_bytes = to->memory_bytes;
+    return change(a, to->memory_bytes > from->memory_bytes ? inwards : outwards, from, &l);
 }
 
-/* What it has written is counted once it is on the disk. Nothing is lost by a limit that is below
- * what is used: it can only remove files then. */
-static int set_disk(const struct resize_args *a, struct task_result *out)
+static int set_cpu(const struct resize_args *a, const struct privsep_limits *from,
+                   const struct privsep_limits *to)
+{
+    struct privsep_limits l = *from;
+
+    l.cpu_milli = to->cpu_milli;
+    return change(a, to->cpu_milli > from->cpu_milli ? inwards : outwards, from, &l);
+}
+
+static bool has_other_disk(const struct resize_args *a)
+{
+    return a->to.disk_bytes != a->from.disk_bytes && !TEST_BYPASS(DISK_LIMIT);
+}
+
+static int limit_disk(const struct resize_args *a, uint64_t bytes)
+{
+    return a->rt->disk.backend->layer_limit(&a->rt->disk, a->sb.slot, a->sb.gen, bytes);
+}
+
+/* What it has written is counted once it is on the disk. */
+static int check_disk(const struct resize_args *a, struct task_result *out)
 {
     struct disk *disk = &a->rt->disk;
     uint64_t used = 0, limit = 0;
     int rc;
 
-    if (a->to.disk_bytes == a->from.disk_bytes || TEST_BYPASS(DISK_LIMIT))
-        return 0;
     if (!disk->backend->layer_keep)
         return -EOPNOTSUPP;
     rc = a->to.disk_bytes < a->from.disk_bytes && syncfs(disk->layers_fd) < 0 ? -errno : 0;
     if (rc == 0)
         rc = disk->backend->layer_usage(disk, a->sb.slot, a->sb.gen, &used, &limit);
-    if (rc < 0)
+    if (rc < 0 || used <= a->to.disk_bytes)
         return rc;
-    if (used > a->to.disk_bytes) {
-        out->values[0] = PRIVSEP_USES_DISK;
-        out->values[1] = used;
-        return -EBUSY;
-    }
-    return disk->backend->layer_limit(disk, a->sb.slot, a->sb.gen, a->to.disk_bytes);
+    out->values[0] = PRIVSEP_USES_DISK;
+    out->values[1] = used;
+    return -EBUSY;
 }
 
-static int resize(void *arg, struct task_result *out)
+/* Memory before the processor: it is what is refused, or takes long. */
+static int set_all(const struct resize_args *a, struct task_result *out)
 {
-    const struct resize_args *a = arg;
     struct cgroup_stat st = {0};
-    int rc = set_disk(a, out);
+    int rc = has_other_disk(a) ? check_disk(a, out) : 0;
 
-    if (rc < 0)
+    if (rc == 0 && has_other_disk(a))
+        rc = limit_disk(a, a->to.disk_bytes);
+    if (rc < 0 || TEST_BYPASS(LIMITS))
         return rc;
-    rc = set_groups(a, &a->from, &a->to);
+    rc = set_memory(a, &a->from, &a->to);
     if (rc == 0)
-        return 0;
-    if (a->to.disk_bytes != a->from.disk_bytes)
-        (void)a->rt->disk.backend->layer_limit(&a->rt->disk, a->sb.slot, a->sb.gen,
-                                               a->from.disk_bytes);
+        return set_cpu(a, &a->from, &a->to);
     if (rc == -EBUSY && cgroup_stat(a->rt->cgroups, a->sb.slot, &st) == 0) {
         out->values[0] = PRIVSEP_USES_MEMORY;
         out->values[1] = st.memory_used_bytes + st.memory_cache_bytes;
@@ -108,11 +102,38 @@ static int resize(void *arg, struct task_result *out)
     return rc;
 }
 
+/* Wherever it stopped, or another before it that was cut off. All are tried. What its files use is
+ * not asked, since it was to use no more than that: it can only remove files where it does. */
+static int set_back(const struct resize_args *a)
+{
+    int disk = 0, memory = 0, cpu = 0;
+
+    if (has_other_disk(a) && a->rt->disk.backend->layer_keep)
+        disk = limit_disk(a, a->from.disk_bytes);
+    if (!TEST_BYPASS(LIMITS)) {
+        memory = set_memory(a, &a->to, &a->from);
+        cpu = set_cpu(a, &a->to, &a->from);
+    }
+    return disk < 0 || memory < 0 || cpu < 0 ? -ENOTRECOVERABLE : 0;
+}
+
+static int resize(void *arg, struct task_result *out)
+{
+    const struct resize_args *a = arg;
+    int rc, back;
+
+    if (a->back)
+        return set_back(a);
+    rc = set_all(a, out);
+    back = rc < 0 ? set_back(a) : 0;
+    return back < 0 ? back : rc;
+}
+
 int process_resize_begin(struct runtime *rt, const struct runtime_sandbox *sb,
                          const struct privsep_limits *from, const struct privsep_limits *to,
-                         struct task *out)
+                         bool back, struct task *out)
 {
-    struct resize_args args = {rt, *sb, *from, *to};
+    struct resize_args args = {rt, *sb, *from, *to, back};
 
     return task_spawn(resize, &args, out);
 }

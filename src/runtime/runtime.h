@@ -279,12 +279,14 @@ struct runtime_driver {
                 struct runtime_stat *out);
 
     /* Other memory, disk and processor limits than those that it has; what else is in them is not
-     * looked at. */
+     * looked at. back: it has of each any of both, after one that was cut off, and gets those of
+     * from, whatever its files use. */
     int (*resize_begin)(struct runtime *rt, const struct runtime_sandbox *sb,
                         const struct privsep_limits *from, const struct privsep_limits *to,
-                        struct task *out);
+                        bool back, struct task *out);
     /* 0: they hold. -EAGAIN; -EBUSY: it uses more, and *out says of what; -EOPNOTSUPP: a disk that
-     * is in memory has the size that it has; -errno. After a failure it has those of before. */
+     * is in memory has the size that it has; -errno. After a failure it has those of before, but for -ENOTRECOVERABLE and
+     * -ECHILD: then it has of each any of both. */
     int (*resize_finish)(struct runtime *rt, struct task *t, struct runtime_resized *out);
 
     /* Stops every process of the sandbox, PID 1 and command sandboxes included, until thaw. Inline,

@@ -182,6 +182,20 @@ static int make_free(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf le
     return -EBUSY;
 }
 
+/* Version 1 moves memory to swap for a limit that is lower, where the machine has some: what does
+ * not fit into the limit with swap is held still. */
+static int limit_swap(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, uint64_t bytes)
+{
+    char value[32];
+    int rc;
+
+    if (cg->v2)
+        return 0;
+    snprintf(value, sizeof(value), "%llu", (unsigned long long)bytes);
+    rc = put(cg, MEMORY, slot, leaf, "memory.memsw.limit_in_bytes", value, false);
+    return rc == -ENOENT ? 0 : rc;
+}
+
 int cgroup_change(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
                   const struct cgroup_limits *from, const struct cgroup_limits *to)
 {
@@ -191,6 +205,8 @@ int cgroup_change(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
         rc = make_free(cg, slot, leaf, to->memory_bytes);
     if (rc == 0 && to->memory_bytes != from->memory_bytes)
         rc = limit_memory(cg, slot, leaf, to->memory_bytes);
+    if (rc == 0 && to->memory_bytes < from->memory_bytes)
+        rc = limit_swap(cg, slot, leaf, to->memory_bytes);
     if (rc == 0 && cg->of[CPU] >= 0 && to->cpu_milli != from->cpu_milli)
         rc = limit_cpu(cg, slot, leaf, to->cpu_milli);
     return rc;

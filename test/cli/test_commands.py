@@ -21,7 +21,7 @@ from conftest import CAY
 TRUST = {"NODE_EXTRA_CA_CERTS", "DENO_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
 COMMANDS = ["up", "down", "status", "env", "debug", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
             "policy show", "policy set", "policy explain", "policy check", "policy learned", "denials", "secret set", "secret ls", "secret rm", "audit",
-            "audit verify", "events", "webhook create", "webhook ls", "webhook deliveries", "webhook ping", "webhook retry", "webhook rm", "mcp", "template build", "template import", "template limits", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
+            "audit verify", "events", "resize", "webhook create", "webhook ls", "webhook deliveries", "webhook ping", "webhook retry", "webhook rm", "mcp", "template build", "template import", "template limits", "template ls", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
 
 
 def test_up_again_says_that_it_runs_and_does_nothing(cay):
@@ -55,6 +55,19 @@ def test_what_is_made_of_a_snapshot_is_shown_so(cay, box):
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert f"(snapshot {snapshot})" in next(line for line in cay("ls").stdout.splitlines() if line.startswith(done.stdout.strip()))
     assert cay("kill", done.stdout.strip()).returncode == 0 and cay("snapshot", "rm", snapshot).returncode == 0
+
+
+def test_resize(cay, box):
+    done = cay("resize", "--memory=200M", "--cpu=0.5", box)
+    assert done.returncode == 0 and re.match(r"memory 200\S* MiB, processors 0.5, disk ", done.stdout), (done.stdout, done.stderr)
+    shown = json.loads(cay("resize", "--cpu=0.25", "--json", box).stdout)
+    assert (shown["memoryBytes"], shown["cpuMilli"]) == (200 << 20, 250)
+    more = cay("resize", "--memory=1000T", box)
+    assert more.returncode == 1 and "at most" in more.stderr
+    for wrong in ([], ["--cpu=much"], ["--cpu=0"], ["--cpu=0.1234"], ["--cpu=-1"], ["--memory=little"], ["--disk=0"]):
+        assert cay("resize", *wrong, box).returncode == 2, wrong
+    assert cay("resize", "--cpu=1", "i0nothere").returncode == 1
+    assert "--memory=SIZE" in cay("help", "resize").stdout
 
 
 def test_env_is_for_eval(cay):

@@ -518,3 +518,12 @@ def test_the_command_line(stack, box):  # noqa: F811
     assert cay("exec", "--policy=/not/there", box.id, "true").returncode == 2
     told = json.loads(cay("exec", "--json", "--policy=deny", box.id, "sh", "-c", f"{CURL} {WEB}").stdout)
     assert told["exitCode"] == 0 and told["stdout"] == "403 " and told["violations"][0]["name"] == "web.example.com"
+
+
+def test_a_command_has_the_limits_that_the_sandbox_has_by_then(own):
+    box = own(ALLOW_WEB)
+    takes = lambda: box.run(["python3", "-c", "bytearray(300 << 20)"], ALLOW_WEB)["exit_code"] == 0  # noqa: E731
+    assert takes()
+    for size, enough in ((200, False), (512, True)):
+        assert box.cay.call("POST", f"{box.path}/resize", {"memoryBytes": size << 20}).status == 200
+        assert takes() == enough

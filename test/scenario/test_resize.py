@@ -1,9 +1,12 @@
 """Other limits for a sandbox that is there: they hold in the kernel, are charged to its tenant, and stay; what it uses
 is not taken from it."""
 
+import concurrent.futures
+import contextlib
 import os
 import pathlib
 import signal
+import threading
 
 import leftovers
 import pytest
@@ -158,6 +161,91 @@ def test_they_stay_over_pauses_and_restarts_and_forks_have_them(cay, own_server,
     fork = Sandbox(cay, forks[0]["sandbox"]) if "sandbox" in forks[0] else None
     assert fork and limits(cay, fork) == (210, 700, 500) and not takes(fork, 300)
     fork.kill()
+
+
+# -- ends in the middle ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def stopped_privd(server):
+    """privd, at which requests wait; it goes on afterwards, where it was not ended meanwhile."""
+    pid = leftovers.children(server.keep_pid, "cay-privd")[0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def end(server, name):
+    pid = leftovers.children(server.keep_pid, name)[0]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: leftovers.children(server.keep_pid, name) not in ([], [pid]), 30)
+
+
+def asked(cay, box, **to):
+    """A resize that waits for its answer; its row is written. What it answers is not looked at: the server ends."""
+    def ask():
+        with contextlib.suppress(Exception):
+            resize(cay, box, **to)
+
+    before = limits(cay, box)
+    thread = threading.Thread(target=ask)
+    thread.start()
+    until(lambda: limits(cay, box) != before, 20)  # the greater of both
+    return thread
+
+
+def test_a_privd_that_is_killed_with_a_resize_is_followed_by_one_that_does_it(cay, own_server, box):
+    good(cay, box, memoryBytes=200 * MIB, cpuMilli=500)
+    with stopped_privd(own_server):
+        thread = asked(cay, box, memoryBytes=400 * MIB, cpuMilli=300)
+        assert limits(cay, box)[::2] == (400, 500)
+        end(own_server, "cay-privd")
+    thread.join()
+    until(lambda: takes(box, 300), 30, patient=True)
+    until(lambda: limits(cay, box)[::2] == (400, 300), 30, patient=True)
+    assert good(cay, box, memoryBytes=200 * MIB)[0] == 200 and not takes(box, 300)
+
+
+def test_a_cayd_that_is_killed_with_a_resize_is_followed_by_one_that_has_it(cay, own_server, box):
+    good(cay, box, memoryBytes=200 * MIB)
+    with stopped_privd(own_server):
+        thread = asked(cay, box, memoryBytes=400 * MIB)
+        pid = leftovers.children(own_server.keep_pid, "cayd")[0]
+        os.kill(pid, signal.SIGKILL)
+        thread.join()
+    until(lambda: leftovers.children(own_server.keep_pid, "cayd") not in ([], [pid]), 30)
+    until(lambda: limits(cay, box)[0] == 400, 30, patient=True)
+    until(lambda: takes(box, 300), 30, patient=True)
+    assert good(cay, box, memoryBytes=200 * MIB)[0] == 200 and not takes(box, 300)
+
+
+def test_a_kill_while_a_resize_waits_ends_both(cay, own_server):
+    box = cay.create(timeout_s=600)
+    good(cay, box, memoryBytes=100 * MIB)
+    with stopped_privd(own_server):
+        thread = asked(cay, box, memoryBytes=200 * MIB)
+        killer = threading.Thread(target=box.kill)
+        killer.start()
+    thread.join()
+    killer.join()
+    assert cay.call("GET", f"/cay/v1/sandboxes/{box.id}").status == 404
+    with cay.create(timeout_s=600) as other:
+        assert good(cay, other, memoryBytes=200 * MIB)[0] == 200
+
+
+def test_resizes_at_once_do_not_exceed_a_quota(cay, new_key):
+    owner = Client(cay.url, new_key("resize-race"))
+    quota = lambda: cay.call("GET", "/cay/v1/tenants/resize-race/quota").json["used"]["memoryBytes"] // MIB  # noqa: E731
+    with owner.create(timeout_s=600) as one, owner.create(timeout_s=600) as two:
+        for box in (one, two):
+            good(owner, box, memoryBytes=100 * MIB)
+        assert cay.call("PATCH", "/cay/v1/tenants/resize-race/quota", {"memoryBytes": 400 * MIB}).status == 200
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            replies = list(pool.map(lambda box: resize(owner, box, memoryBytes=300 * MIB).status, (one, two)))
+        assert sorted(replies) == [200, 429] and quota() == 400
 
 
 # -- Daytona's ------------------------------------------------------------------------------------------

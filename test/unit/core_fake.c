@@ -246,6 +246,43 @@ static void do_thaw(struct fake *f, const struct privsep_msg *m)
     set_frozen(f, m, FAKE_FAIL_THAWS, -EIO, false);
 }
 
+static void tell_limits(struct privsep_msg *r, const struct privsep_limits *l)
+{
+    r->u.resize.memory_bytes = l->memory_bytes;
+    r->u.resize.disk_bytes = l->disk_bytes;
+    r->u.resize.cpu_milli = l->cpu_milli;
+}
+
+static void do_resize(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
+    struct slot *s = slot_of(f, m);
+
+    f->counts.resizes++;
+    if (!s) {
+        reply(f, &r, -ESTALE);
+        return;
+    }
+    if (f->knobs[FAKE_FAIL_RESIZES] > 0) {
+        f->knobs[FAKE_FAIL_RESIZES]--;
+        tell_limits(&r, &s->limits);
+        r.u.resize.uses = PRIVSEP_USES_MEMORY;
+        r.u.resize.used_bytes = 12345;
+        reply(f, &r, -EBUSY);
+        return;
+    }
+    s->limits.memory_bytes = m->u.resize.memory_bytes;
+    s->limits.disk_bytes = m->u.resize.disk_bytes;
+    s->limits.cpu_milli = m->u.resize.cpu_milli;
+    tell_limits(&r, &s->limits);
+    if (f->knobs[FAKE_KEEP_RESIZES] > 0) {
+        f->knobs[FAKE_KEEP_RESIZES]--;
+        reply(f, &r, -ETIMEDOUT);
+        return;
+    }
+    reply(f, &r, 0);
+}
+
 static void do_keep(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
@@ -388,6 +425,7 @@ static void do_list(struct fake *f, const struct privsep_msg *m)
         memcpy(item.u.item.id, f->slots[i].id, sizeof(item.u.item.id));
         item.u.item.started_real_ms = f->slots[i].started_ms;
         item.u.item.frozen = f->slots[i].frozen;
+        item.u.item.limits = f->slots[i].limits;
         privsep_server_send(f->server, 0, &item, NULL, 0);
     }
     reply(f, &r, 0);
@@ -470,6 +508,7 @@ static const struct {
     {PRIVSEP_THAW, do_thaw, FAKE_HOLD_THAWS},
     {PRIVSEP_KEEP, do_keep, FAKE_HOLD_KEEPS},
     {PRIVSEP_COPY, do_copy, FAKE_HOLD_COPIES},
+    {PRIVSEP_RESIZE, do_resize, FAKE_HOLD_RESIZES},
     {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},
     {PRIVSEP_KEPTS, do_kepts, FAKE_KNOB_COUNT},
     {PRIVSEP_VOLUME_MAKE, do_volume_make, FAKE_HOLD_VOLUMES},
@@ -996,6 +1035,19 @@ struct privsep_mount fake_mount(struct fake *f, unsigned place)
     mount = f->mounts[place];
     pthread_mutex_unlock(&f->lock);
     return mount;
+}
+
+struct privsep_limits fake_limits(struct fake *f, const char *id)
+{
+    struct privsep_limits l = {0};
+    const struct slot *s;
+
+    pthread_mutex_lock(&f->lock);
+    s = find(f, id);
+    if (s)
+        l = s->limits;
+    pthread_mutex_unlock(&f->lock);
+    return l;
 }
 
 bool fake_is_frozen(struct fake *f, const char *id)

@@ -14,7 +14,7 @@ struct fake_counts {
     unsigned creates, kills, connects, stats, lists, jobs, inits, bad_keys;
     unsigned command_sandboxes, command_sandbox_ends,
         starts; /* a start is answered as FAKE_START says */
-    unsigned freezes, thaws, keeps, drops;
+    unsigned freezes, thaws, keeps, drops, resizes;
     unsigned volume_ends; /* agents that were asked to serve a volume's contents no more */
     unsigned live;        /* sandboxes that live now */
     unsigned peers;       /* connections of cayd so far */
@@ -45,11 +45,14 @@ enum fake_knob {
     FAKE_FAIL_DROPS,             /* that many drops fail with -EIO */
     FAKE_HOLD_VOLUMES,           /* as FAKE_HOLD_CREATES, for VOLUME_MAKE and VOLUME_REMOVE */
     FAKE_MUTE_VOLUMES,           /* 1: both are done, and never answered */
-    FAKE_FAIL_VOLUMES,           /* that many of both fail with -EIO */
-    FAKE_BUSY_KEPTS,             /* that many KEPTS say that all is busy */
-    FAKE_KEEPS_NOTHING,          /* 1: files are in memory, from the next HELLO on */
-    FAKE_VOLUME_BUSY,            /* 1: agents have calls of a volume's contents under way */
-    FAKE_CPU_MS, /* what a sandbox has used of the processor; 0: a little more each time */
+    FAKE_HOLD_RESIZES,           /* as FAKE_HOLD_CREATES */
+    FAKE_FAIL_RESIZES,           /* that many resizes fail with -EBUSY: it uses more memory */
+    FAKE_KEEP_RESIZES,  /* that many fail with -ETIMEDOUT, and the answer says that it has them */
+    FAKE_FAIL_VOLUMES,  /* that many of both fail with -EIO */
+    FAKE_BUSY_KEPTS,    /* that many KEPTS say that all is busy */
+    FAKE_KEEPS_NOTHING, /* 1: files are in memory, from the next HELLO on */
+    FAKE_VOLUME_BUSY,   /* 1: agents have calls of a volume's contents under way */
+    FAKE_CPU_MS,        /* what a sandbox has used of the processor; 0: a little more each time */
     FAKE_KNOB_COUNT
 };
 
@@ -86,6 +89,9 @@ bool fake_lives(struct fake *f, const char *id);
 
 /* The level that it was asked for at; -1: it does not live. */
 int fake_level(struct fake *f, const char *id);
+
+/* Its limits; it lives. */
+struct privsep_limits fake_limits(struct fake *f, const char *id);
 
 /* Freezes it, or lets it go on, unasked. */
 void fake_set_frozen(struct fake *f, const char *id, bool frozen);

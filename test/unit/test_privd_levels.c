@@ -40,7 +40,7 @@
 static struct dummy {
     int boot_far[SLOTS]; /* the agent's end of a boot socket */
     int freezes, thaws, starts, claims, sockets, stats, kills, reaps, ends, command_sandboxes,
-        command_sandbox_kills, adopts, resizes;
+        command_sandbox_kills, adopts, resizes, backs;
 } dummy, other; /* other: what went through the second row */
 
 static const char
@@ -145,20 +145,37 @@ static int dummy_stat(const struct runtime *rt, const struct runtime_sandbox *sb
 }
 
 static uint64_t resize_used; /* not 0: it uses so much memory, and is refused */
+static bool back_fails;
+
+/* What the task of a resize does, unless it goes back. */
+static enum { RESIZE_ENDS, RESIZE_DIES, RESIZE_HANGS } resize_task;
+
+static int hang(void *arg, struct task_result *out)
+{
+    while (resize_task == RESIZE_HANGS)
+        pause();
+    _exit(1);
+}
 
 static int dummy_resize_begin(struct runtime *rt, const struct runtime_sandbox *sb,
                               const struct privsep_limits *from, const struct privsep_limits *to,
-                              struct task *out)
+                              bool back, struct task *out)
 {
-    dummy.resizes++;
-    return done_task(out);
+    dummy.backs += back;
+    dummy.resizes += !back;
+    if (!back && stuck_path)
+        return task_spawn(look_up, (char *)(uintptr_t)stuck_path, out);
+    return back || resize_task == RESIZE_ENDS ? done_task(out) : task_spawn(hang, NULL, out);
 }
 
 static int dummy_resize_finish(struct runtime *rt, struct task *t, struct runtime_resized *out)
 {
-    int rc = collect(t);
+    struct task_result result;
+    int rc = t->pid > 0 ? task_collect(t, &result) : collect(t);
 
-    if (resize_used == 0)
+    if (rc == 0 && back_fails && dummy.backs > 0)
+        return -ENOTRECOVERABLE;
+    if (rc < 0 || resize_used == 0)
         return rc;
     *out = (struct runtime_resized){PRIVSEP_USES_MEMORY, resize_used};
     return -EBUSY;
@@ -946,11 +963,141 @@ static void other_limits_are_recorded_once_they_hold(void **state)
     leave(w);
 }
 
+static struct privsep_msg resize_of(const struct privsep_msg *created)
+{
+    struct privsep_msg m = of(PRIVSEP_RESIZE, created);
+
+    m.u.resize.memory_bytes = 100 << 20;
+    m.u.resize.disk_bytes = UINT64_C(1) << 40;
+    m.u.resize.cpu_milli = 300;
+    return m;
+}
+
+static struct privsep_limits recorded(struct world *w, uint32_t slot)
+{
+    struct record rec;
+
+    assert_int_equal(records_read(&w->p.records, slot, &rec), 0);
+    return rec.limits;
+}
+
+/* A request whose task is under way. */
+static uint64_t begin_resize(struct world *w, const struct privsep_msg *created)
+{
+    uint64_t seq = send_request(w, resize_of(created));
+
+    for (int turn = 0; turn < 1000 && w->p.n_resizing == 0; turn++)
+        run_a_while(w);
+    assert_int_equal(w->p.n_resizing, 1);
+    assert_true(w->p.slots[created->slot].resize.task.pid > 0);
+    return seq;
+}
+
+static struct privsep_msg answer_to(struct world *w, uint64_t seq)
+{
+    struct privsep_msg m;
+
+    do
+        m = next_packet(w);
+    while (m.seq != seq);
+    return m;
+}
+
+/* The task dies in the middle, as for want of memory: those of before are set again, then it is answered. */
+static void a_resize_that_is_cut_off_goes_back(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg created, m;
+    struct privsep_limits was;
+
+    begin(w);
+    created = create(w, "dies", PRIVSEP_LEVEL_PROCESS);
+    was = recorded(w, created.slot);
+    resize_task = RESIZE_DIES;
+    m = ask(w, resize_of(&created));
+    assert_int_equal(m.status, -ECHILD);
+    assert_int_equal(dummy.backs, 1);
+    assert_int_equal(m.u.resize.memory_bytes, was.memory_bytes);
+    assert_int_equal(recorded(w, created.slot).memory_bytes, was.memory_bytes);
+    assert_int_equal(recorded(w, created.slot).disk_bytes, was.disk_bytes);
+    back_fails = true; /* it is charged for what it may have */
+    m = ask(w, resize_of(&created));
+    assert_int_equal(m.status, -ECHILD);
+    assert_int_equal(m.u.resize.disk_bytes, UINT64_C(1) << 40);
+    assert_int_equal(m.u.resize.memory_bytes, MAX(was.memory_bytes, UINT64_C(100) << 20));
+    assert_int_equal(recorded(w, created.slot).disk_bytes, UINT64_C(1) << 40);
+    assert_int_equal(w->p.n_resizing, 0);
+    back_fails = false;
+    resize_task = RESIZE_ENDS;
+    assert_int_equal(ask(w, resize_of(&created)).status, 0);
+    leave(w);
+}
+
+/* It takes too long, where no signal reaches it: what it may still do comes before what is set again. */
+static void a_resize_goes_back_when_what_was_cut_off_has_ended(void **state)
+{
+    struct world *w = *state;
+    struct stuck stuck = {0};
+    struct privsep_msg created, m;
+
+    NEEDS_ROOT;
+    int rc = stuck_begin(&stuck);
+    if (rc == -ENOENT || rc == -ENODEV)
+        SKIP("this kernel has no FUSE");
+    assert_int_equal(rc, 0);
+    begin(w);
+    created = create(w, "hangs", PRIVSEP_LEVEL_PROCESS);
+    struct slot *s = &w->p.slots[created.slot];
+    stuck_path = stuck.path;
+    uint64_t seq = begin_resize(w, &created);
+    stuck_await(&stuck);
+    stuck_path = NULL;
+    s->resize.timer.cb(s->resize.timer.arg);
+    assert_true(unkilled_of(&w->p, s->number));
+    assert_int_equal(ask(w, resize_of(&created)).status, -EALREADY);
+    assert_int_equal(dummy.backs, 0);
+    stuck_answer(&stuck);
+    m = answer_to(w, seq);
+    assert_int_equal(m.status, -ETIMEDOUT);
+    assert_int_equal(dummy.backs, 1);
+    assert_int_equal(w->p.n_resizing, 0);
+    assert_int_not_equal(recorded(w, created.slot).memory_bytes, 100 << 20);
+    leave(w);
+    stuck_end(&stuck);
+}
+
+static void a_kill_ends_a_resize_that_hangs(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg created;
+
+    begin(w);
+    created = create(w, "killed", PRIVSEP_LEVEL_PROCESS);
+    resize_task = RESIZE_HANGS;
+    uint64_t seq = begin_resize(w, &created);
+    pid_t pid = w->p.slots[created.slot].resize.task.pid;
+    uint64_t killer = send_request(w, of(PRIVSEP_KILL, &created));
+    assert_int_equal(answer_to(w, seq).status, -ESTALE);
+    assert_int_equal(answer_to(w, killer).status, 0);
+    assert_int_equal(w->p.n_resizing, 0);
+    assert_int_equal(dummy.backs, 0);
+    assert_true(kill(pid, 0) < 0 && errno == ESRCH);
+    assert_int_equal(ask(w, resize_of(&created)).status, -ESTALE);
+    resize_task = RESIZE_ENDS;
+    created = create(w, "next", PRIVSEP_LEVEL_PROCESS);
+    assert_int_equal(ask(w, resize_of(&created)).status, 0);
+    leave(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(other_limits_are_recorded_once_they_hold, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_resize_that_is_cut_off_goes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_resize_goes_back_when_what_was_cut_off_has_ended, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_kill_ends_a_resize_that_hangs, set_up, tear_down),
         cmocka_unit_test(rows_are_complete),
         cmocka_unit_test_setup_teardown(each_level_goes_through_its_own_row, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_level_that_is_not_there_is_refused_with_its_reason,

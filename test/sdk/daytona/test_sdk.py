@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaNotFoundError, DaytonaTimeoutError, SessionExecuteRequest, VolumeMount
+from daytona import CreateSandboxFromSnapshotParams, Daytona, DaytonaConfig, DaytonaNotFoundError, DaytonaTimeoutError, DaytonaValidationError, Resources, SessionExecuteRequest, VolumeMount
 
 URL, KEY = f"https://{os.environ['E2B_DOMAIN']}/api", os.environ["E2B_API_KEY"]
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples/python"
@@ -100,6 +100,20 @@ def test_a_stop_keeps_the_files(sandbox):
     sandbox.stop()
     sandbox.start()
     assert sandbox.process.exec("cat kept; echo $MADE").result == "kept\nyes\n"
+
+
+def test_a_resize(sandbox):
+    whole = sandbox.cpu
+    sandbox.stop()
+    sandbox.resize(Resources(cpu=1))
+    assert (sandbox.cpu, sandbox.state.value) == (1, "stopped")
+    sandbox.start()
+    sandbox.resize(Resources(cpu=whole))
+    assert (sandbox.cpu, sandbox.state.value) == (whole, "started")
+    for less, why in ((Resources(cpu=1), "stopped state to decrease"), (Resources(disk=9), "stopped sandbox"), (Resources(cpu=1000), "at most")):
+        with pytest.raises(DaytonaValidationError, match=why):
+            sandbox.resize(less)
+    assert sandbox.process.exec("echo on").result == "on\n"
 
 
 def test_a_volume_outlives_its_sandboxes(daytona):

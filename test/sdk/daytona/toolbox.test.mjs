@@ -79,6 +79,20 @@ test('a stop keeps the files, and a start goes on with them', async () => {
   assert.equal((await sandbox.process.executeCommand('cat kept; echo $MADE')).result, 'kept\nyes\n')
 })
 
+test('a resize', async () => {
+  const whole = sandbox.cpu
+  await sandbox.stop()
+  await sandbox.resize({ cpu: 1 })
+  assert.deepEqual([sandbox.cpu, sandbox.state], [1, 'stopped'])
+  await sandbox.start()
+  await sandbox.resize({ cpu: whole })
+  assert.deepEqual([sandbox.cpu, sandbox.state], [whole, 'started'])
+  await assert.rejects(sandbox.resize({ cpu: 1 }), /stopped state to decrease/)
+  await assert.rejects(sandbox.resize({ disk: 9 }), /stopped sandbox/)
+  await assert.rejects(sandbox.resize({ cpu: 1000 }), /at most/)
+  assert.equal((await sandbox.process.executeCommand('echo on')).result, 'on\n')
+})
+
 test('a volume outlives its sandboxes', async () => {
   const volume = await daytona.volume.get('daytona-js', true)
   try {
