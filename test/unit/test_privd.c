@@ -442,7 +442,7 @@ static void a_member_of_the_pool_has_no_owner(void **state)
         if (permit_needs_sandbox(op))
             assert_int_equal(permit_state(&m, SLOT_PRESTARTED, 5), -ESTALE);
     }
-    assert_int_equal(asked, 9);
+    assert_int_equal(asked, 10);
     assert_false(permit_lives(SLOT_PRESTARTED));
     for (enum slot_state s = SLOT_EMPTY; s < SLOT_STATE_COUNT; s++) {
         bool owned = true;
