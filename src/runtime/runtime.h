@@ -285,8 +285,8 @@ struct runtime_driver {
                         const struct privsep_limits *from, const struct privsep_limits *to,
                         bool back, struct task *out);
     /* 0: they hold. -EAGAIN; -EBUSY: it uses more, and *out says of what; -EOPNOTSUPP: a disk that
-     * is in memory has the size that it has; -errno. After a failure it has those of before, but for -ENOTRECOVERABLE and
-     * -ECHILD: then it has of each any of both. */
+     * is in memory has the size that it has; -errno. After a failure it has those of before; after
+     * -ENOTRECOVERABLE or -ECHILD it has of each any of both. */
     int (*resize_finish)(struct runtime *rt, struct task *t, struct runtime_resized *out);
 
     /* Stops every process of the sandbox, PID 1 and command sandboxes included, until thaw. Inline,
