@@ -68,7 +68,8 @@ static bool check_query(struct api_call *call)
     }
 }
 
-/* Labels that all have to be equal, as the text of a JSON object. */
+/* Labels that all have to be equal, as the text of a JSON object. "null", which Python's SDK 0.143
+ * sends where none are named, asks for none. */
 static bool read_labels(struct api_call *call, json_t **out)
 {
     CLEANUP_FREE char *text = malloc(DAYTONA_LABELS_BYTES);
@@ -80,6 +81,8 @@ static bool read_labels(struct api_call *call, json_t **out)
     }
     if (!api_call_query(call, "labels", text, DAYTONA_LABELS_BYTES))
         return false;
+    if (strcmp(text, "null") == 0)
+        text[0] = '\0';
     if (json_parse(text, strlen(text), true, out, &e) == ERR_OK && json_is_object(*out) &&
         json_check_str_map(*out, "labels", API_MAP_MAX_COUNT, DAYTONA_LABELS_BYTES, &e) == ERR_OK)
         return true;

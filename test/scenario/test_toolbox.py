@@ -588,6 +588,15 @@ def test_labels_addresses_and_pages(box, cay):
     assert control("GET", f"/sandbox/{box.id}/telemetry/metrics?from=x").status == 400
 
 
+def test_labels_that_are_null_name_none(box, cay):
+    """As Python's SDK 0.143 lists."""
+    control = lambda path: cay.call("GET", f"/api{path}", None, {"Authorization": f"Bearer {cay.key}"}, key=False)  # noqa: E731
+    for path in ("/sandbox/paginated?labels=null", "/sandbox?labels=null"):
+        assert box.id in [s["id"] for s in control(path).json["items"]], path
+    for labels in ("nul", "nullx", "[null]", "false"):
+        assert control(f"/sandbox?labels={labels}").status == control(f"/sandbox/paginated?labels={labels}").status == 400
+
+
 def test_the_configuration_has_what_the_contract_requires(cay):
     reply = cay.call("GET", "/api/config", None, {"Authorization": f"Bearer {cay.key}"}, key=False)
     assert reply.status == 200, reply.body
