@@ -32,15 +32,21 @@ struct import {
 
 /* -- the image --------------------------------------------------------------------------------- */
 
+/* Before anything of the server is touched. */
+static enum err_code check_source(const struct import *m, struct err *e)
+{
+    if (image_fetch_is_source(m->source) || image_is_source(m->source))
+        return ERR_OK;
+    err_set(e, ERR_INVALID, "\"%.80s\" is not the source of an image", m->source);
+    err_hint(e, "it is oci:DIR[:TAG], docker-archive:FILE[:TAG], dir:DIR or docker://NAME[:TAG]");
+    return e->code;
+}
+
 static enum err_code open_image(struct import *m, struct err *e)
 {
     if (image_fetch_is_source(m->source))
         return image_fetch(m->c, m->source, &m->fetched, &m->image, e);
-    if (image_is_source(m->source))
-        return image_open(m->source, &m->image, e);
-    err_set(e, ERR_INVALID, "\"%.80s\" is not the source of an image", m->source);
-    err_hint(e, "it is oci:DIR[:TAG], docker-archive:FILE[:TAG], dir:DIR or docker://NAME[:TAG]");
-    return e->code;
+    return image_open(m->source, &m->image, e);
 }
 
 /* -- what the image wants ---------------------------------------------------------------------- */
@@ -272,8 +278,9 @@ static enum err_code run(struct import *m, struct err *e)
 {
     unsigned number = 0;
 
-    if (lock_name(m, e) != ERR_OK || remove_all_left(m, e) != ERR_OK ||
-        open_image(m, e) != ERR_OK || ask_number(m, &number, e) != ERR_OK)
+    if (check_source(m, e) != ERR_OK || lock_name(m, e) != ERR_OK ||
+        remove_all_left(m, e) != ERR_OK || open_image(m, e) != ERR_OK ||
+        ask_number(m, &number, e) != ERR_OK)
         return e->code;
     if (open_spool(m, number, e) == ERR_OK && put_layers(m, e) == ERR_OK &&
         put_notes(m, e) == ERR_OK)
