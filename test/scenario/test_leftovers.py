@@ -18,7 +18,7 @@ import leftovers
 pytestmark = pytest.mark.alone
 
 STRANGER = 7  # an id of the last range, which no sandbox has while these run
-SYS_ADD_KEY = 248
+SYS_ADD_KEY, SYS_KEYCTL, JOIN_SESSION_KEYRING = 248, 250, 1
 SUBVOL_CREATE, SNAP_DESTROY = 0x5000940E, 0x5000940F  # linux/btrfs.h
 SPARE = 64 << 20
 PYTHON = os.path.realpath(sys.executable)  # the environment may be where only root may go
@@ -204,8 +204,10 @@ def segment(server, uid):
 
 @Leftover("keys")
 def key(server, uid):
-    """In the session keyring of a process; counted by its user."""
+    """In the session keyring of a process, which ends with it; counted by its user. A process without one is given its
+    user's, which the kernel keeps."""
     code = ("import ctypes, time\nlibc = ctypes.CDLL(None)\n"
+            f"assert libc.syscall({SYS_KEYCTL}, {JOIN_SESSION_KEYRING}, None) > 0\n"
             f"assert libc.syscall({SYS_ADD_KEY}, b'user', b'left', b'x', 1, -3) > 0\nprint(flush=True)\ntime.sleep(1000)")
     p = as_user(uid, PYTHON, "-c", code)
     return lambda: end(p)
