@@ -10,8 +10,9 @@ UNITS = {"KiB": 1024, "MiB": 1 << 20, "ms": 1, "s": 1, "": 1}
 ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<value>\d+) ?(?P<unit>[A-Za-z]*) \| `(?P<name>[^`]+)` ?(?P<file>\S*) \|", re.M)
 TEXT, SCOPES = (REPOSITORY / "docs/limits.md").read_text().split("## Whose each limit is")
 ROWS = [m.groupdict() for m in ROW.finditer(TEXT)]
-ONE_EACH = dict(re.findall(r"^\| (connection, call or message|sandbox|tenant) \| (.+) \|$", SCOPES, re.M))
-GLOBAL = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", SCOPES, re.M))
+EACH, POOLS = SCOPES.split("| of all |")
+ONE_EACH = re.findall(r"^\| `([^`]+)` \| (call|sandbox|tenant) \|$", EACH, re.M)
+GLOBAL = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", POOLS, re.M))
 
 
 def constant(name, path):
@@ -41,9 +42,11 @@ def test_value(row):
 
 
 def test_every_row_has_one_scope():
-    """Of each connection, sandbox or tenant, or of all; and none is there that is no row."""
-    assert len(ONE_EACH) == 3 and GLOBAL
-    said = [name for names in ONE_EACH.values() for name in re.findall("`([^`]+)`", names)] + list(GLOBAL)
+    """Of each call, sandbox or tenant, or of all; and none is there that is no row."""
+    assert {scope for _, scope in ONE_EACH} == {"call", "sandbox", "tenant"} and GLOBAL
+    assert len(ONE_EACH) == EACH.count("\n| `"), "a line of the first table has another form"
+    assert ONE_EACH == sorted(ONE_EACH, key=lambda row: row[0].lower()), "the first table is not sorted"
+    said = [name for name, _ in ONE_EACH] + list(GLOBAL)
     assert sorted(said) == sorted({*said}), "some limit has two scopes"
     assert {*said} == {row["name"] for row in ROWS}
 
