@@ -681,6 +681,7 @@ static void test_crowd(void **state)
 
 /* -- turns ------------------------------------------------------------------------------------- */
 
+/* Before any owner was alone for long enough. */
 static uint64_t stands_still(void)
 {
     return 1;
@@ -706,9 +707,9 @@ static void work(void *arg)
     struct flow *w = arg;
 
     for (int i = 0; i < PIECES && turns_may(w->of->turns, &w->turn); i++) {
-        w->bytes += TURNS_BYTES / PIECES;
-        w->of->all += TURNS_BYTES / PIECES;
-        turns_spend(w->of->turns, TURNS_BYTES / PIECES);
+        w->bytes += TURNS_BESIDE_BYTES / PIECES;
+        w->of->all += TURNS_BESIDE_BYTES / PIECES;
+        turns_spend(w->of->turns, TURNS_BESIDE_BYTES / PIECES);
     }
     if (w->of->turns)
         turns_wait(w->of->turns, &w->turn);
@@ -746,13 +747,13 @@ static void test_turns_are_short(void **state)
     struct flows f;
 
     open_flows(&f, false);
-    assert_int_equal(f.all, FLOWS * TURNS_BYTES); /* the control */
+    assert_int_equal(f.all, FLOWS * TURNS_BESIDE_BYTES); /* the control */
     open_flows(&f, true);
-    assert_int_equal(f.all, TURNS_BYTES);
+    assert_int_equal(f.all, TURNS_BESIDE_BYTES);
     for (size_t i = 0; i < 100; i++) {
         f.all = 0;
         turn();
-        assert_int_equal(f.all, TURNS_BYTES);
+        assert_int_equal(f.all, TURNS_BESIDE_BYTES);
     }
     close_flows(&f);
 }
@@ -785,7 +786,7 @@ static void test_turns_are_left(void **state)
 
     assert_int_equal(turns_new(&loop, &turns), 0);
     turns_set_clock(turns, stands_still); /* it is bytes that count here */
-    turns_spend(turns, TURNS_BYTES + 1);
+    turns_spend(turns, TURNS_BESIDE_BYTES + 1);
     for (int i = 0; i < 4; i++) {
         w[i] = (struct turn){.go = count_go, .arg = &gone[i], .owner = (uint64_t)i / 3};
         assert_false(turns_may(turns, &w[i]));

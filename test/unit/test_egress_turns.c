@@ -132,6 +132,7 @@ static void test_alone(void **state)
     next_turn(&w);
     assert_true(turns_enter(w.turns, w.owner[0], &w.round[0]));
     assert_true(turns_piece(w.turns) == SIZE_MAX);
+    assert_int_equal(turns_bytes(w.turns), TURNS_BYTES);
     now_ns += TURNS_LONG_NS - 1;
     assert_false(turns_is_over(w.turns));
     now_ns++;
@@ -143,6 +144,7 @@ static void test_alone(void **state)
         next_turn(&w);
     assert_true(turns_enter(w.turns, w.owner[0], &w.round[0]));
     assert_int_equal(turns_piece(w.turns), TURNS_PIECE);
+    assert_int_equal(turns_bytes(w.turns), TURNS_BESIDE_BYTES);
     now_ns += TURNS_NS;
     assert_true(turns_is_over(w.turns));
     turns_exit(w.turns);

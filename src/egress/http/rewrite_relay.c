@@ -42,7 +42,7 @@ static size_t most(void *arg)
     if (!rewrite_is_active(p->w))
         return SIZE_MAX;
     if (turns_may(p->turns, &p->turn))
-        return TURNS_BYTES;
+        return turns_bytes(p->turns);
     turns_wait(p->turns, &p->turn);
     return 0;
 }

@@ -189,7 +189,7 @@ static void on_begin(uv_prepare_t *h)
     uint64_t began = t->now_ns(), now = began;
 
     t->turn++;
-    t->left = TURNS_BYTES;
+    t->left = is_alone(t, began) ? TURNS_BYTES : TURNS_BESIDE_BYTES;
     /* A flow that waits again without having spent anything does not keep the turn from ending. */
     for (unsigned calls = 0;
          t->busy && t->left > 0 && now - began < TURNS_NS && calls < TURNS_BUCKETS; calls++) {
@@ -210,7 +210,7 @@ int turns_new(uv_loop_t *loop, struct turns **out)
 
     if (!t)
         return -ENOMEM;
-    t->left = TURNS_BYTES;
+    t->left = TURNS_BESIDE_BYTES;
     t->turn = 1;
     t->now_ns = uv_hrtime;
     uv_prepare_init(loop, &t->begin);
@@ -242,6 +242,11 @@ void turns_free(struct turns *t)
 bool turns_may(const struct turns *t, const struct turn *w)
 {
     return !t || (!w->waiting && t->left > 0);
+}
+
+size_t turns_bytes(const struct turns *t)
+{
+    return t && !is_alone(t, t->now_ns()) ? TURNS_BESIDE_BYTES : TURNS_BYTES;
 }
 
 void turns_spend(struct turns *t, size_t n)

@@ -11,8 +11,9 @@
  * TURNS_ALONE_NS may use TURNS_LONG_NS: then it is the turns themselves that cost.
  *
  * Bytes: answers that are searched for secrets, or decompressed for it, cost more than a copy. In
- * one turn TURNS_BYTES of them are worked on, whichever flows they belong to; a flow that comes
- * when they are used up waits. Those that wait are served by owner in rotation, and those of one
+ * one turn TURNS_BYTES of them are worked on, and TURNS_BESIDE_BYTES where another owner is beside
+ * (a request of that one takes some turns, and waits for as many searches), whichever flows they
+ * belong to; a flow that comes when they are used up waits. Those that wait are served by owner in rotation, and those of one
  * owner in order of arrival. Flows whose events do not come again (edge-triggered) wait in the same
  * lines.
  *
@@ -26,8 +27,9 @@
 #include <uv.h>
 
 /* a turn of the loop; what one call does may exceed it once */
-#define TURNS_BYTES   (32u * 1024u)
-#define TURNS_BUCKETS 64u
+#define TURNS_BYTES        (32u * 1024u)
+#define TURNS_BESIDE_BYTES (8u * 1024u)
+#define TURNS_BUCKETS      64u
 
 #define TURNS_NS       40000u    /* of an owner in a turn; one event's work may exceed it */
 #define TURNS_LONG_NS  500000u   /* of one that has the loop for itself */
@@ -74,6 +76,9 @@ void turns_set_clock(struct turns *t, uint64_t (*now_ns)(void));
 
 /* May w's owner go on now? False while w waits. t NULL: there is no limit. */
 bool turns_may(const struct turns *t, const struct turn *w);
+
+/* How many bytes are to be searched at a time at most: what a turn has. t NULL: TURNS_BYTES. */
+size_t turns_bytes(const struct turns *t);
 
 /* So many bytes were worked on. */
 void turns_spend(struct turns *t, size_t n);
