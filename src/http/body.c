@@ -6,8 +6,9 @@
  * is read, so that the peer is held back by TCP. A body over its limit is answered with 413 or
  * 503 and discarded up to HTTP_DISCARD_BYTES; after that the connection closes. Collected bytes
  * are wiped when they are released. */
+#include "http/body.h"
 
-#include "http/internal.h"
+#include "http/server_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -6,15 +6,15 @@
  * between its callbacks. Called by core's calls to agents and by the toolbox. */
 #include "http/client.h"
 
+#include "base/buf.h"
+#include "http/response.h"
+#include "http/wire.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#include "base/buf.h"
-#include "http/internal.h"
-#include "http/wire.h"
 
 #define READ_BYTES      16384u
 #define MAX_INTERIM     8              /* 1xx responses before the real one */

@@ -6,8 +6,15 @@
  * becomes the connection's own. Output that the socket does not take is queued within a
  * maximum. The file that owns the socket, and the only one that reads from it and writes to it,
  * through layer.h. */
+#include "http/conn.h"
 
-#include "http/internal.h"
+#include "http/body.h"
+#include "http/conn_input.h"
+#include "http/conn_layer.h"
+#include "http/conn_wait.h"
+#include "http/held.h"
+#include "http/response.h"
+#include "http/server_internal.h"
 #include "http/wire.h"
 
 #include <assert.h>

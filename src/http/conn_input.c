@@ -1,4 +1,6 @@
-#include "http/internal.h"
+#include "http/conn_input.h"
+
+#include "http/server_internal.h"
 
 #include <assert.h>
 

@@ -4,8 +4,12 @@
  * one for writing (server.h names them). A limit begins anew only when what it limits has moved,
  * so that a trickle of bytes does not extend the wait for a head. conn_timed_out answers 408
  * where a request is incomplete, and else ends the connection. */
+#include "http/conn_wait.h"
 
-#include "http/internal.h"
+#include "http/body.h"
+#include "http/held.h"
+#include "http/response.h"
+#include "http/server_internal.h"
 #include "http/wire.h"
 
 void conn_wait_events(struct conn *c, int events)

@@ -5,15 +5,15 @@
 
 #include "http/connect_rpc.h"
 
+#include "base/envelope.h"
+#include "http/json.h"
+#include "http/response.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#include "base/envelope.h"
-#include "http/internal.h"
-#include "http/json.h"
 
 #define TEXT_BYTES 1024u
 

@@ -4,8 +4,10 @@
  * that a handler wants to end at once is only marked (`aborted`), and freed by the connection's
  * next step, since the handler may be inside one of its callbacks. Freed exchanges are kept for
  * reuse, up to MAX_FREE a server. */
+#include "http/exchange.h"
 
-#include "http/internal.h"
+#include "http/response.h"
+#include "http/server_internal.h"
 
 #include <string.h>
 

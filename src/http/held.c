@@ -5,9 +5,10 @@
  * first of them gives way, so that a client which reads keeps its answer, whatever others hold.
  * Memory is counted, not bytes that are left: a client that takes nearly all of an answer holds all
  * of it still. */
+#include "http/held.h"
 
 #include "base/log.h"
-#include "http/internal.h"
+#include "http/server_internal.h"
 
 /* A queue that is filled up to write_high_bytes has at most twice that (buf_reserve). */
 #define OF_PIECES 2u

@@ -1,4 +1,7 @@
-#include "http/internal.h"
+#include "http/conn_layer.h"
+
+#include "http/response.h"
+#include "http/server_internal.h"
 
 #include <errno.h>
 #include <sys/socket.h>

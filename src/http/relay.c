@@ -8,12 +8,13 @@
 
 #include "http/relay.h"
 
+#include "http/body.h"
+#include "http/relay_internal.h"
+#include "http/response.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-
-#include "http/internal.h"
-#include "http/relay_internal.h"
 
 #define WINDOW_BYTES (256u * 1024u) /* of the request's body, waiting for the upstream */
 #define MAX_INTERIM  16             /* 1xx responses before the real one */

@@ -1,5 +1,7 @@
 #include "http/relay_internal.h"
 
+#include "http/response.h"
+
 #include <string.h>
 #include <strings.h>
 

@@ -1,8 +1,9 @@
 #pragma once
 /* Shared by the files of the relay. */
 
-#include "http/internal.h"
+#include "http/exchange.h"
 #include "http/relay.h"
+#include "http/server_internal.h"
 #include "http/wire.h"
 
 /* Both sides end on their own: the exchange belongs to the server and may be gone first (x is NULL

@@ -2,8 +2,8 @@
  * as they come, under the same back-pressure as contents; each side's end is passed on by itself,
  * and both end the relay. */
 
-#include "http/internal.h"
 #include "http/relay_internal.h"
+#include "http/response.h"
 
 static void on_tunnel_data(struct http_exchange *x, const char *data, size_t len)
 {

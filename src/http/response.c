@@ -3,8 +3,11 @@
  * come before). Whether the connection serves another request is decided when the head is
  * written. A write that the peer does not take says so (1), and the writer goes on at the
  * drain. Nothing is written after the end, which conn.c then finishes. */
+#include "http/response.h"
 
-#include "http/internal.h"
+#include "base/log.h"
+#include "http/json.h"
+#include "http/server_internal.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -13,9 +16,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/uio.h>
-
-#include "base/log.h"
-#include "http/json.h"
 
 #define MAX_PIECES   4
 #define DIRECT_BYTES 16384u /* from here on a copy costs more than an early write */

@@ -5,8 +5,11 @@
  * connections the one that was idle longest goes, or the new one is turned away.
  * http_server_stop: listeners close at once, idle connections too, the others when they have
  * answered or the grace time is over; done comes after the last handle. */
+#include "http/server_internal.h"
 
-#include "http/internal.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "http/conn_wait.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,9 +17,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
-
-#include "base/io.h"
-#include "base/log.h"
 
 #define ACCEPT_BATCH    64
 #define ACCEPT_RETRY_MS 200

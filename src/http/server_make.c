@@ -1,8 +1,9 @@
 /* A server's memory: what it is configured with where its program says nothing else, and what it
  * has from its start on, so that a head or an error can be answered when there is no more. server.c
  * opens and closes the handles that stand in it. */
+#include "http/server_internal.h"
 
-#include "http/internal.h"
+#include "http/exchange.h"
 
 #include <errno.h>
 

@@ -8,7 +8,8 @@
 #include "http/websocket.h"
 
 #include "http/digest.h"
-#include "http/internal.h"
+#include "http/response.h"
+#include "http/server_internal.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>

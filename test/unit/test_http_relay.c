@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "http/client.h"
-#include "http/internal.h"
 #include "http/relay.h"
+#include "http/server_internal.h"
 
 struct relay_test {
     struct fixture f;

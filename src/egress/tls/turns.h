@@ -11,11 +11,11 @@
  * TURNS_ALONE_NS may use TURNS_LONG_NS: then it is the turns themselves that cost.
  *
  * Bytes: answers that are searched for secrets, or decompressed for it, cost more than a copy. In
- * one turn TURNS_BYTES of them are worked on, and TURNS_BESIDE_BYTES where another owner is beside
- * (a request of that one takes some turns, and waits for as many searches), whichever flows they
- * belong to; a flow that comes when they are used up waits. Those that wait are served by owner in rotation, and those of one
- * owner in order of arrival. Flows whose events do not come again (edge-triggered) wait in the same
- * lines.
+ * one turn TURNS_BYTES of them are worked on, whichever flows they belong to; where another owner
+ * is beside it is TURNS_BESIDE_BYTES, as that one's request waits for a search in each turn that it
+ * takes. A flow that comes when they are used up waits. Those that wait are served by owner in
+ * rotation, and those of one owner in order of arrival. Flows whose events do not come again
+ * (edge-triggered) wait in the same lines.
  *
  * Owners are told apart by hash (stochastic fairness queueing, McKenney 1990): two in one bucket
  * share its time, or its place in the rotation. Nothing is allocated for a flow or an owner. One

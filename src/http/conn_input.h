@@ -1,0 +1,13 @@
+#pragma once
+/* Bytes that a connection has read and not used yet. */
+
+#include "http/conn.h"
+
+/* What was read and not used: the connection's own, or during a pump the view of the server's
+ * buffer. */
+size_t conn_input_len(const struct conn *c);
+const char *conn_input_data(const struct conn *c);
+void conn_input_used(struct conn *c, size_t n);
+
+/* At a pump's end: what is left becomes the connection's own. */
+void conn_input_keep(struct conn *c);
