@@ -126,6 +126,13 @@ struct share *share_take(struct share_pool *p, const char *tenant, const char *o
     return s;
 }
 
+struct share *share_take_as(struct share_pool *p, const struct share *like)
+{
+    const struct share *tenant = like->parent;
+
+    return tenant ? share_take(p, tenant->name, like->name) : share_take(p, like->name, NULL);
+}
+
 void share_return(struct share *s)
 {
     struct share *tenant;

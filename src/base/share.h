@@ -29,6 +29,9 @@ void share_pool_free(struct share_pool *p);
  * memory is out. */
 struct share *share_take(struct share_pool *p, const char *tenant, const char *owner);
 
+/* One place of p for the account that `like`, of another pool, is on. NULL likewise. */
+struct share *share_take_as(struct share_pool *p, const struct share *like);
+
 /* Gives one place back. NULL is none. */
 void share_return(struct share *s);
 

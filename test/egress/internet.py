@@ -94,7 +94,7 @@ def dns_wire(name):
 
 class Dns:
     """The zone: name -> {"a": [[addresses of the first answer], [of the second], ...], "aaaa": ...,
-    "mode": "slow" | "truncated" | "servfail" | "garbage", "chain": [other names (CNAME) before the addresses]}.
+    "mode": "slow" | "truncated" | "half" | "servfail" | "garbage", "chain": [other names (CNAME) before the addresses]}.
     The last answer is repeated. What is asked is written to the log, since a test wants to know what left."""
 
     def __init__(self, zone, log):
@@ -127,7 +127,7 @@ class Dns:
             data = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
             records += owner + struct.pack(">HHIH", kind, 1, entry.get("ttl", 0), len(data)) + data
         flags = 0x8180 | code
-        if mode == "truncated" and not tcp:
+        if mode in ("truncated", "half") and not tcp:
             return packet[:2] + struct.pack(">HHHHH", flags | 0x0200, 1, 0, 0, 0) + question
         return packet[:2] + struct.pack(">HHHHH", flags, 1, len(chain) + len(chosen), 0, 0) + question + records
 
@@ -144,7 +144,10 @@ class Dns:
             if len(head) < 2:
                 return
             answer = self.answer(connection.recv(struct.unpack(">H", head)[0], socket.MSG_WAITALL), True)
-            connection.sendall(struct.pack(">H", len(answer)) + answer)
+            half = self.zone.get(dns_name(answer, 12)[0], {}).get("mode") == "half"
+            connection.sendall(struct.pack(">H", len(answer)) + answer[:len(answer) // 2 if half else None])
+            if half:  # nor is what was asked behind it
+                time.sleep(30)
 
 
 class Web(http.server.BaseHTTPRequestHandler):

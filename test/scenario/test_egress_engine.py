@@ -5,10 +5,12 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import select
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 
@@ -31,6 +33,7 @@ ZONE = {
     "rebind.example.com": {"a": [[WEB], [PRIVATE]]},
     "slow.example.com": {"mode": "slow"},
     "truncated.example.com": {"a": [[WEB]], "mode": "truncated"},
+    "half.example.com": {"a": [[WEB]], "mode": "half"},
     "servfail.example.com": {"mode": "servfail"},
     "garbage.example.com": {"mode": "garbage"},
     "huge.example.com": {"a": [[WEB] + [f"10.1.{i // 250}.{i % 250 + 1}" for i in range(600)]]},
@@ -446,6 +449,18 @@ def test_a_truncated_answer_is_asked_again_over_tcp(world, box):
     s = box({"rules": [{"domains": ["truncated.example.com"], "action": "allow"}]})
     assert reached(s.curl("http://truncated.example.com/"))
     assert any(line == "dns truncated.example.com 1 tcp" for line in world.asked_log.read_text().splitlines())
+
+
+def test_half_an_answer_holds_up_nothing_else(world, box):
+    """Over TCP, where answers come one behind the other in a connection. The control: the name itself has no answer."""
+    policy = {"rules": [{"domains": ["*.example.com"], "action": "allow"}]}
+    loud, neighbour = box(policy), box(policy, tenant="tenant2")
+    with subprocess.Popen(loud.command("curl", "-s", "http://half.example.com/"), stdout=subprocess.PIPE, text=True) as half:
+        until(lambda: re.search("dns half.example.com .* tcp", world.asked_log.read_text()), what="the question over TCP")
+        own = subprocess.Popen(loud.command("curl", "-s", "http://truncated.example.com/"), stdout=subprocess.PIPE, text=True)
+        assert reached(neighbour.curl("http://truncated.example.com/"))
+        assert json.loads(own.communicate()[0])["method"] == "GET"
+        assert "no answer from DNS in time" in half.communicate()[0]
 
 
 def test_more_addresses_than_anybody_needs(box):

@@ -1,8 +1,11 @@
 /* A name's entry is asked (its waiters hang on it), or answered (kept until its time is over,
- * in the order of age); a question that is under way is joined. Places are shared out by tenant
- * and sandbox, and a sandbox that is at its share gives up its own oldest. c-ares tells which
- * sockets to watch and when to come again; waiters are told through their ids, and may have
- * gone. */
+ * in the order of age); a name that is asked is joined. Places are shared out by tenant and
+ * sandbox, and a sandbox that is at its share gives up its own oldest. Waiters are told through
+ * their ids, and may have gone.
+ *
+ * A name is two questions, for IPv6 and IPv4, over UDP. Where an answer was cut the question is
+ * asked again over TCP, in a connection that this name alone has: a server that does not finish an
+ * answer holds up no other name. */
 
 #include "egress/flow/resolve.h"
 
@@ -10,10 +13,11 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "egress/flow/egress.h"
+#include "egress/flow/resolve_answer.h"
+#include "egress/flow/resolve_channel.h"
 #include "egress/flow/sandbox.h"
 #include "policy/policy.h"
 
-#include <ares.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,9 +25,7 @@
 #include <uv.h>
 
 #define BUCKETS 1024u
-#define TRY_MS  2000 /* for one server, the first time */
-#define TRIES   2
-#define TICK_MS 50 /* while questions are under way */
+#define TICK_MS 50 /* while names are asked */
 
 struct waiter {
     struct waiter *next;
@@ -32,14 +34,38 @@ struct waiter {
     struct share *share;
 };
 
+/* For the addresses of one family. */
+struct question {
+    struct asking *asking;
+    int family;
+    int status; /* as of resolve_cb */
+    struct resolve_answer answer;
+};
+
+/* A connection over TCP, of one name. It stays until c-ares has returned from its last answer. */
+struct stream {
+    struct stream *next;
+    struct resolve_channel *channel;
+    struct share *share;
+    bool done;
+};
+
+/* What a name has while it is asked. */
+struct asking {
+    struct entry *entry;
+    struct stream *stream; /* NULL: no answer was cut */
+    struct question six, four;
+    unsigned left;
+};
+
 /* A name that is asked or was answered. */
 struct entry {
     struct resolver *resolver;
     struct entry *next;             /* of its bucket */
     struct entry *older, *newer;    /* answered ones by age of their answer */
     struct waiter *waiters, **tail; /* while it is asked */
-    bool asking;
-    struct share *share; /* of the sandbox that asked first */
+    struct asking *asking;          /* or NULL */
+    struct share *share;            /* of the sandbox that asked first */
     int status;
     uint64_t until_ms;
     size_t n;
@@ -47,24 +73,16 @@ struct entry {
     char name[];
 };
 
-struct watch {
-    uv_poll_t poll;
-    struct resolver *resolver;
-    struct watch *next;
-    ares_socket_t fd;
-};
-
 struct resolver {
     struct egress *egress;
-    ares_channel channel;
+    struct resolve_channel *datagrams;
+    struct stream *streams;
     uv_timer_t timer;
-    struct watch *watches;
     struct entry *buckets[BUCKETS];
     struct entry *oldest, *newest;
-    struct share_pool *names, *waits; /* entries, waiters: shared out by tenant and sandbox */
+    /* Shared out by tenant and sandbox: entries, waiters, streams. */
+    struct share_pool *names, *waits, *lines;
     size_t asking;
-    /* A socket could not be watched: c-ares goes on with it, and tells of it only once. */
-    bool unwatched;
 };
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -162,38 +180,17 @@ static struct entry *new_entry(struct resolver *r, const struct sandbox *s, cons
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void take_nodes(struct entry *e, const struct ares_addrinfo *info, int family, int *ttl)
-{
-    for (const struct ares_addrinfo_node *n = info->nodes; n; n = n->ai_next) {
-        if (n->ai_family != family || e->n >= RESOLVE_ADDRESSES_MAX)
-            continue;
-        policy_address_from(n->ai_addr, &e->addresses[e->n++]);
-        *ttl = MIN(*ttl, MAX(n->ai_ttl, 0));
-    }
-}
-
 /* Both families, by turns, IPv6 first (RFC 8305 4): where there is no way to it, that shows at
  * once. */
-static void interleave(struct entry *e, size_t n6)
+static void interleave(struct entry *e, const struct resolve_answer *six,
+                       const struct resolve_answer *four)
 {
-    struct policy_address sorted[RESOLVE_ADDRESSES_MAX] = {0};
-    size_t a = 0, b = n6;
+    size_t n6 = MIN(six->n, RESOLVE_ADDRESSES_MAX / 2); /* room for the other family */
+    size_t n = n6 + MIN(four->n, RESOLVE_ADDRESSES_MAX - n6), a = 0, b = 0;
 
-    for (size_t i = 0; i < e->n; i++)
-        sorted[i] = (a < n6 && (i % 2 == 0 || b >= e->n)) ? e->addresses[a++] : e->addresses[b++];
-    memcpy(e->addresses, sorted, e->n * sizeof(sorted[0]));
-}
-
-static int status_of(int ares_status)
-{
-    switch (ares_status) {
-    case ARES_SUCCESS: return 0;
-    case ARES_ENODATA:
-    case ARES_ENOTFOUND: return -ENOENT;
-    case ARES_ETIMEOUT: return -ETIMEDOUT;
-    case ARES_ENOMEM: return -EAGAIN;
-    default: return -EPROTO;
-    }
+    for (e->n = 0; e->n < n; e->n++)
+        e->addresses[e->n] = a < n6 && (e->n % 2 == 0 || b >= n - n6) ? six->addresses[a++]
+                                                                      : four->addresses[b++];
 }
 
 static void notify_all(struct resolver *r, struct entry *e)
@@ -214,126 +211,102 @@ static void notify_all(struct resolver *r, struct entry *e)
     }
 }
 
-static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo *info)
+/* Where a family was not answered, the other one's having none does not say that there are none. */
+static int failure_of(const struct asking *k)
 {
-    struct entry *e = arg;
+    if (k->four.status != 0 && k->four.status != -ENOENT)
+        return k->four.status;
+    return k->six.status != 0 ? k->six.status : -ENOENT;
+}
+
+static uint64_t kept_ms_of(const struct asking *k)
+{
+    int ttl_s = RESOLVE_TTL_MAX_S;
+
+    if (k->six.answer.n > 0)
+        ttl_s = MIN(ttl_s, k->six.answer.ttl_s);
+    if (k->four.answer.n > 0)
+        ttl_s = MIN(ttl_s, k->four.answer.ttl_s);
+    return (uint64_t)ttl_s * 1000;
+}
+
+/* Both questions are answered. */
+static void finish(struct asking *k)
+{
+    struct entry *e = k->entry;
     struct resolver *r = e->resolver;
-    int ttl = RESOLVE_TTL_MAX_S;
+    uint64_t kept_ms = RESOLVE_NEGATIVE_MS;
 
-    e->asking = false;
+    e->asking = NULL;
     r->asking--;
-    e->status = status_of(status);
-    if (info && e->status == 0) {
-        size_t n6;
-
-        take_nodes(e, info, AF_INET6, &ttl);
-        n6 = MIN(e->n, (size_t)RESOLVE_ADDRESSES_MAX / 2); /* room for the other family */
-        e->n = n6;
-        take_nodes(e, info, AF_INET, &ttl);
-        interleave(e, n6);
-        if (e->n == 0)
-            e->status = -ENOENT;
-    }
-    if (info)
-        ares_freeaddrinfo(info);
-    e->until_ms = clock_mono_ms() + (e->status == 0 ? (uint64_t)ttl * 1000 : RESOLVE_NEGATIVE_MS);
+    if (k->stream)
+        k->stream->done = true;
+    interleave(e, &k->six.answer, &k->four.answer);
+    e->status = e->n > 0 ? 0 : failure_of(k);
+    if (e->status == 0)
+        kept_ms = kept_ms_of(k);
+    else if (e->status == -EAGAIN)
+        kept_ms = 0; /* for another sandbox there may be room */
+    e->until_ms = clock_mono_ms() + kept_ms;
+    free(k);
     link_age(r, e);
     notify_all(r, e);
 }
 
-static void free_resolver(struct resolver *r)
+static void take_answer(struct question *q, int status, const unsigned char *message, int len)
 {
-    share_pool_free(r->names);
-    share_pool_free(r->waits);
-    free(r);
+    q->status = status == 0 ? resolve_answer_read(message, len, q->family, &q->answer) : status;
+    if (--q->asking->left == 0)
+        finish(q->asking);
 }
 
-/* -- c-ares on the loop ------------------------------------------------------------------------ */
+/* -- over TCP ---------------------------------------------------------------------------------- */
 
-static void on_poll(uv_poll_t *p, int status, int events)
+/* In the share of any that waits for the name. NULL: none has one left, or memory is out. */
+static struct stream *new_stream(struct resolver *r, const struct entry *e)
 {
-    struct watch *w = p->data;
-    struct resolver *r = w->resolver;
-    bool both = status < 0;
+    struct share *share = NULL;
+    struct stream *s;
 
-    ares_process_fd(r->channel, both || events & UV_READABLE ? w->fd : ARES_SOCKET_BAD,
-                    both || events & UV_WRITABLE ? w->fd : ARES_SOCKET_BAD);
-}
-
-static void on_watch_closed(uv_handle_t *h)
-{
-    free(h->data);
-}
-
-static void unwatch(struct resolver *r, ares_socket_t fd)
-{
-    struct watch **p = &r->watches, *w;
-
-    while (*p && (*p)->fd != fd)
-        p = &(*p)->next;
-    w = *p;
-    if (!w)
-        return;
-    *p = w->next;
-    uv_close((uv_handle_t *)&w->poll, on_watch_closed);
-}
-
-static struct watch *watch(struct resolver *r, ares_socket_t fd)
-{
-    struct watch *w;
-
-    for (w = r->watches; w; w = w->next)
-        if (w->fd == fd)
-            return w;
-    w = calloc(1, sizeof(*w));
-    if (!w || uv_poll_init(r->egress->loop, &w->poll, fd) < 0) {
-        free(w); /* the question times out, unless watch_again comes before */
-        r->unwatched = true;
+    for (const struct waiter *w = e->waiters; w && !share; w = w->next)
+        share = share_take_as(r->lines, w->share);
+    s = share ? calloc(1, sizeof(*s)) : NULL;
+    if (!s || resolve_channel_new_stream(r->datagrams, &s->channel) < 0) {
+        share_return(share);
+        free(s);
         return NULL;
     }
-    w->poll.data = w;
-    w->resolver = r;
-    w->fd = fd;
-    w->next = r->watches;
-    r->watches = w;
-    return w;
+    s->share = share;
+    s->next = r->streams;
+    r->streams = s;
+    return s;
 }
 
-static void on_socket_state(void *arg, ares_socket_t fd, int readable, int writable)
+static void free_done(struct resolver *r)
 {
-    struct resolver *r = arg;
-    struct watch *w;
+    struct stream **p = &r->streams, *s;
 
-    if (!readable && !writable) {
-        unwatch(r, fd);
-        return;
+    while ((s = *p)) {
+        if (!s->done) {
+            p = &s->next;
+            continue;
+        }
+        *p = s->next;
+        resolve_channel_free(s->channel);
+        share_return(s->share);
+        free(s);
     }
-    w = watch(r, fd);
-    if (w)
-        uv_poll_start(&w->poll, (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0),
-                      on_poll);
-}
-
-static void watch_again(struct resolver *r)
-{
-    ares_socket_t fds[ARES_GETSOCK_MAXNUM];
-    int bits = ares_getsock(r->channel, fds, ARES_GETSOCK_MAXNUM);
-
-    r->unwatched = false;
-    for (int i = 0; i < ARES_GETSOCK_MAXNUM; i++)
-        if (ARES_GETSOCK_READABLE(bits, i) || ARES_GETSOCK_WRITABLE(bits, i))
-            on_socket_state(r, fds[i], ARES_GETSOCK_READABLE(bits, i) != 0,
-                            ARES_GETSOCK_WRITABLE(bits, i) != 0);
 }
 
 static void on_timer(uv_timer_t *t)
 {
     struct resolver *r = t->data;
 
-    if (r->unwatched)
-        watch_again(r);
-    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-    if (r->asking == 0)
+    resolve_channel_tick(r->datagrams);
+    for (struct stream *s = r->streams; s; s = s->next)
+        resolve_channel_tick(s->channel);
+    free_done(r);
+    if (r->asking == 0 && !r->streams)
         uv_timer_stop(t);
 }
 
@@ -355,14 +328,66 @@ static int add_waiter(struct resolver *r, const struct sandbox *s, struct entry 
     return 0;
 }
 
+static void ask(struct resolve_channel *c, struct question *q, resolve_channel_cb cb)
+{
+    char absolute[POLICY_NAME_MAX + 2]; /* with its final dot no search domain is tried */
+
+    (void)snprintf(absolute, sizeof(absolute), "%s.", q->asking->entry->name);
+    resolve_channel_ask(c, absolute, q->family, cb, q);
+}
+
+static void on_stream(void *arg, int status, int timeouts, unsigned char *message, int len)
+{
+    take_answer(arg, resolve_answer_status(status), message, len);
+}
+
+static void on_datagram(void *arg, int status, int timeouts, unsigned char *message, int len)
+{
+    struct question *q = arg;
+    struct asking *k = q->asking;
+
+    if (!resolve_answer_is_cut(message, len)) {
+        take_answer(q, resolve_answer_status(status), message, len);
+        return;
+    }
+    if (!k->stream)
+        k->stream = new_stream(k->entry->resolver, k->entry);
+    if (k->stream)
+        ask(k->stream->channel, q, on_stream);
+    else
+        take_answer(q, -EAGAIN, NULL, 0);
+}
+
+/* Its waiters are told, perhaps from inside this call. */
+static void start(struct resolver *r, struct entry *e, struct asking *k)
+{
+    *k = (struct asking){
+        .entry = e,
+        .six = {.asking = k, .family = AF_INET6},
+        .four = {.asking = k, .family = AF_INET},
+        .left = 2,
+    };
+    e->asking = k;
+    r->asking++;
+    if (!uv_is_active((uv_handle_t *)&r->timer))
+        uv_timer_start(&r->timer, on_timer, TICK_MS, TICK_MS);
+    ask(r->datagrams, &k->six, on_datagram); /* the other is not answered yet: k stays */
+    ask(r->datagrams, &k->four, on_datagram);
+}
+
 void resolver_query(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
                     resolve_cb cb)
 {
-    const struct ares_addrinfo_hints hints = {
-        .ai_flags = ARES_AI_NOSORT, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct entry *e = find(r, name);
-    char absolute[POLICY_NAME_MAX + 2];
+    struct resolve_answer here;
+    struct entry *e;
+    struct asking *k;
+    int status;
 
+    if (resolve_answer_here(name, &status, &here)) {
+        cb(r->egress, id, status, here.addresses, here.n);
+        return;
+    }
+    e = find(r, name);
     if (e && !e->asking && e->until_ms > clock_mono_ms()) {
         struct entry copy = *e;
 
@@ -374,52 +399,30 @@ void resolver_query(struct resolver *r, const struct sandbox *s, const char *nam
         forget(r, e);
         e = NULL;
     }
-    if (!e)
+    k = e ? NULL : malloc(sizeof(*k));
+    if (!e && k)
         e = new_entry(r, s, name);
     if (!e || add_waiter(r, s, e, id, cb) < 0) {
         if (e && !e->asking) {
             link_age(r, e);
             forget(r, e);
         }
+        free(k);
         cb(r->egress, id, -EAGAIN, NULL, 0);
         return;
     }
-    if (e->asking)
-        return;
-    e->asking = true;
-    r->asking++;
-    if (!uv_is_active((uv_handle_t *)&r->timer))
-        uv_timer_start(&r->timer, on_timer, TICK_MS, TICK_MS);
-    /* With its final dot no search domain is tried. */
-    snprintf(absolute, sizeof(absolute), "%s.", name);
-    ares_getaddrinfo(r->channel, absolute, NULL, &hints, on_answer, e);
+    if (k)
+        start(r, e, k);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-static int open_channel(struct resolver *r, const char *servers)
+static void free_resolver(struct resolver *r)
 {
-    struct ares_options o = {
-        .flags = ARES_FLAG_EDNS | ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES,
-        .timeout = TRY_MS,
-        .tries = TRIES,
-        .lookups = (char *)"b",
-        .ednspsz = 1232,
-        .sock_state_cb = on_socket_state,
-        .sock_state_cb_data = r,
-    };
-    int mask = ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
-               ARES_OPT_EDNSPSZ | ARES_OPT_SOCK_STATE_CB;
-    int rc = ares_init_options(&r->channel, &o, mask);
-
-    if (rc == ARES_SUCCESS && servers && *servers) {
-        rc = ares_set_servers_ports_csv(r->channel, servers);
-        if (rc != ARES_SUCCESS)
-            ares_destroy(r->channel);
-    }
-    if (rc != ARES_SUCCESS)
-        log_error("DNS servers \"%s\": %s", servers ? servers : "of the host", ares_strerror(rc));
-    return rc == ARES_SUCCESS ? 0 : -EINVAL;
+    share_pool_free(r->names);
+    share_pool_free(r->waits);
+    share_pool_free(r->lines);
+    free(r);
 }
 
 int resolver_new(struct egress *eg, const char *servers, struct resolver **out)
@@ -432,7 +435,10 @@ int resolver_new(struct egress *eg, const char *servers, struct resolver **out)
     r->egress = eg;
     r->names = share_pool_new(RESOLVE_CACHE_MAX);
     r->waits = share_pool_new(RESOLVE_WAITERS_MAX);
-    rc = r->names && r->waits ? open_channel(r, servers) : -ENOMEM;
+    r->lines = share_pool_new(RESOLVE_STREAMS_MAX);
+    rc = -ENOMEM;
+    if (r->names && r->waits && r->lines)
+        rc = resolve_channel_new(eg->loop, servers, &r->datagrams);
     if (rc < 0) {
         free_resolver(r);
         return rc;
