@@ -42,7 +42,7 @@ static size_t most(void *arg)
     if (!rewrite_is_active(p->w))
         return SIZE_MAX;
     if (turns_may(p->turns, &p->turn))
-        return turns_bytes(p->turns);
+        return MAX(turns_bytes(p->turns), HTTP_LAYER_READ_BYTES); /* a record of TLS is whole */
     turns_wait(p->turns, &p->turn);
     return 0;
 }
