@@ -1,4 +1,5 @@
-/* The program that a pause on disk needs. Older versions dump no sandbox on current kernels. */
+/* The program that a pause on disk needs. Older versions dump no sandbox on current kernels, and
+ * none whose system call filter has a listener without cay's changes (scripts/criu.patches). */
 #include "cli/doctor.h"
 
 #include "base/io.h"
@@ -12,7 +13,8 @@
 #include <unistd.h>
 
 #define LEAST      "4.2.1" /* that of scripts/criu */
-#define ANSWER_S   5       /* for what is no CRIU, and does not end */
+#define CHANGES    "Changes: cay 1"
+#define ANSWER_S   5 /* for what is no CRIU, and does not end */
 #define NOT_YET    "this version has no pauses on disk yet"
 #define HOW_TO_GET "`make criu` builds " LEAST " or newer"
 
@@ -24,6 +26,17 @@ static long version_number(const char *text)
     if (sscanf(text, "%4u.%4u.%4u", &major, &minor, &patch) < 1)
         return -1;
     return (long)major * 100000000 + (long)minor * 10000 + (long)patch;
+}
+
+/* Up to the end of file, at most size bytes; or -errno. */
+static ssize_t read_all(int fd, char *out, size_t size)
+{
+    size_t have = 0;
+    ssize_t n = 0;
+
+    while (have < size && (n = io_read_some(fd, out + have, size - have)) > 0)
+        have += (size_t)n;
+    return n < 0 ? n : (ssize_t)have;
 }
 
 /* The beginning of the program's output, at most size - 1 bytes of it. 0 or -errno. */
@@ -42,7 +55,7 @@ static int first_output(const char *path, char *out, size_t size)
         _exit(127);
     }
     close(fds[1]);
-    ssize_t n = pid < 0 ? -1 : io_read_some(fds[0], out, size - 1);
+    ssize_t n = pid < 0 ? -1 : read_all(fds[0], out, size - 1);
     close(fds[0]);
     if (pid < 0 || waitpid(pid, &status, 0) != pid || n < 0)
         return -EIO;
@@ -50,8 +63,8 @@ static int first_output(const char *path, char *out, size_t size)
     return 0;
 }
 
-/* "Version: 4.2.1" */
-static bool read_version(const char *path, char *out, size_t size)
+/* "Version: 4.2.1", and "Changes: cay 1" in a line of its own */
+static bool read_version(const char *path, char *out, size_t size, bool *changed)
 {
     static const char head[] = "Version: ";
     char text[256];
@@ -64,22 +77,28 @@ static bool read_version(const char *path, char *out, size_t size)
         return false;
     memcpy(out, number, n);
     out[n] = '\0';
+    *changed = strstr(text, "\n" CHANGES "\n") != NULL;
     return version_number(out) >= 0;
 }
 
 void doctor_criu(const char *path, struct doctor_result *r)
 {
     char version[32];
+    bool changed = false;
 
     r->level = path ? DOCTOR_LIMITED : DOCTOR_MISSING;
     if (!path) {
         snprintf(r->text, sizeof(r->text), "pauses on disk need it: " HOW_TO_GET "; " NOT_YET);
-    } else if (!read_version(path, version, sizeof(version))) {
+    } else if (!read_version(path, version, sizeof(version), &changed)) {
         snprintf(r->text, sizeof(r->text), "%.64s does not tell a version of CRIU: " HOW_TO_GET,
                  path);
     } else if (version_number(version) < version_number(LEAST)) {
         snprintf(r->text, sizeof(r->text),
                  "%.48s is CRIU %.16s, too old for pauses on disk: " HOW_TO_GET "; " NOT_YET, path,
+                 version);
+    } else if (!changed) {
+        snprintf(r->text, sizeof(r->text),
+                 "%.48s is CRIU %.16s without cay's changes: " HOW_TO_GET "; " NOT_YET, path,
                  version);
     } else {
         r->level = DOCTOR_OK;
