@@ -1,0 +1,125 @@
+/* cay-seal: seals the files of a memory image into one file, or opens it again.
+ *
+ *     cay-seal seal|open UID BYTES_MAX
+ *
+ * Descriptors: 3, a pipe with a struct seal_secret; 4, the directory of the image's files; 5, the
+ * sealed file, at its beginning. Started as root by what holds the key. It reads the secret, enters
+ * its walls as UID (the owner of the sandbox's user namespace, to whom the image's files belong), and
+ * only then looks into the directory. BYTES_MAX: of the sealed file. On failure it writes one line,
+ * "E <errno> <text>", ends with status 1, and leaves no file of the image. A program of its own, so that
+ * nothing that keeps privileges links OpenSSL or has bytes of an image in its memory. */
+
+#include "base/io.h"
+#include "base/util.h"
+#include "seal/pack.h"
+#include "seal/seal_walls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <openssl/crypto.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SECRET_FD 3
+#define DIR_FD    4
+#define FILE_FD   5
+
+struct options {
+    bool opens;
+    uid_t uid;
+    uint64_t bytes_max;
+};
+
+static int fail(int rc, const char *text)
+{
+    printf("E %d %s\n", -rc, text);
+    return 1;
+}
+
+static int parse_number(const char *text, uint64_t most, uint64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *out <= most ? 0
+                                                                                          : -EINVAL;
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    uint64_t uid;
+
+    if (argc != 4 || (strcmp(argv[1], "seal") != 0 && strcmp(argv[1], "open") != 0) ||
+        parse_number(argv[2], UINT32_MAX - 1, &uid) < 0 || uid == 0 ||
+        parse_number(argv[3], INT64_MAX, &o->bytes_max) < 0)
+        return -EINVAL;
+    o->opens = argv[1][0] == 'o';
+    o->uid = (uid_t)uid;
+    return 0;
+}
+
+static int seal_files(struct seal *s, const struct seal_secret *secret, uint64_t bytes_max,
+                      struct pack_why *why)
+{
+    int rc = seal_write_begin(s, FILE_FD, secret, bytes_max);
+
+    snprintf(why->text, sizeof(why->text), "beginning the sealed file: %s", strerror(-rc));
+    if (rc == 0)
+        rc = pack_write(s, DIR_FD, why);
+    if (rc < 0)
+        return rc;
+    rc = seal_write_end(s);
+    snprintf(why->text, sizeof(why->text), "ending the sealed file: %s", strerror(-rc));
+    return rc;
+}
+
+static int open_files(struct seal *s, const struct seal_secret *secret, struct pack_why *why)
+{
+    int rc = seal_read_begin(s, FILE_FD, secret);
+    const char *text = rc == -ESTALE    ? "the image is not of this sandbox, kernel and template"
+                       : rc == -EPROTO  ? "the image is of another version of cay"
+                       : rc == -EBADMSG ? "the image is damaged: its header"
+                                        : strerror(-rc);
+
+    snprintf(why->text, sizeof(why->text), "%s", text);
+    return rc == 0 ? pack_read(s, DIR_FD, why) : rc;
+}
+
+static int run(const struct options *o)
+{
+    static struct seal seal; /* large; and never copied */
+    struct seal_secret secret;
+    struct pack_why why;
+    const char *what = "";
+    int rc = io_read_full(SECRET_FD, &secret, sizeof(secret));
+
+    if (rc < 0)
+        return fail(rc, "reading the secret");
+    if (close_range(FILE_FD + 1, ~0U, 0) < 0 || close(SECRET_FD) < 0)
+        return fail(-errno, "closing descriptors");
+    if (OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL) != 1)
+        return fail(-ENOMEM, "beginning with OpenSSL");
+    rc = seal_walls_enter(DIR_FD, o->uid, o->bytes_max, &what);
+    if (rc < 0)
+        return fail(rc, what);
+    rc = o->opens ? open_files(&seal, &secret, &why)
+                  : seal_files(&seal, &secret, o->bytes_max, &why);
+    seal_forget(&seal);
+    OPENSSL_cleanse(&secret, sizeof(secret));
+    return rc < 0 ? fail(rc, why.text) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+
+    if (parse(argc, argv, &o) < 0) {
+        fprintf(stderr, "usage: cay-seal seal|open UID BYTES_MAX   (started by cay-privd)\n");
+        return 2;
+    }
+    signal(SIGXFSZ, SIG_IGN); /* a file that becomes too large is an error of write(2) */
+    return run(&o);
+}
