@@ -1,7 +1,7 @@
 // A deep agent whose computer is a sandbox: it writes a script, runs it, and the sandbox is stopped.
 //
 //   npm install @langchain/daytona@0.1 deepagents@1.14 langchain @langchain/core
-//   eval "$(cay env)"; export DAYTONA_API_URL=https://$E2B_DOMAIN/api DAYTONA_API_KEY=$E2B_API_KEY
+//   eval "$(cay env)"
 //   node deepagents.mjs
 //
 // MODEL names a real model ("anthropic:claude-sonnet-4-5", with its package and key). Without it a scripted one answers, so

@@ -107,7 +107,10 @@ static void print_quoted(const char *text, bool fish)
     putchar('\'');
 }
 
-static const char *const url_names[] = {"E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL"};
+/* Of an earlier `cay env --urls`: they would still be taken instead of the domain. DAYTONA_TARGET
+ * is a region of Daytona's own service, which a create here would be refused for. */
+static const char *const stale_names[] = {"E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL",
+                                          "DAYTONA_TARGET"};
 
 static int print_env(const struct cli *c, const json_t *variables)
 {
@@ -118,10 +121,9 @@ static int print_env(const struct cli *c, const json_t *variables)
     if (shell && !fish && strcmp(shell, "sh") != 0 && strcmp(shell, "bash") != 0 &&
         strcmp(shell, "zsh") != 0)
         return cli_usage(c, "--shell: \"%s\" is none of sh, bash, zsh, fish", shell);
-    /* Variables of an earlier `cay env --urls` would still be taken instead of the domain. */
-    for (size_t i = 0; i < ARRAY_SIZE(url_names); i++)
-        if (getenv(url_names[i]) && !json_object_get(variables, url_names[i]))
-            printf(fish ? "set -e %s\n" : "unset %s\n", url_names[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(stale_names); i++)
+        if (getenv(stale_names[i]) && !json_object_get(variables, stale_names[i]))
+            printf(fish ? "set -e %s\n" : "unset %s\n", stale_names[i]);
     json_object_foreach ((json_t *)variables, name, value) {
         printf(fish ? "set -gx %s " : "export %s=", name);
         print_quoted(json_string_value(value), fish);
@@ -150,6 +152,13 @@ static void add_trust(const struct cli *c, json_t *to, const char *dir)
     }
 }
 
+/* Daytona's SDKs are told the address of their API; what else they ask for, its answers have. */
+static void add_daytona(json_t *to, const char *base, const char *key)
+{
+    json_object_set_new(to, "DAYTONA_API_URL", json_sprintf("%s/api", base));
+    json_object_set_new(to, "DAYTONA_API_KEY", json_string(key));
+}
+
 /* Clients make all addresses from the domain, with TLS. Where they cannot, and for a server
  * elsewhere, whose names may not lead to it, they are told them. */
 static json_t *make_variables(const struct cli *c, const struct api *a, const char *domain)
@@ -157,8 +166,10 @@ static json_t *make_variables(const struct cli *c, const struct api *a, const ch
     bool is_tls = strncmp(a->public_url, "https://", 8) == 0;
     bool is_here = strcmp(a->public_url, a->url) != 0 || a->tls_dir;
     json_t *out = json_pack("{s:s, s:s}", "E2B_DOMAIN", domain, "E2B_API_KEY", a->key);
+    const bool is_told = cli_flag(c, "urls") || !is_tls || !is_here;
 
-    if (cli_flag(c, "urls") || !is_tls || !is_here) {
+    add_daytona(out, is_told ? a->url : a->public_url, a->key);
+    if (is_told) {
         json_object_set_new(out, "E2B_API_URL", json_string(a->url));
         json_object_set_new(out, "E2B_SANDBOX_URL", json_string(a->url));
         json_object_set_new(out, "E2B_VOLUME_API_URL", json_string(a->url));

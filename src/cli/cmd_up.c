@@ -139,9 +139,11 @@ static void print_connect(const struct cli *c, const struct api *a)
 {
     const struct settings *s = &c->settings;
 
-    printf("\nConnect any E2B SDK in this shell:   eval \"$(%s env)\"\n"
+    /* Another command finds a server of other directories by the settings that it is told too. */
+    printf("\nConnect SDKs of E2B and Daytona in this shell:   eval \"$(%s env%s%s)\"\n"
            "  E2B_DOMAIN=%s, and E2B_API_KEY from %s/cayd/api-key\n",
-           c->program, s->server_domain, s->state_dir);
+           c->program, c->settings_given ? " --state-run=" : "",
+           c->settings_given ? s->state_run : "", s->server_domain, s->state_dir);
     if (a->tls_dir)
         printf("  programs are told to trust %s/ca.pem, which signs for this server alone\n",
                a->tls_dir);

@@ -57,9 +57,10 @@ const struct cli_command commands_server[] = {
     {
         .name = "env",
         .operands = "[--shell=SHELL] [--urls]",
-        .summary = "print the variables that the E2B SDKs read",
+        .summary = "print the variables that the SDKs of E2B and Daytona read",
         .text =
-            "E2B_DOMAIN and E2B_API_KEY, from which SDKs make every address, with https; and where "
+            "E2B_DOMAIN and E2B_API_KEY, from which E2B's SDKs make every address, with https; "
+            "DAYTONA_API_URL and DAYTONA_API_KEY for Daytona's; and where "
             "the server has a certificate of the local authority, what makes programs trust it: "
             "NODE_EXTRA_CA_CERTS and DENO_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, "
             "CURL_CA_BUNDLE and GIT_SSL_CAINFO (the last four name the system's roots and the "
@@ -69,7 +70,8 @@ const struct cli_command commands_server[] = {
             {0, "shell", "SHELL", "sh, bash, zsh (all the same) or fish.", "shell"},
             {0, "urls", NULL,
              "Also E2B_API_URL, E2B_SANDBOX_URL and E2B_VOLUME_API_URL, for clients that "
-             "cannot look up names below the domain, or not use TLS.",
+             "cannot look up names below the domain, or not use TLS; DAYTONA_API_URL is such an "
+             "address then.",
              NULL}),
         .examples = EXAMPLES({"eval \"$(cay env)\"", "sh, bash, zsh"},
                              {"cay env --shell=fish | source", "fish"}),

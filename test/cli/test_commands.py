@@ -77,7 +77,8 @@ def test_env_is_for_eval(cay):
     assert script.stdout == f'{shown["E2B_API_KEY"]} {shown["E2B_DOMAIN"]}'
     assert cay("env", "--shell=fish").stdout.startswith("set -gx E2B_")
     assert cay("env", "--shell=tcl").returncode == 2
-    assert set(shown) == {"E2B_DOMAIN", "E2B_API_KEY", *TRUST}
+    assert set(shown) == {"E2B_DOMAIN", "E2B_API_KEY", "DAYTONA_API_URL", "DAYTONA_API_KEY", *TRUST}
+    assert shown["DAYTONA_API_URL"] == f'https://{shown["E2B_DOMAIN"]}/api' and shown["DAYTONA_API_KEY"] == shown["E2B_API_KEY"]
     assert {shown[name] for name in TRUST} <= {os.path.dirname(shown["SSL_CERT_FILE"]) + f"/{name}"
                                                for name in ("ca.pem", "bundle.pem")}
 
@@ -96,6 +97,8 @@ def test_env_with_addresses(cay):
     """For who cannot use TLS; what is set then is unset by the next one without."""
     shown = json.loads(cay("env", "--urls", "--json").stdout)
     assert shown["E2B_API_URL"] == shown["E2B_SANDBOX_URL"] == shown["E2B_VOLUME_API_URL"] and shown["E2B_API_URL"].startswith("http://127.0.0.1:")
+    assert shown["DAYTONA_API_URL"] == shown["E2B_API_URL"] + "/api"
+    assert "unset DAYTONA_TARGET\n" in cay("env", env={"DAYTONA_TARGET": "us"}).stdout
     urls = {name: shown[name] for name in ("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL")}
     assert "unset E2B_API_URL\nunset E2B_SANDBOX_URL\nunset E2B_VOLUME_API_URL\n" in cay("env", env=urls).stdout
     assert "set -e E2B_API_URL\n" in cay("env", "--shell=fish", env=urls).stdout

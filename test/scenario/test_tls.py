@@ -229,9 +229,10 @@ def test_env_tells_the_public_address(tls_server):
     done = run_cay(tls_server, "env", "--json", f"--state-run={tls_server.run}")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told == {"E2B_DOMAIN": DOMAIN, "E2B_API_KEY": tls_server.key()}
+    assert told == {"E2B_DOMAIN": DOMAIN, "E2B_API_KEY": tls_server.key(), "DAYTONA_API_URL": public + "/api",
+                    "DAYTONA_API_KEY": tls_server.key()}
     asked = json.loads(run_cay(tls_server, "env", "--json", f"--url={tls_server.url}/").stdout)
-    assert asked["E2B_API_URL"] == tls_server.url
+    assert asked["E2B_API_URL"] == tls_server.url and asked["DAYTONA_API_URL"] == tls_server.url + "/api"
 
 
 def test_node_by_host_name(cay, files, service):
