@@ -59,6 +59,22 @@ static bool is_of_a_container(const char *pid)
            own.st_ino != theirs.st_ino;
 }
 
+/* Whether one of them is dir or begins with it: /run/cay is not named by /run/cay-second. */
+static bool is_named(const char *args, size_t n, const char *dir)
+{
+    size_t len = strlen(dir);
+    const char *at = args, *end = args + n;
+
+    while (len > 0 && (at = memmem(at, (size_t)(end - at), dir, len))) {
+        bool begins = at == args || at[-1] == '\0' || at[-1] == '=';
+
+        if (begins && (at[len] == '\0' || at[len] == '/'))
+            return true;
+        at += len;
+    }
+    return false;
+}
+
 /* A daemon belongs to this server when its arguments name its directories; a cay-init has none and
  * belongs to whichever server ran: another server of this machine, if there is one, has its own. */
 static bool is_ours(const struct left *l, const char *pid)
@@ -75,8 +91,7 @@ static bool is_ours(const struct left *l, const char *pid)
     if (n <= 0)
         return false;
     args[n] = '\0';
-    return memmem(args, (size_t)n, l->s->state_run, strlen(l->s->state_run)) != NULL ||
-           memmem(args, (size_t)n, l->s->state_dir, strlen(l->s->state_dir)) != NULL;
+    return is_named(args, (size_t)n, l->s->state_run) || is_named(args, (size_t)n, l->s->state_dir);
 }
 
 static bool check_process(void *arg, const char *pid)

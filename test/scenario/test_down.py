@@ -29,12 +29,12 @@ def down(server, *options):
 
 
 @contextlib.contextmanager
-def daemon(server, *before):
-    """A process that is named and started as a daemon of the server is."""
+def daemon(server, *before, of="{state}"):
+    """A process that is named and started as a daemon of the server is, or as one of a server with the state directory of."""
     program = server.base / "cay-keep"
     program.write_text("#!/bin/sh\necho\nread -r line\n")
     program.chmod(0o755)
-    process = subprocess.Popen([*before, program, f"--state-dir={server.state}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen([*before, program, f"--state-dir={of.format(state=server.state)}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout.readline()
     try:
         yield
@@ -63,6 +63,20 @@ def test_a_server_in_a_container_is_none_of_ours(server):
         done = down(server, "--purge")
     assert done.returncode == 0, done.stderr
     assert not server.state.exists() and "is removed" in done.stdout
+
+
+@pytest.mark.parametrize("of", ["{state}-second", "/second{state}", "{state}2/cayd"])
+def test_a_server_whose_directory_only_begins_or_ends_so_is_none_of_ours(server, of):
+    with daemon(server, of=of):
+        done = down(server)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_directory_below_is_ours(server):
+    """The control of the one above."""
+    with daemon(server, of="{state}/cayd"):
+        done = down(server)
+    assert done.returncode != 0 and "left behind: process" in done.stderr
 
 
 def test_what_is_ours_is_told_and_nothing_purged(server):
