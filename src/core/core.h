@@ -324,7 +324,8 @@ const struct sandbox *core_sandbox_find_named(struct core *c, const char *tenant
 /* Something was asked of it: one that ends when it is idle lives on. */
 void core_sandbox_used(struct core *c, const char *id);
 
-/* From now on it ends idle_ms after the last use; 0: at the end that it has. Written through. */
+/* From now on it ends idle_ms after the last use. 0: not for being idle any more, but at its last
+ * end, or as late as a sandbox may; one without an idle time keeps its end. Written through. */
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
 

@@ -113,6 +113,17 @@ bool idle_goes_on(struct sandbox_obj *o)
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
+/* Its end with another idle time. One that ended by being idle and does so no more lives as long as
+ * a sandbox may; one that never did keeps its end. */
+static int64_t end_with_idle(const struct core *c, const struct sandbox *s, int64_t idle_ms)
+{
+    int64_t end_ms = clock_real_ms() + (idle_ms > 0 ? idle_ms : (int64_t)c->config.max_ttl_ms);
+
+    if (idle_ms == 0 && s->idle_ms == 0)
+        return s->end_real_ms;
+    return s->last_end_real_ms ? MIN(end_ms, s->last_end_real_ms) : end_ms;
+}
+
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e)
 {
@@ -125,11 +136,8 @@ enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const ch
     if (code != ERR_OK)
         return code;
     changed = o->s;
+    changed.end_real_ms = end_with_idle(c, &o->s, idle_ms);
     changed.idle_ms = idle_ms;
-    if (idle_ms > 0)
-        changed.end_real_ms = clock_real_ms() + idle_ms;
-    if (changed.last_end_real_ms)
-        changed.end_real_ms = MIN(changed.end_real_ms, changed.last_end_real_ms);
     code = store_sandbox_update(c->store, &changed, e);
     if (code != ERR_OK)
         return code;

@@ -186,6 +186,38 @@ static void no_process_moves_it_beyond_the_last_end(void **state)
     assert_false(end_comes(w, o));
 }
 
+/* Daytona's setAutostopInterval(0). */
+static void without_an_idle_time_it_lives_as_long_as_it_may(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_obj *o = make_counting(w, SANDBOX_IDLE_TRAFFIC);
+    const int64_t most_ms = 60 * MINUTE_MS; /* world_start_core gives it as the longest */
+    const struct sandbox *s = NULL;
+    int64_t before_ms, end_ms;
+    struct err e;
+
+    assert_true(o->s.end_real_ms < clock_real_ms() + most_ms);
+    before_ms = clock_real_ms();
+    assert_int_equal(core_sandbox_set_idle(w->core, NULL, o->s.id, 0, &s, &e), ERR_OK);
+    assert_int_equal(s->idle_ms, 0);
+    assert_in_range(s->end_real_ms, before_ms + most_ms, clock_real_ms() + most_ms);
+    end_ms = s->end_real_ms;
+    assert_int_equal(core_sandbox_set_idle(w->core, NULL, o->s.id, 0, &s, &e), ERR_OK);
+    assert_int_equal(s->end_real_ms, end_ms);
+}
+
+static void without_an_idle_time_it_lives_to_its_last_end(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_obj *o = make_counting(w, SANDBOX_IDLE_TRAFFIC);
+    const struct sandbox *s = NULL;
+    struct err e;
+
+    o->s.last_end_real_ms = clock_real_ms() + 2 * MINUTE_MS;
+    assert_int_equal(core_sandbox_set_idle(w->core, NULL, o->s.id, 0, &s, &e), ERR_OK);
+    assert_int_equal(s->end_real_ms, s->last_end_real_ms);
+}
+
 static void it_is_asked_again_when_privd_is_back(void **state)
 {
     struct world *w = *state;
@@ -332,6 +364,8 @@ int main(void)
         WORLD(traffic_does_not_count_where_it_is_switched_off),
         WORLD(a_counter_that_began_anew_counts_whole),
         WORLD(no_process_moves_it_beyond_the_last_end),
+        WORLD(without_an_idle_time_it_lives_as_long_as_it_may),
+        WORLD(without_an_idle_time_it_lives_to_its_last_end),
         WORLD(it_is_asked_again_when_privd_is_back),
         WORLD(what_counts_is_kept_over_a_restart),
         WORLD(what_comes_at_the_end_is_kept_over_a_restart),
