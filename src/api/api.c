@@ -221,6 +221,12 @@ void api_fail_err(struct api_call *call, const struct err *e)
 
 void api_unsupported(struct api_call *call)
 {
+    if (strstr(call->request->path, "//")) {
+        api_fail(call, 404,
+                 "there is no %s here: the address that it was made from ends in a slash",
+                 call->request->path);
+        return;
+    }
     api_fail(call, 501, "not supported yet by this server: %s", call->route->note);
 }
 
@@ -319,8 +325,34 @@ json_t *api_json_time(int64_t real_ms)
 
 /* -- routes ------------------------------------------------------------------------------------ */
 
+/* What a client asks for whose address is not quite right, and the address that is. */
+static const struct {
+    const char *path, *hint;
+} strays[] = {
+    /* E2B's command line prints an address of E2B's dashboard, made from the domain. */
+    {"/dashboard",
+     "there is no dashboard: `cay ls`, `cay top` and `cay logs SANDBOX` show what one "
+     "would"},
+    {"/sandbox", "Daytona's API is below /api: set DAYTONA_API_URL as `cay env` prints it"},
+    {"/config", "Daytona's API is below /api: set DAYTONA_API_URL as `cay env` prints it"},
+    {"/api", "nothing is at this address itself: DAYTONA_API_URL ends in /api, without a slash"},
+    {"/mcp", "the address of the Model Context Protocol ends in /mcp, without a slash"},
+};
+
+static const char *hint_for_stray(const char *path)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(strays); i++) {
+        size_t len = strlen(strays[i].path);
+
+        if (strncmp(path, strays[i].path, len) == 0 && (path[len] == '/' || path[len] == '\0'))
+            return strays[i].hint;
+    }
+    return NULL;
+}
+
 static void refuse_route(struct api_call *call, const char *allow)
 {
+    const char *hint = hint_for_stray(call->request->path);
     struct err e;
 
     if (allow[0]) {
@@ -331,10 +363,8 @@ static void refuse_route(struct api_call *call, const char *allow)
     }
     err_set(&e, ERR_NOT_FOUND, "there is no %s %s in this API", call->request->method,
             call->request->path);
-    /* E2B's command line prints an address of E2B's dashboard, made from the domain. */
-    if (strncmp(call->request->path, "/dashboard", strlen("/dashboard")) == 0)
-        err_hint(&e, "there is no dashboard: `cay ls`, `cay top` and `cay logs SANDBOX` show what "
-                     "one would");
+    if (hint)
+        err_hint(&e, "%s", hint);
     api_fail_err(call, &e);
 }
 

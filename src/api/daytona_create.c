@@ -105,17 +105,19 @@ static enum err_code check_fields(const json_t *body, struct err *e)
     return rc;
 }
 
-/* A field that has one value here. */
+/* A field that has one value here. otherwise: what its client can do. */
 static enum err_code read_only(const json_t *body, const char *name, const char *value,
-                               struct err *e)
+                               const char *otherwise, struct err *e)
 {
     const char *text = value;
     enum err_code rc = json_get_str(body, name, NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1, &text, e);
 
-    if (rc == ERR_OK && *text && strcmp(text, value) != 0)
-        return err_set(e, ERR_INVALID, "%s: there is only \"%s\" on this server, not \"%.64s\"",
-                       name, value, text);
-    return rc;
+    if (rc != ERR_OK || !*text || strcmp(text, value) == 0)
+        return rc;
+    err_set(e, ERR_INVALID, "%s: there is only \"%s\" on this server, not \"%.64s\"", name, value,
+            text);
+    err_hint(e, "leave it out: %s", otherwise);
+    return e->code;
 }
 
 /* -- the end of its life ----------------------------------------------------------------------- */
@@ -286,9 +288,10 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
         (rc = json_get_str(body, "snapshot", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1,
                            &c->r.template_name, e)) ||
         (rc = read_name(body, &c->r, e)) || (rc = read_resources(call, &c->r, e)) ||
-        (rc = read_only(body, "user", "daytona", e)) ||
-        (rc = read_only(body, "target", DAYTONA_TARGET, e)) || (rc = read_ttl(call, c, e)) ||
-        (rc = api_read_maps(body, "labels", "env", &c->r, e)))
+        (rc = read_only(body, "user", "daytona", "sessions and commands run as that user", e)) ||
+        (rc = read_only(body, "target", DAYTONA_TARGET,
+                        "unset DAYTONA_TARGET, and remove target from the configuration", e)) ||
+        (rc = read_ttl(call, c, e)) || (rc = api_read_maps(body, "labels", "env", &c->r, e)))
         return rc;
     if ((rc = daytona_volumes_read(body, &c->volumes, e)) != ERR_OK)
         return rc;

@@ -104,6 +104,20 @@ def test_of_one_that_is_not_there_or_another_tenants(cay, sandbox, other_tenant,
     check(other_tenant.call(method, path.format(sandbox.id), body), 404, None)
 
 
+@pytest.mark.parametrize("path, hint", [
+    ("/sandbox", "DAYTONA_API_URL"), ("/sandbox/ione/start", "DAYTONA_API_URL"), ("/config", "DAYTONA_API_URL"),
+    ("/api", "DAYTONA_API_URL"), ("/mcp/", "ends in /mcp")])
+def test_an_address_that_is_not_quite_right_is_told_the_right_one(cay, path, hint):
+    refused = cay.call("POST", path, {}, key=False)
+    assert refused.status == 404 and hint in refused.body.decode(), refused.body
+
+
+def test_an_address_that_has_nothing_to_do_with_those_is_told_none(cay):
+    for path in ("/sandboxing", "/configured", "/mcps", "/"):
+        refused = cay.call("POST", path, {}, key=False)
+        assert refused.status == 404 and "hint" not in refused.json
+
+
 def test_there_is_no_dashboard_and_that_is_said(cay):
     """E2B's command line makes an address of one from the domain."""
     refused = cay.call("GET", "/dashboard/inspect/sandbox/inone", key=False)

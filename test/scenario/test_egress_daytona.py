@@ -196,6 +196,8 @@ def test_errors_have_daytonas_shape(stack, own, daytona):
                          ("POST", "/snapshots")):
         error = daytona.refused(501, method, path, why="not supported yet")
         assert error["error"] == "Not Implemented"
+    daytona.refused(404, "POST", "//sandbox", {}, "ends in a slash")
+    daytona.refused(400, "POST", "/sandbox", {"target": "us"}, "unset DAYTONA_TARGET")
     assert one.dto["toolboxProxyUrl"].endswith("/api/toolbox")
     assert reaches(one, WEB)
 
