@@ -22,13 +22,14 @@ static bool is_good(const struct kept_record *r, uint32_t number)
            r->number == number && r->state < KEPT_STATE_COUNT && r->sum == sum_of(r);
 }
 
+/* An entry that is nothing, and was nothing, is not written: a fork copies the table's pages that
+ * were. */
 int kept_open(struct kept *k, const char *state_dir)
 {
     int fd = record_file_open(state_dir, FILE_NAME);
 
     if (fd < 0)
         return fd;
-    memset(k, 0, sizeof(*k));
     k->fd = fd;
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
         struct kept_record r;
@@ -36,7 +37,8 @@ int kept_open(struct kept *k, const char *state_dir)
         if (pread(fd, &r, sizeof(r), (off_t)n * (off_t)sizeof(r)) == (ssize_t)sizeof(r) &&
             is_good(&r, n))
             k->all[n] = r;
-        k->all[n].number = n;
+        else if (k->all[n].state != KEPT_NONE)
+            k->all[n] = (struct kept_record){0};
     }
     return 0;
 }
@@ -95,10 +97,9 @@ int kept_write(struct kept *k, const struct kept_record *r)
 
 int kept_enter(struct kept *k, uint32_t number, enum kept_state state)
 {
-    struct kept_record r = k->all[number];
+    struct kept_record r = state == KEPT_NONE ? (struct kept_record){0} : k->all[number];
 
-    if (state == KEPT_NONE)
-        r = (struct kept_record){.number = number};
+    r.number = number;
     r.state = state;
     r.since_real_ms = clock_real_ms();
     return kept_write(k, &r);

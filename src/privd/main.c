@@ -33,6 +33,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -422,20 +423,15 @@ static void tear_down(struct privd *p)
 
 int main(int argc, char **argv)
 {
-    static struct privd p = {.signal_fd = -1,
-                             .lock_fd = -1,
-                             .state_lock_fd = -1,
-                             .loop.epoll_fd = -1,
-                             .records.fd = -1,
-                             .kept.fd = -1,
-                             .volumes.fd = -1,
-                             .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
-                             .copier = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
-                             .volume_worker = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
-                             .server_source = LOOP_SOURCE_NONE,
-                             .signal_source = LOOP_SOURCE_NONE,
-                             .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};
+    static struct privd p; /* in .bss: pages that were never written are in no task's fork */
     int r;
+
+    p.signal_fd = p.lock_fd = p.state_lock_fd = p.loop.epoll_fd = -1;
+    p.records.fd = p.kept.fd = p.volumes.fd = -1;
+    p.dropper.task = p.copier.task = p.volume_worker.task = p.cleaner.task = TASK_NONE;
+    p.dropper.source = p.copier.source = p.volume_worker.source = p.cleaner.source =
+        LOOP_SOURCE_NONE;
+    p.server_source = p.signal_source = LOOP_SOURCE_NONE;
 
     log_init("cay-privd", LOG_INFO);
     r = options_parse(argc, argv, &p.options);
@@ -446,6 +442,7 @@ int main(int argc, char **argv)
         return KEEP_EXIT_FAILED;
     }
     r = set_up(&p);
+    malloc_trim(0); /* what building the filters took would be copied with each task's fork */
     if (r == 0)
         r = loop_run(&p.loop);
     if (r < 0)

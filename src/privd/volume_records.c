@@ -21,13 +21,13 @@ static bool is_good(const struct volume_record *r, uint32_t number)
            r->state < VOLUME_STATE_COUNT && r->sum == sum_of(r);
 }
 
+/* Entries that are nothing are not written, as in kept_open. */
 int volume_records_open(struct volume_records *v, const char *state_dir)
 {
     int fd = record_file_open(state_dir, FILE_NAME);
 
     if (fd < 0)
         return fd;
-    memset(v, 0, sizeof(*v));
     v->fd = fd;
     for (uint32_t n = 1; n <= PRIVSEP_VOLUMES_MAX; n++) {
         struct volume_record r;
@@ -35,6 +35,8 @@ int volume_records_open(struct volume_records *v, const char *state_dir)
         if (pread(fd, &r, sizeof(r), (off_t)n * (off_t)sizeof(r)) == (ssize_t)sizeof(r) &&
             is_good(&r, n))
             v->all[n] = r;
+        else if (v->all[n].state != VOLUME_NONE)
+            v->all[n] = (struct volume_record){0};
     }
     return 0;
 }
