@@ -18,12 +18,17 @@ uint64_t clock_mono_ms(void)
     return clock_mono_us() / 1000u;
 }
 
-int64_t clock_real_ms(void)
+int64_t clock_real_us(void)
 {
     struct timespec ts;
 
     clock_gettime(CLOCK_REALTIME, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+int64_t clock_real_ms(void)
+{
+    return clock_real_us() / 1000;
 }
 
 void clock_format_rfc3339(int64_t real_ms, char out[static CLOCK_RFC3339_SIZE])

@@ -15,6 +15,9 @@ uint64_t clock_mono_us(void);
 /* Milliseconds since 1970-01-01 UTC (CLOCK_REALTIME); may jump. */
 int64_t clock_real_ms(void);
 
+/* The same in microseconds. */
+int64_t clock_real_us(void);
+
 /* RFC 3339 in UTC with milliseconds, "2026-11-21T02:50:01.123Z", into out. */
 void clock_format_rfc3339(int64_t real_ms, char out[static CLOCK_RFC3339_SIZE]);
 

@@ -7,6 +7,7 @@
 
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/otlp_url.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -177,6 +178,12 @@ const struct config_key settings_keys[] = {
      "File with the 32 bytes that credentials are sealed with, for root alone to read. When "
      "absent, "
      "one is made in the state directory."},
+
+    {"traces", "otlp_url", CONFIG_STRING, FIELD(traces_otlp_url), NULL, 0, 0, "URL",
+     "Collector that traces of sandboxes' creates, pauses, resumes, snapshots and forks are sent "
+     "to, by OTLP over HTTP with JSON (docs/traces.md): http://ADDRESS:PORT/PATH, with ADDRESS in "
+     "digits or localhost; PORT is 4318 and PATH /v1/traces where they are absent. No sandbox "
+     "reaches that address. When absent, there are no traces."},
     {NULL},
 };
 
@@ -234,6 +241,17 @@ static enum err_code check_host_dirs(const struct settings *s, struct err *e)
     return ERR_OK;
 }
 
+static enum err_code check_traces(const struct settings *s, struct err *e)
+{
+    struct otlp_url ignored;
+    const char *wrong = s->traces_otlp_url ? otlp_url_parse(s->traces_otlp_url, &ignored) : NULL;
+
+    if (!wrong)
+        return ERR_OK;
+    return err_set(e, ERR_INVALID, "[traces] otlp_url: found \"%.100s\", %s", s->traces_otlp_url,
+                   wrong);
+}
+
 static enum err_code check(const struct settings *s, struct err *e)
 {
     static const char *const backends[] = {"auto", "btrfs", "memory"};
@@ -250,7 +268,8 @@ static enum err_code check(const struct settings *s, struct err *e)
                        "[state] disk_backend: found \"%.32s\", allowed are auto, "
                        "btrfs and memory",
                        s->state_disk_backend);
-    if (check_tls(s, e) != ERR_OK || check_host_dirs(s, e) != ERR_OK)
+    if (check_tls(s, e) != ERR_OK || check_host_dirs(s, e) != ERR_OK ||
+        check_traces(s, e) != ERR_OK)
         return e->code;
     if (strcmp(s->egress_ceiling, "deny") != 0 && strcmp(s->egress_ceiling, "public") != 0 &&
         strcmp(s->egress_ceiling, "allow") != 0)

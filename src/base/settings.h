@@ -43,6 +43,8 @@ struct settings {
     int64_t egress_processes, egress_connections, egress_connections_per_second,
         egress_requests_per_second, egress_audit_files;
     uint64_t egress_connect_timeout_ms, egress_idle_timeout_ms, egress_audit_size_bytes;
+    /* [traces] */
+    char *traces_otlp_url; /* otlp_url_parse reads it; NULL: there are no traces */
 };
 
 /* Ends with an entry whose section is NULL. */

@@ -191,7 +191,8 @@ static bool is_for_cayd(const struct config_key *k)
 
 static bool is_for_egress(const struct config_key *k)
 {
-    return is_key(k, "server", "log_level") || (is_key(k, "egress", NULL) && !is_for_keep(k));
+    return is_key(k, "server", "log_level") || is_key(k, "traces", NULL) ||
+           (is_key(k, "egress", NULL) && !is_for_keep(k));
 }
 
 /* Settings that differ from the defaults are passed to the daemons, which have the same table. */
