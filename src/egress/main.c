@@ -2,6 +2,7 @@
  * when told; the rest is in egress.h's files. */
 #include "base/err.h"
 #include "base/log.h"
+#include "base/otlp_url.h"
 #include "base/share.h"
 #include "base/util.h"
 #include "contract/keep.h"
@@ -46,6 +47,7 @@ struct program {
     struct egress egress;
     uv_loop_t loop;
     struct options options;
+    struct otlp_url collector;
     struct privsep_client *privd;
     uv_signal_t sigterm, sigint;
 };
@@ -135,6 +137,8 @@ static void take_settings(struct program *p)
     if (s->egress_upstream_proxy &&
         upstream_parse(s->egress_upstream_proxy, &p->egress.config.upstream, &e) != ERR_OK)
         fail(p, "[egress] %s", e.text);
+    if (s->traces_otlp_url && !otlp_url_parse(s->traces_otlp_url, &p->collector))
+        p->egress.config.collector = &p->collector;
 }
 
 static void check(struct program *p, int rc, const char *what)

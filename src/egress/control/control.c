@@ -14,6 +14,7 @@
 #include "egress/flow/answers.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
+#include "egress/flow/collector.h"
 #include "egress/flow/delivery.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/egress.h"
@@ -274,6 +275,16 @@ static void post_delivery(struct http_exchange *x)
         http_respond_error(x, 501, "this server holds no credentials");
 }
 
+static void on_traces_body(struct http_exchange *x, char *body, size_t len)
+{
+    collector_post(control_of(x)->egress, x, body, len);
+}
+
+static void post_traces(struct http_exchange *x)
+{
+    http_body_collect(x, COLLECTOR_BODY_MAX, on_traces_body);
+}
+
 static void get_ca(struct http_exchange *x)
 {
     struct egress *eg = control_of(x)->egress;
@@ -317,6 +328,7 @@ static const struct route {
     {"POST", "/v1/seal", NULL, post_seal},
     {"POST", "/v1/renewals", NULL, post_renewal},
     {"POST", "/v1/deliveries", NULL, post_delivery},
+    {"POST", "/v1/traces", NULL, post_traces},
     {"GET", "/v1/ca/", "", get_ca},
     {"GET", "/v1/audit/verify", NULL, get_verify},
     {"GET", "/v1/audit", NULL, get_audit},

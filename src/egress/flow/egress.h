@@ -18,6 +18,7 @@ struct handshake;
 struct hostaddr;
 struct https_call;
 struct intercept;
+struct otlp_url;
 struct registry;
 struct renewals;
 struct resolver;
@@ -34,7 +35,8 @@ struct egress_config {
     uid_t peer_uid;          /* cayd's */
     const char *dns_servers; /* "192.0.2.1,[2001:db8::1]:53", or NULL for the host's */
     bool offline;
-    struct upstream *upstream; /* for all sandboxes, or NULL */
+    struct upstream *upstream;        /* for all sandboxes, or NULL */
+    const struct otlp_url *collector; /* of traces; NULL: there are none */
     uint32_t connections, connections_per_second, requests_per_second; /* for each sandbox */
     uint32_t connect_timeout_ms;
     uint64_t idle_timeout_ms;
@@ -63,6 +65,7 @@ struct egress {
     struct https_call *https_calls;    /* that are dialled */
     uint64_t last_https_call;
     struct deliveries *deliveries;
+    unsigned collector_posts; /* under way */
     struct renewals *renewals;
     struct intercept
         *intercept; /* NULL: TLS is not read, and no credential is put on a request (tests) */

@@ -1,6 +1,7 @@
 #include "egress/flow/hostaddr.h"
 
 #include "base/log.h"
+#include "base/otlp_url.h"
 #include "base/util.h"
 #include "egress/flow/egress.h"
 #include "policy/policy.h"
@@ -34,6 +35,7 @@ struct hostaddr {
     bool said;                 /* that ranges are wider than the host's addresses */
     struct policy_address *list;
     size_t n, capacity;
+    const struct otlp_url *collector; /* or NULL */
 };
 
 static void add(struct hostaddr *h, const struct policy_address *a)
@@ -47,6 +49,16 @@ static void add(struct hostaddr *h, const struct policy_address *a)
             "are kept from sandboxes",
             POLICY_NEVER_OWN_MAX);
     }
+}
+
+static void add_collector(struct hostaddr *h)
+{
+    struct policy_address a;
+
+    if (!h->collector)
+        return;
+    policy_address_from(&h->collector->to.any, &a);
+    add(h, &a);
 }
 
 /* -- reading all ------------------------------------------------------------------------------- */
@@ -113,6 +125,7 @@ static void on_read_all(struct hostaddr *h, bool complete)
     policy_never_clear();
     for (size_t i = 0; i < h->n; i++)
         add(h, &h->list[i]);
+    add_collector(h);
 }
 
 /* -- messages ---------------------------------------------------------------------------------- */
@@ -220,6 +233,7 @@ static int add_present(struct hostaddr *h)
         add(h, &a);
     }
     freeifaddrs(all);
+    add_collector(h);
     return 0;
 }
 
@@ -247,5 +261,8 @@ static int start(uv_loop_t *loop, struct hostaddr *h)
 int hostaddr_start(struct egress *eg)
 {
     eg->hostaddr = calloc(1, sizeof(*eg->hostaddr));
-    return eg->hostaddr ? start(eg->loop, eg->hostaddr) : -ENOMEM;
+    if (!eg->hostaddr)
+        return -ENOMEM;
+    eg->hostaddr->collector = eg->config.collector;
+    return start(eg->loop, eg->hostaddr);
 }

@@ -2,7 +2,8 @@
 /* The host's own addresses are never reached from a sandbox, whatever a policy says: what listens
  * on them trusts its neighbours. Those there are at the start, and those that come later; those
  * that go are forgotten. Beyond POLICY_NEVER_OWN_MAX ranges are kept that hold them, and more with
- * them. */
+ * them. The address of the operator's collector of traces (collector.h) is kept from sandboxes
+ * likewise. */
 
 struct egress;
 
