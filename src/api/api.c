@@ -11,6 +11,7 @@
 #include "api/openmetrics.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/trace.h"
 #include "http/json.h"
 #include "http/message.h"
 
@@ -391,6 +392,16 @@ static bool admit(struct api_call *call)
     return false;
 }
 
+/* The call may be over when its handler returns. */
+static void handle(struct api_call *call)
+{
+    struct core *c = call->core;
+    const struct trace_context before = core_trace_call(c, call->request->headers[API_TRACEPARENT]);
+
+    call->route->handler(call);
+    (void)trace_enter(c, &before);
+}
+
 void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg)
 {
     struct api_call *call = calloc(1, sizeof(*call));
@@ -422,5 +433,5 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
     else if (strlen(r->query) > API_QUERY_MAX_BYTES)
         api_fail(call, 400, "the query of the address has more than %u bytes", API_QUERY_MAX_BYTES);
     else if (admit(call))
-        call->route->handler(call);
+        handle(call);
 }

@@ -41,6 +41,7 @@ enum api_header_id {
     API_MCP_SESSION,
     API_MCP_TEMPLATE,
     API_MCP_VERSION,
+    API_TRACEPARENT,
     API_HEADER_ID_COUNT
 };
 extern const char *const api_header_names[API_HEADER_ID_COUNT];

@@ -13,6 +13,7 @@ const char *const api_header_names[API_HEADER_ID_COUNT] = {
     [API_MCP_SESSION] = "Mcp-Session-Id",
     [API_MCP_TEMPLATE] = "X-Cay-Template",
     [API_MCP_VERSION] = "MCP-Protocol-Version",
+    [API_TRACEPARENT] = "traceparent",
 };
 
 struct api_request *api_request_new(const char *method, const char *path, const char *query,

@@ -244,6 +244,7 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
         .egress_dir = egress_dir,
         .egress_ceiling = s->egress_ceiling,
         .egress_processes = (unsigned)s->egress_processes,
+        .traces = s->traces_otlp_url && egress_dir,
     };
     for (size_t i = 0; i < HOST_DIRS_MAX; i++)
         if (s->host_dirs[i]) /* checked when the settings were read */

@@ -364,7 +364,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
         (code = build_files_init(c, e)) != ERR_OK ||
         (code = store_build_each(c->store, builds_adopt, c, e)) != ERR_OK ||
         (code = store_volume_each(c->store, volumes_adopt, c, e)) != ERR_OK ||
-        (code = webhooks_init(c, e)) != ERR_OK)
+        (code = webhooks_init(c, e)) != ERR_OK || (code = traces_init(c, e)) != ERR_OK)
         return code;
     rc = egress_init(c, &uses);
     if (rc < 0)
@@ -473,6 +473,7 @@ void core_free(struct core *c)
     registry_free(&c->registry);
     usage_stop(c);
     webhooks_free(c);
+    traces_free(c);
     timers_free(&c->timers);
     if (c->templates)
         templates_free(c);

@@ -118,6 +118,7 @@ struct core_config {
     const char *egress_dir;     /* where cay-egress's sockets are; NULL: there is none */
     const char *egress_ceiling; /* preset that no sandbox's policy exceeds; NULL: none */
     unsigned egress_processes;
+    bool traces; /* cay-egress has a collector of traces: trace.h */
     /* 0: what a server has; tests have their own */
     uint16_t agent_port;       /* AGENT_PORT */
     uint64_t privd_timeout_ms; /* for privd to make or end one: 45 s, above its own limits */

@@ -10,6 +10,7 @@
 #include "core/reserve.h"
 #include "core/tenant.h"
 #include "core/timers.h"
+#include "core/trace.h"
 
 struct build_cached;
 struct build_files;
@@ -28,6 +29,7 @@ struct state_follower;
 struct store;
 struct templates;
 struct tenant_ca;
+struct traces;
 struct volume_obj;
 struct webhooks;
 
@@ -65,6 +67,8 @@ struct core {
     struct timer tenant_ca_retry;     /* for those that could not be had or given */
     struct renewals *renewals;        /* renewal.c */
     struct webhooks *webhooks;        /* webhook.c */
+    struct traces *traces;            /* trace.c; NULL: no collector is set */
+    struct trace_context trace;       /* in force: what begins now is below it */
     struct share_pool *streams;       /* pipe_writer.c: answers that are not taken yet, likewise */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct exec_op *exec_ops;         /* the same, in no order */

@@ -50,6 +50,7 @@ void create_fail(struct sandbox_obj *o, const struct err *why)
     if (!done)
         return;
     o->core->counters.create_failed[why->code]++;
+    trace_sandbox_end(o, why->code);
     done(o->create_arg, NULL, why);
 }
 
@@ -170,6 +171,9 @@ static void done_with(struct sandbox_obj *o)
     histogram_add(&steps[COUNTER_CREATE], took_us);
     histogram_add(&steps[COUNTER_CREATE_MADE], o->made_us - o->begun_us);
     histogram_add(&steps[COUNTER_CREATE_AGENT], took_us + o->begun_us - o->made_us);
+    trace_sandbox_step(o, TRACE_CREATE_MADE, o->begun_us, o->made_us);
+    trace_sandbox_step(o, TRACE_CREATE_AGENT, o->made_us, o->begun_us + took_us);
+    trace_sandbox_end(o, ERR_OK);
     if (!o->s.serves_volume)
         announce(o);
     if (!o->s.has_tenant_ca)
@@ -456,6 +460,8 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     }
     o->create_done = done;
     o->create_arg = arg;
+    if (!o->s.serves_volume)
+        trace_sandbox_begin(o, TRACE_CREATE, NULL, o->begun_us);
     if (!ca_is_wanted(o))
         o->init_body = make_init_body(o); /* while privd is at work */
     return ERR_OK;

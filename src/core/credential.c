@@ -41,16 +41,19 @@ struct sealing {
     void *arg;
     struct err why; /* code ERR_OK: good so far */
     struct deferred later;
+    struct trace_context trace; /* of the call */
 };
 
 static void finish_sealing(void *arg)
 {
     struct sealing *s = arg;
+    const struct trace_context before = trace_enter(s->core, &s->trace);
     bool good = s->why.code == ERR_OK;
 
     json_decref(s->items);
     s->items = NULL;
     s->done(s->arg, good ? s->out : NULL, good ? NULL : &s->why);
+    (void)trace_enter(s->core, &before);
     json_decref(s->out);
     tenant_unref(s->tenant);
     free(s);
@@ -163,6 +166,7 @@ void core_credentials_seal(struct core *c, const char *tenant, json_t *items, co
     s->items = json_incref(items);
     s->done = done;
     s->arg = arg;
+    s->trace = c->trace;
     s->out = json_array();
     if (!s->tenant || !s->out)
         err_set(&s->why, ERR_EXHAUSTED, "memory is out");

@@ -1,5 +1,6 @@
 #include "core/fork.h"
 
+#include "base/clock.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -33,6 +34,7 @@ struct fork_op {
     struct core_fork *forks;
     struct fork_one *ones; /* for each of them */
     struct deferred later;
+    struct trace_span trace;
 };
 
 /* One of its creates. */
@@ -78,9 +80,21 @@ static void add_event(const struct fork_op *op)
     tenant_unref(t);
 }
 
+/* Of all that it has begun: the first that has failed. */
+static enum err_code outcome(const struct fork_op *op, const struct err *why)
+{
+    for (size_t i = 0; !why && i < op->n; i++)
+        if (!op->forks[i].id[0])
+            why = &op->forks[i].why;
+    return why ? why->code : ERR_OK;
+}
+
 /* The answer; the snapshot goes by itself. */
 static void finish(struct fork_op *op, const struct err *why)
 {
+    const struct trace_about about = {.tenant = op->tenant, .sandbox = op->source};
+
+    trace_end(op->core, &op->trace, &about, outcome(op, why));
     if (op->snapshot[0])
         core_snapshot_delete(op->core, op->tenant, op->snapshot, ignore_deleted, NULL);
     if (!why)
@@ -120,6 +134,8 @@ static bool begin_one(struct fork_op *op, size_t i)
 static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
 {
     struct fork_op *op = arg;
+    const struct trace_context below = trace_below(&op->trace);
+    struct trace_context before;
     bool begun = false;
 
     if (!s) {
@@ -128,8 +144,10 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
     }
     memcpy(op->snapshot, s->id, sizeof(op->snapshot));
     op->r.template_name = op->snapshot;
+    before = trace_enter(op->core, &below);
     for (size_t i = 0; i < op->n; i++)
         begun |= begin_one(op, i);
+    (void)trace_enter(op->core, &before);
     if (!begun)
         finish(op, NULL);
 }
@@ -138,6 +156,9 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
                    const char *body, size_t len, void *arg)
 {
     struct fork_op *op = arg;
+    const struct trace_about about = {.tenant = op->tenant, .sandbox = op->source};
+    const struct trace_context below = trace_below(&op->trace);
+    struct trace_context before;
     struct err e;
 
     op->env = !why && http_status == 200 && body ? json_loadb(body, len, 0, NULL) : NULL;
@@ -148,8 +169,11 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
         finish(op, &e);
         return;
     }
+    trace_step(c, &op->trace, TRACE_FORK_ENV, op->trace.begun_us, clock_mono_us(), &about);
     op->r.env = op->env;
+    before = trace_enter(c, &below);
     core_snapshot_create(c, op->tenant, op->source, NULL, SNAPSHOT_OF_FORK, on_snapshot, op);
+    (void)trace_enter(c, &before);
 }
 
 /* The source's but for cay's own: what is said there, as of which MCP session it is, is not so of a
@@ -245,8 +269,10 @@ void core_sandbox_fork(struct core *c, const char *tenant, const char *id, int64
         op->ones = calloc(count, sizeof(*op->ones));
     if (code == ERR_OK && (!op->forks || !op->ones || !take_over(op, &o->s, ttl_ms)))
         code = err_set(&op->why, ERR_EXHAUSTED, "memory is out");
-    if (code == ERR_OK)
+    if (code == ERR_OK) {
+        trace_begin(c, &op->trace, TRACE_FORK, clock_mono_us());
         call_agent(o, &r, on_env, op);
-    else
-        core_defer(c, &op->later, refuse_deferred, op);
+        return;
+    }
+    core_defer(c, &op->later, refuse_deferred, op);
 }

@@ -109,6 +109,7 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     if (!o || !o->env_requested || !sandbox_life(o)->files || c->stopping)
         return; /* it ends, or LIST has told meanwhile */
     o->env_requested = false;
+    o->env_us = clock_mono_us();
     if (take_env(o, why, http_status, body, len, &e) != ERR_OK)
         not_kept(o, &e);
 }
@@ -121,6 +122,7 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
                                          .timeout_ms = ENV_TIMEOUT_MS};
     struct sandbox changed = o->s;
     struct core *c = o->core;
+    const uint64_t begun_us = clock_mono_us();
     enum err_code code = keep_check(c, e);
 
     if (code == ERR_OK && !core_admits(c)) /* it may be a timer's, beside those of many others */
@@ -137,6 +139,7 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
     o->s.pause_reason = reason;
     sandbox_move(o, SANDBOX_KEEPING);
     o->change_requested = o->env_requested = true;
+    trace_sandbox_begin(o, TRACE_PAUSE, "files", begun_us);
     sockets_discard(o);
     timers_cancel(&c->timers, &o->sample);
     timers_set(&c->timers, &o->end, clock_mono_ms() + ENV_TIMEOUT_MS + c->config.privd_timeout_ms);
@@ -188,6 +191,8 @@ static void on_kept(struct core *c, const char *id, int status, const struct pri
     }
     keep_error(&why, status);
     if (status == 0 && sandbox_life(o)->change == LIFE_CHANGE_PAUSE) {
+        trace_sandbox_step(o, TRACE_PAUSE_ENV, o->trace.begun_us, o->env_us);
+        trace_sandbox_step(o, TRACE_PAUSE_KEPT, o->env_us, clock_mono_us());
         has_only_files(o);
         pause_done(o, SANDBOX_KEPT);
     } else if (status == 0) {
@@ -247,6 +252,7 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
     sandbox_move(o, SANDBOX_RESTARTING);
     o->change_requested = true;
     o->begun_us = clock_mono_us();
+    trace_sandbox_begin(o, TRACE_RESUME, "files", o->begun_us);
     timers_set(&c->timers, &o->end,
                clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
     return ERR_OK;

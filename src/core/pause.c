@@ -62,6 +62,7 @@ static void forget_wishes(struct sandbox_obj *o)
 
 void pause_fail(struct sandbox_obj *o, const struct err *why)
 {
+    trace_sandbox_end(o, why->code);
     forget_wishes(o);
     pause_waiters_fail_later(o, &o->pausers, why);
     pause_waiters_fail_later(o, &o->resumers, why);
@@ -86,6 +87,7 @@ static enum err_code ask(struct sandbox_obj *o, enum privsep_op op, enum sandbox
     struct privsep_msg m = {.op = (uint16_t)op, .slot = o->s.slot, .gen = o->s.gen};
     struct core *c = o->core;
     struct sandbox changed = o->s;
+    const uint64_t begun_us = clock_mono_us();
     enum err_code code;
     int64_t rc;
 
@@ -102,6 +104,7 @@ static enum err_code ask(struct sandbox_obj *o, enum privsep_op op, enum sandbox
     sandbox_move(o, state);
     o->s.pause_reason = reason;
     o->change_requested = true;
+    trace_sandbox_begin(o, op == PRIVSEP_FREEZE ? TRACE_PAUSE : TRACE_RESUME, "frozen", begun_us);
     timers_set(&c->timers, &o->end, clock_mono_ms() + c->config.privd_timeout_ms);
     return ERR_OK;
 }
@@ -161,6 +164,10 @@ void pause_resumed(struct sandbox_obj *o)
 
     if (o->rolled_back)
         memcpy(snapshot, o->rollback_to, sizeof(snapshot));
+    if (sandbox_life(o)->files) {
+        trace_sandbox_step(o, TRACE_RESUME_MADE, o->begun_us, o->made_us);
+        trace_sandbox_step(o, TRACE_RESUME_AGENT, o->made_us, clock_mono_us());
+    }
     keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
     if (o->resume_ttl_ms == 0)
@@ -169,6 +176,7 @@ void pause_resumed(struct sandbox_obj *o)
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
     o->used_ms = clock_mono_ms();
     pause_write_row(o);
+    trace_sandbox_end(o, ERR_OK);
     lifecycle_arm(o);
     keep_drop_left(o, left);
     /* To boot anew it runs for a moment, as its environment is its agent's to tell, and then
@@ -188,6 +196,7 @@ void pause_resumed(struct sandbox_obj *o)
 void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struct err *why)
 {
     log_warn("sandbox %s: not resumed: %s", o->s.id, why->text);
+    trace_sandbox_end(o, why->code);
     if (o->s.state != to)
         sandbox_move(o, to);
     forget_wishes(o);
@@ -269,6 +278,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     sandbox_move(o, to);
     o->s.end_real_ms = clock_real_ms();
     pause_write_row(o);
+    trace_sandbox_end(o, ERR_OK);
     if (c->on_paused)
         c->on_paused(c->on_paused_arg, o->s.id);
     if (!only_reboots)
@@ -294,6 +304,7 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
 
     log_warn("sandbox %s: not paused: %s", o->s.id, why->text);
     logs_add(o, "warn", "not paused: %s", why->text);
+    trace_sandbox_end(o, why->code);
     keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
@@ -400,6 +411,7 @@ void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
     enum sandbox_tier tier = o->s.keep_memory ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES;
     struct err e;
 
+    trace_sandbox_asked(o); /* by no call */
     if (begin(o, reason, tier, &e) == ERR_OK)
         return;
     log_warn("sandbox %s: not paused at the end of its time, tried again: %s", o->s.id, e.text);
@@ -453,6 +465,8 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
         code = core_check_ready(c, &e);
     if (code == ERR_OK && tier == SANDBOX_TIER_FILES)
         code = keep_check(c, &e);
+    if (code == ERR_OK)
+        trace_sandbox_asked(o);
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY && !o->reboot_keeps)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
     else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO)
@@ -478,6 +492,8 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         code = lifecycle_check_ttl(c, ttl_ms, &e);
     if (code == ERR_OK && reboot_it)
         code = keep_check(c, &e);
+    if (code == ERR_OK)
+        trace_sandbox_asked(o);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)

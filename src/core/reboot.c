@@ -127,8 +127,10 @@ void core_sandbox_rollback(struct core *c, const char *tenant, const char *id, c
     enum err_code code = check(c, tenant, id, snapshot, &o, &found, &e);
     int64_t left_ms = code == ERR_OK ? time_left_ms(o) : 0;
 
-    if (code == ERR_OK)
+    if (code == ERR_OK) {
+        trace_sandbox_asked(o);
         code = begin(o, found, &e);
+    }
     if (code == ERR_OK)
         pause_wait_resumed(o, left_ms, done, arg);
     else

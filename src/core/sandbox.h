@@ -9,6 +9,7 @@
 #include "core/life.h"
 #include "core/tenant.h"
 #include "core/timers.h"
+#include "core/trace.h"
 
 struct egress_waiter;
 struct exec_command_sandbox;
@@ -75,6 +76,7 @@ struct sandbox_obj {
     uint32_t held_template, held_kept;
     char held_snapshot[IDS_SANDBOX_SIZE]; /* "": none */
     bool env_requested;                   /* its agent owes its environment */
+    uint64_t env_us;                      /* it has told it (clock_mono_us) */
     bool keep_requested;                  /* privd owes the answer to KEEP */
     bool dropping; /* its files go; until drop_until_ms that is tried again without a word */
     uint64_t drop_until_ms;
@@ -101,6 +103,12 @@ struct sandbox_obj {
     struct egress_waiter *egress_waiters;
 
     struct exec_command_sandbox *command_sandboxes; /* exec.c: whose policies are to be in force */
+
+    /* trace_sandbox.c: the span of its create, pause or resume under way, and of what tier; the
+     * context of the call that asked for a change last */
+    struct trace_span trace;
+    const char *trace_tier;
+    struct trace_context trace_asked;
 
     bool announced;         /* events: a client may know of it, so that its end is an event too */
     const char *end_reason; /* a literal, in the words of docs/events.md; NULL: not known */

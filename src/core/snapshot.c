@@ -133,7 +133,10 @@ void snapshot_notify(struct snapshot_obj *o, const struct err *why)
 {
     core_snapshot_cb made = o->made;
     core_done_cb deleted = o->deleted;
+    const struct trace_about about = {
+        .tenant = o->s.tenant, .sandbox = o->s.sandbox, .snapshot = o->s.id};
 
+    trace_end(o->core, &o->trace, &about, why ? why->code : ERR_OK);
     o->made = NULL;
     o->deleted = NULL;
     if (made)

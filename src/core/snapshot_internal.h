@@ -6,6 +6,7 @@
 #include "core/snapshot.h"
 #include "core/tenant.h"
 #include "core/timers.h"
+#include "core/trace.h"
 
 struct snapshot_obj {
     struct snapshot s;
@@ -20,6 +21,8 @@ struct snapshot_obj {
     core_snapshot_cb made;
     core_done_cb deleted;
     void *arg;
+    struct trace_span trace; /* of its making */
+    uint64_t copy_begun_us;  /* clock_mono_us */
 };
 
 /* By id; NULL: there is none. */

@@ -100,12 +100,17 @@ static void on_copied(struct core *c, const char *id, int status, const struct p
 {
     struct snapshot_obj *o = snapshot_get(c, id);
     struct sandbox_obj *source = o ? sandbox_get(c, NULL, o->s.sandbox) : NULL;
+    struct trace_about about = {.tenant = NULL};
     char sandbox[IDS_SANDBOX_SIZE];
 
     if (!o)
         return;
+    about = (struct trace_about){
+        .tenant = o->s.tenant, .sandbox = o->s.sandbox, .snapshot = o->s.id};
     memcpy(sandbox, o->s.sandbox, sizeof(sandbox));
     o->requested = false;
+    if (status == 0)
+        trace_step(c, &o->trace, TRACE_SNAPSHOT_COPY, o->copy_begun_us, clock_mono_us(), &about);
     if (source && source->copies > 0)
         source->copies--;
     copied(o, status);
@@ -174,6 +179,7 @@ static enum err_code send_copy(struct snapshot_obj *o, struct err *e)
     if (rc < 0)
         return call_privd_err(e, rc, "making the snapshot");
     o->requested = true;
+    o->copy_begun_us = clock_mono_us();
     source->copies++;
     return ERR_OK;
 }
@@ -181,6 +187,7 @@ static enum err_code send_copy(struct snapshot_obj *o, struct err *e)
 static enum err_code begin(struct sandbox_obj *source, const struct snapshot *s,
                            core_snapshot_cb done, void *arg, struct err *e)
 {
+    const uint64_t begun_us = clock_mono_us();
     struct core *c = source->core;
     struct snapshot_obj *o;
     enum err_code code = store_snapshot_insert(c->store, s, e);
@@ -199,6 +206,7 @@ static enum err_code begin(struct sandbox_obj *source, const struct snapshot *s,
     }
     o->made = done;
     o->arg = arg;
+    trace_begin(c, &o->trace, TRACE_SNAPSHOT, begun_us);
     return ERR_OK;
 }
 

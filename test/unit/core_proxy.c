@@ -51,6 +51,19 @@ static void on_delivery(struct http_exchange *x, char *body, size_t len)
         http_respond(x, 200, NULL, 0, p->delivered, strlen(p->delivered));
 }
 
+static void on_traces(struct http_exchange *x, char *body, size_t len)
+{
+    struct proxy *p = http_exchange_get(x);
+
+    p->traces++;
+    free(p->trace_body);
+    p->trace_body = strdup(body);
+    if (p->traced && *p->traced)
+        http_respond(x, 200, NULL, 0, p->traced, strlen(p->traced));
+    else if (p->traced)
+        http_respond_error(x, 503, "too many");
+}
+
 static void audit_left(struct http_exchange *x, void *data)
 {
     ((struct proxy *)data)->audits_left++;
@@ -76,6 +89,10 @@ static void handle(struct http_exchange *x, void *ctx)
     }
     if (strcmp(http_exchange_head(x)->target, "/v1/deliveries") == 0) {
         http_body_collect(x, PROXY_TEXT_MAX - 1, on_delivery);
+        return;
+    }
+    if (strcmp(http_exchange_head(x)->target, "/v1/traces") == 0) {
+        http_body_collect(x, 512u * 1024, on_traces);
         return;
     }
     if (strcmp(http_exchange_head(x)->target, "/v1/events") == 0) {
@@ -126,6 +143,8 @@ void proxy_stop(struct proxy *p)
 
     http_server_stop(p->server, 0, on_stopped, p);
     p->server = NULL;
+    free(p->trace_body);
+    p->trace_body = NULL;
     world_run_until(p->w, &p->stopped, before + 1);
 }
 

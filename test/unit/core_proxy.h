@@ -19,6 +19,9 @@ struct proxy {
     bool no_tenant_ca;
     unsigned deliveries;
     const char *delivered; /* what is answered to one; NULL: nothing */
+    unsigned traces;
+    const char *traced; /* what is answered to them; NULL: nothing; "": 503 */
+    char *trace_body;   /* the last one's; freed by proxy_stop */
     char target[PROXY_TEXT_MAX], body[PROXY_TEXT_MAX];
 };
 
