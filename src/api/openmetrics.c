@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "core/counters.h"
+#include "core/trace.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -121,6 +122,20 @@ static void put_egress(struct text *t, const struct core *c)
     put_count(t, "cay_events_dropped_total", NULL, NULL, n->events_dropped);
 }
 
+static void put_traces(struct text *t, const struct core *c)
+{
+    const struct trace_counts n = core_trace_counts(c);
+
+    family(t, "cay_trace_spans_waiting", "gauge", "Spans that were not sent yet.");
+    put_count(t, "cay_trace_spans_waiting", NULL, NULL, n.waiting);
+    family(t, "cay_trace_spans_sent", "counter", "Spans that the collector has taken.");
+    put_count(t, "cay_trace_spans_sent_total", NULL, NULL, n.sent);
+    family(t, "cay_trace_spans_dropped", "counter", "Spans that were given up.");
+    for (enum trace_dropped i = 0; i < TRACE_DROPPED_COUNT; i++)
+        put_count(t, "cay_trace_spans_dropped_total", "reason", core_trace_dropped_name(i),
+                  n.dropped[i]);
+}
+
 static void put_api(struct text *t, const struct api_metrics *m)
 {
     family(t, "cay_api_requests", "counter", "Requests of the control plane that were answered.");
@@ -196,6 +211,7 @@ static void answer(void *arg, const struct core_status *s)
     put_pool(&t, s);
     put_sandboxes(&t, call->core);
     put_egress(&t, call->core);
+    put_traces(&t, call->core);
     put_api(&t, api_metrics_of(call->api));
     put(&t, "# EOF\n");
     if (t.failed < 0) {
