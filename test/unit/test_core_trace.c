@@ -531,6 +531,7 @@ static void a_batch_of_the_longest_fits(void **state)
     char tenant[CORE_TENANT_SIZE], id[IDS_SANDBOX_SIZE];
     const struct trace_about about = {tenant, id, id, "frozen", "timeout"};
     size_t n = 0;
+    json_t *read;
     char *body;
 
     w->config.traces = true;
@@ -551,7 +552,9 @@ static void a_batch_of_the_longest_fits(void **state)
     assert_non_null(body);
     assert_int_equal(n, TRACE_BATCH_MAX);
     assert_true(strlen(body) < TRACE_BODY_MAX);
-    json_decref(json_loads(body, 0, NULL));
+    read = json_loads(body, 0, NULL);
+    assert_non_null(read);
+    json_decref(read);
     free(body);
 }
 
