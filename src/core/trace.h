@@ -1,6 +1,7 @@
 #pragma once
-/* Traces: spans of creates, pauses, resumes, snapshots and forks and of their steps, for a collector
- * of the operator's (docs/traces.md). Without one ([traces] otlp_url) all of this does nothing.
+/* Traces: spans of creates, pauses, resumes, snapshots and forks and of their steps, for a
+ * collector of the operator's (docs/traces.md). Without one ([traces] otlp_url) all of this does
+ * nothing.
  *
  * A span belongs to what it measures: begun there, and ended there once. Ending it copies it to a
  * queue of TRACE_WAITING_MAX, whose oldest entry goes, counted, for a new one: nothing ever waits

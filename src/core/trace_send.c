@@ -1,8 +1,8 @@
 /* The queue goes to the collector in batches, one under way at a time, by way of cay-egress, which
  * alone connects to the outside and alone knows where the collector is. A batch leaves the queue
- * when it is encoded; it is sent, or given up after TRACE_ATTEMPTS, with the waits of webhooks up to
- * TRACE_DELAY_MAX_MS between them; what OTLP/HTTP does not allow to be sent again (every status but
- * 429, 502, 503 and 504) is given up at once. While cay-egress is away nothing is counted as an
+ * when it is encoded; it is sent, or given up after TRACE_ATTEMPTS, with the waits of webhooks up
+ * to TRACE_DELAY_MAX_MS between them; what OTLP/HTTP does not allow to be sent again (every status
+ * but 429, 502, 503 and 504) is given up at once. While cay-egress is away nothing is counted as an
  * attempt. Meanwhile the queue takes what comes, and its oldest spans go for new ones. */
 
 #include "core/trace_internal.h"

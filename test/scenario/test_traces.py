@@ -70,7 +70,7 @@ class Collector:
         h.send_header("Transfer-Encoding", "chunked")
         h.end_headers()
         try:
-            for _ in range(4096):  # 256 MiB: far more than anyone keeps
+            for _ in range(4096):  # 256 MiB: far more than cay-egress keeps
                 h.wfile.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
         except OSError:
             pass
