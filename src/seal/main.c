@@ -2,12 +2,13 @@
  *
  *     cay-seal seal|open UID BYTES_MAX
  *
- * Descriptors: 3, a pipe with a struct seal_secret; 4, the directory of the image's files; 5, the
- * sealed file, at its beginning. Started as root by what holds the key. It reads the secret, enters
- * its walls as UID (the owner of the sandbox's user namespace, to whom the image's files belong), and
- * only then looks into the directory. BYTES_MAX: of the sealed file. On failure it writes one line,
- * "E <errno> <text>", ends with status 1, and leaves no file of the image. A program of its own, so that
- * nothing that keeps privileges links OpenSSL or has bytes of an image in its memory. */
+ * Descriptors: 3, a pipe with a struct seal_secret; 4, the directory of the image's files; 5,
+ * the sealed file, at its beginning. Started as root by what holds the key. It reads the secret,
+ * enters its walls as UID (the owner of the sandbox's user namespace, to whom the image's files
+ * belong), and only then looks into the directory. BYTES_MAX: of the sealed file. On failure it
+ * writes one line, "E <errno> <text>", ends with status 1, and leaves no file of the image. A
+ * program of its own, so that nothing that keeps privileges links OpenSSL or has bytes of an
+ * image in its memory. */
 
 #include "base/io.h"
 #include "base/util.h"

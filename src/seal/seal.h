@@ -1,16 +1,17 @@
 #pragma once
-/* A sealed file: a stream of bytes, encrypted and authenticated in pieces, which only the holder of a
- * key can make or read. It is the form in which the memory of a paused sandbox lies on the disk.
+/* A sealed file: a stream of bytes, encrypted and authenticated in pieces, which only the holder
+ * of a key can make or read. It is the form in which the memory of a paused sandbox lies on the
+ * disk.
  *
  *     header | piece 0 | piece 1 | ... | last piece
  *
- * The header has a random salt and a label that says what the file belongs to (whose memory, of which
- * kernel, template and agent), and its own MAC. The key of a file is derived from the key, salt and
- * label. A piece is SEAL_PIECE_BYTES of the stream, the last one fewer or as many, with AES-256-GCM;
- * its nonce is its number and whether it is the last. So a changed bit, a piece that is missing, moved,
- * repeated or another file's, and a cut at whatever byte are refused, and the reader can say where.
- * Nothing of a piece is handed on before it was found whole; but what came before it was: a caller
- * uses none of it until the end is there.
+ * The header has a random salt and a label that says what the file belongs to (whose memory, of
+ * which kernel, template and agent), and its own MAC. The key of a file is derived from the key,
+ * salt and label. A piece is SEAL_PIECE_BYTES of the stream, the last one fewer or as many, with
+ * AES-256-GCM; its nonce is its number and whether it is the last. So a changed bit, a piece
+ * that is missing, moved, repeated or another file's, and a cut at whatever byte are refused,
+ * and the reader can say where. Nothing of a piece is handed on before it was found whole; but
+ * what came before it was: a caller uses none of it until the end is there.
  *
  * Functions return 0 or -errno. They block as long as the files do. */
 
@@ -73,10 +74,12 @@ int seal_read_begin(struct seal *s, int fd, const struct seal_secret *secret);
 /* n bytes. -EBADMSG: piece s->number is damaged; -ENODATA: the stream has fewer. */
 int seal_read(struct seal *s, void *out, size_t n);
 
-/* That nothing comes after what was read. -EBADMSG: something does, or the last piece is damaged. */
+/* That nothing comes after what was read. -EBADMSG: something does, or the last piece is
+ * damaged. */
 int seal_read_end(struct seal *s);
 
-/* Forgets the key and what is in its buffers; either end, at any time, also one that never began. */
+/* Forgets the key and what is in its buffers; either end, at any time, also one that never
+ * began. */
 void seal_forget(struct seal *s);
 
 /* Where piece number begins in the file. */

@@ -1,6 +1,6 @@
 #pragma once
-/* What cay-seal gives up before it reads a byte of an image: root, every capability, all of the file
- * system but one directory, and every system call that the work does not need. */
+/* What cay-seal gives up before it reads a byte of an image: root, every capability, all of the
+ * file system but one directory, and every system call that the work does not need. */
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -8,6 +8,6 @@
 /* Bytes of memory: two buffers of a piece, and OpenSSL's own. */
 #define SEAL_WALLS_MEMORY_BYTES (128u * 1024 * 1024)
 
-/* dir_fd becomes the root of the file system; uid, which is not root's, the process's ids; no file is
- * written beyond file_bytes_max. Called by root. 0 or -errno; what: what failed. */
+/* dir_fd becomes the root of the file system; uid, which is not root's, the process's ids; no
+ * file is written beyond file_bytes_max. Called by root. 0 or -errno; what: what failed. */
 int seal_walls_enter(int dir_fd, uid_t uid, uint64_t file_bytes_max, const char **what);
