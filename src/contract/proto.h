@@ -25,6 +25,7 @@
 #define PRIVSEP_KEPT_MAX       1024 /* numbers of kept files */
 #define PRIVSEP_OWNER_SIZE     16   /* of kept files and volumes: who has a number */
 #define PRIVSEP_VOLUMES_MAX    1024 /* numbers of volumes */
+#define PRIVSEP_RESIZES_MAX    8u   /* sandboxes whose limits are being changed at a time */
 #define PRIVSEP_CREATE_VOLUMES 4    /* of one sandbox, directories of the host among them */
 #define PRIVSEP_HOST_DIRS_MAX  8    /* that the operator names */
 #define PRIVSEP_WHY_SIZE       192

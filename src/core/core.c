@@ -385,6 +385,7 @@ static void release(struct core *c)
     reserve_free(&c->reserve);
     renewals_free(c);
     share_pool_free(c->execs);
+    share_pool_free(c->resizes);
     share_pool_free(c->streams);
     share_pool_free(c->audits);
     share_pool_free(c->state_places);
@@ -412,10 +413,12 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     timers_init(&c->timers, loop);
     deferred_init(c);
     c->execs = share_pool_new(CORE_EXECS_MAX);
+    c->resizes = share_pool_new(PRIVSEP_RESIZES_MAX);
     c->streams = share_pool_new(CORE_STREAMS_MAX);
     c->audits = share_pool_new(CORE_AUDITS_MAX);
     c->state_places = share_pool_new(STATE_FOLLOW_MAX);
-    code = copy_config(c, config) && c->execs && c->streams && c->audits && c->state_places
+    code = copy_config(c, config) && c->execs && c->resizes && c->streams && c->audits &&
+                   c->state_places
                ? open_all(c, privd_path, e)
                : err_set(e, ERR_EXHAUSTED, "memory is out");
     if (code != ERR_OK) {

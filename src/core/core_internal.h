@@ -70,6 +70,7 @@ struct core {
     struct traces *traces;            /* trace.c; NULL: no collector is set */
     struct trace_context trace;       /* in force: what begins now is below it */
     struct share_pool *streams;       /* pipe_writer.c: answers that are not taken yet, likewise */
+    struct share_pool *resizes;       /* resize.c: those with cay-privd, likewise */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct exec_op *exec_ops;         /* the same, in no order */
     uint64_t exec_last;               /* the last one's number */

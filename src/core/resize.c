@@ -6,6 +6,7 @@
 #include "core/resize.h"
 
 #include "base/log.h"
+#include "base/share.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
@@ -24,7 +25,14 @@ struct resize_op {
     struct privsep_limits from, to;
     core_sandbox_cb done; /* NULL: none waits */
     void *arg;
+    struct share *place; /* of those that cay-privd has; NULL: of core's own */
 };
+
+static void op_free(struct resize_op *op)
+{
+    share_return(op->place);
+    free(op);
+}
 
 static bool is_same(const struct privsep_limits *a, const struct privsep_limits *b)
 {
@@ -201,7 +209,7 @@ static void on_answer(struct core *c, const char *id, int status, const struct p
         op->done(op->arg, &o->s, NULL);
     else if (op->done)
         op->done(op->arg, NULL, &why);
-    free(op);
+    op_free(op);
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
@@ -234,23 +242,46 @@ static int64_t send_resize(struct sandbox_obj *o, struct resize_op *op)
     return rc;
 }
 
+/* op is the caller's, with a place of its tenant's share, until it is freed by op_free. */
+static enum err_code op_new(struct sandbox_obj *o, struct resize_op **out, struct err *e)
+{
+    struct resize_op *op = calloc(1, sizeof(*op));
+
+    if (!op)
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
+    op->place = share_take(o->core->resizes, o->s.tenant, o->s.id);
+    if (!op->place) {
+        free(op);
+        return err_set(e, ERR_EXHAUSTED,
+                       "the limits of %zu sandboxes are being changed, %zu of them this tenant's, "
+                       "of %u at a time on this server: that is its share; try again",
+                       share_used(o->core->resizes),
+                       share_held(o->core->resizes, o->s.tenant, NULL), PRIVSEP_RESIZES_MAX);
+    }
+    *out = op;
+    return ERR_OK;
+}
+
 static enum err_code begin(struct sandbox_obj *o, const struct privsep_limits *to,
                            core_sandbox_cb done, void *arg, struct err *e)
 {
-    struct resize_op *op = calloc(1, sizeof(*op));
-    enum err_code code = op ? write_row(o, to, e) : err_set(e, ERR_UNAVAILABLE, "memory is out");
+    struct resize_op *op = NULL;
+    enum err_code code = op_new(o, &op, e);
     struct err ignored;
     int64_t rc;
 
+    if (code != ERR_OK)
+        return code;
+    code = write_row(o, to, e);
     if (code != ERR_OK) {
-        free(op);
+        op_free(op);
         return code;
     }
-    *op = (struct resize_op){o->s.limits, *to, done, arg};
+    *op = (struct resize_op){o->s.limits, *to, done, arg, op->place};
     rc = send_resize(o, op);
     if (rc >= 0)
         return ERR_OK;
-    free(op);
+    op_free(op);
     if (write_row(o, &o->s.limits, &ignored) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, ignored.text);
     return call_privd_err(e, rc, "changing its limits");
@@ -315,7 +346,7 @@ void resize_on_listed(struct sandbox_obj *o, uint64_t memory_bytes, uint64_t dis
     op = calloc(1, sizeof(*op));
     if (!op)
         return; /* the next LIST tells again */
-    *op = (struct resize_op){has, o->s.limits, NULL, NULL};
+    *op = (struct resize_op){has, o->s.limits, NULL, NULL, NULL};
     if (send_resize(o, op) < 0)
         free(op);
 }

@@ -166,7 +166,7 @@ static int take(struct privd *p, struct slot *s, const struct privsep_msg *m)
 
     if (s->resize.under_way)
         return -EALREADY;
-    if (p->n_resizing >= RESIZE_PARALLEL || unkilled_of(p, s->number))
+    if (p->n_resizing >= PRIVSEP_RESIZES_MAX || unkilled_of(p, s->number))
         return -EAGAIN;
     s->resize.to = s->kind.limits;
     s->resize.to.memory_bytes = m->u.resize.memory_bytes;

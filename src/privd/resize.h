@@ -9,8 +9,6 @@
 struct privd;
 struct slot;
 
-#define RESIZE_PARALLEL 8u /* of all sandboxes at a time */
-
 /* Of a slot. */
 struct resize {
     struct task task;

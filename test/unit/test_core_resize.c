@@ -1,5 +1,6 @@
 /* Resizes as core sees them: what the tenant is charged meanwhile, two at once, refusals, and ends of privd, of core
  * and of the sandbox in the middle of one. */
+#include "base/share.h"
 #include "core/core_internal.h"
 #include "core/resize.h"
 #include "core/sandbox.h"
@@ -204,12 +205,63 @@ static void a_kill_in_the_middle_answers_both(void **state)
     assert_int_equal(world_rows(w), 0);
 }
 
+/* -- places ------------------------------------------------------------------------------------- */
+
+static void make_of(struct world *w, const char *tenant, char id[static IDS_SANDBOX_SIZE])
+{
+    struct sandbox_request r = world_request();
+
+    r.tenant = tenant;
+    world_create(w, &r, id);
+}
+
+static void resize_of(struct world *w, const char *tenant, const char *id, struct answer *a)
+{
+    struct privsep_limits to = {.memory_bytes = 200 * MIB};
+
+    core_sandbox_resize(w->core, tenant, id, &to, world_on_answer, a);
+    world_run_for(w, 5);
+}
+
+static void a_tenant_at_its_share_leaves_places(void **state)
+{
+    enum { SHARE = PRIVSEP_RESIZES_MAX / 2 };
+    struct world *w = *state;
+    char ids[SHARE + 2][IDS_SANDBOX_SIZE];
+    struct answer a[SHARE + 2] = {0}, kill = {0}, again = {0};
+
+    for (int i = 0; i <= SHARE; i++)
+        make_of(w, "default", ids[i]);
+    make_of(w, "other", ids[SHARE + 1]);
+    fake_set(w->fake, FAKE_HOLD_RESIZES, 1);
+    for (int i = 0; i <= SHARE; i++)
+        resize_of(w, "default", ids[i], &a[i]);
+    assert_int_equal(a[SHARE].calls, 1);
+    assert_int_equal(a[SHARE].why.code, ERR_EXHAUSTED);
+    assert_non_null(strstr(a[SHARE].why.text, "its share"));
+    resize_of(w, "other", ids[SHARE + 1], &a[SHARE + 1]);
+    assert_int_equal(a[SHARE + 1].calls, 0);
+    assert_int_equal(share_held(w->core->resizes, "default", NULL), SHARE);
+    assert_int_equal(share_held(w->core->resizes, "other", NULL), 1);
+    /* The end of a sandbox gives its place back. */
+    core_sandbox_kill(w->core, "default", ids[0], world_on_answer, &kill);
+    fake_set(w->fake, FAKE_HOLD_RESIZES, 0);
+    for (int i = 0; i < SHARE + 2; i++)
+        world_run_until(w, &a[i].calls, 1);
+    world_run_until(w, &kill.calls, 1);
+    assert_true(a[1].good && a[SHARE - 1].good && a[SHARE + 1].good);
+    resize_of(w, "default", ids[SHARE], &again);
+    world_run_until(w, &again.calls, 1);
+    assert_true(again.good);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WORLD(both_are_charged_until_the_answer), WORLD(what_is_refused_leaves_what_privd_says),
-        WORLD(two_at_once_never_exceed_a_quota),  WORLD(a_privd_that_ends_is_asked_again),
-        WORLD(a_core_that_ends_goes_on_with_it),  WORLD(a_kill_in_the_middle_answers_both)};
+        WORLD(both_are_charged_until_the_answer),  WORLD(what_is_refused_leaves_what_privd_says),
+        WORLD(two_at_once_never_exceed_a_quota),   WORLD(a_privd_that_ends_is_asked_again),
+        WORLD(a_core_that_ends_goes_on_with_it),   WORLD(a_kill_in_the_middle_answers_both),
+        WORLD(a_tenant_at_its_share_leaves_places)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
