@@ -26,6 +26,7 @@ void toolbox_files_bulk_download(struct toolbox_call *c);
 
 /* files_put.c */
 void toolbox_files_upload(struct toolbox_call *c);
+void toolbox_files_upload_v2(struct toolbox_call *c);
 void toolbox_files_bulk_upload(struct toolbox_call *c);
 
 /* files_text.c */

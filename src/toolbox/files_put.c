@@ -24,6 +24,7 @@ struct upload {
     struct http_client *client; /* NULL: not connected yet, or its answer has come */
     struct multipart *form;     /* NULL: the body is the file */
     bool bulk;
+    bool entry;            /* the answer is what the file is now */
     bool in_path, in_file; /* which part is being read */
     bool reading, body_ended;
     bool done; /* the agent has answered */
@@ -205,12 +206,37 @@ static void reply_bulk(struct upload *u, const json_t *entries)
     toolbox_reply_json(u->call, 200, json_pack("{s:o}", "files", files));
 }
 
+/* The agent's own words of it: a list of one. */
+static void reply_entry(struct upload *u, const json_t *entries)
+{
+    const json_t *e = json_array_get(entries, 0);
+    const char *name = json_string_value(json_object_get(e, "name"));
+    const char *path = json_string_value(json_object_get(e, "path"));
+    const char *type = json_string_value(json_object_get(e, "type"));
+
+    toolbox_reply_json(u->call, 200,
+                       json_pack("{s:s, s:s, s:s}", "name", name ? name : "", "path",
+                                 path ? path : u->path, "type", type ? type : "file"));
+}
+
+static void reply_good(struct upload *u, const char *body, size_t len)
+{
+    json_t *entries = u->bulk || u->entry ? json_loadb(body, len, 0, NULL) : NULL;
+
+    if (u->bulk)
+        reply_bulk(u, entries);
+    else if (u->entry)
+        reply_entry(u, entries);
+    else
+        toolbox_reply_empty(u->call, 200);
+    json_decref(entries);
+}
+
 static void answer(struct upload *u)
 {
     const char *body = u->said.len ? u->said.data : "";
     size_t len = u->said.len;
     int status = u->status;
-    json_t *o;
 
     if (u->why[0]) {
         toolbox_fail(u->call, u->busy ? 503 : 400, NULL, "%s%s",
@@ -232,12 +258,8 @@ static void answer(struct upload *u)
         } else {
             toolbox_fail(u->call, status, code, "%s", message);
         }
-    } else if (u->bulk) {
-        o = json_loadb(body, len, 0, NULL);
-        reply_bulk(u, o);
-        json_decref(o);
     } else {
-        toolbox_reply_json(u->call, 200, json_pack("{s:s}", "path", u->path));
+        reply_good(u, body, len);
     }
 }
 
@@ -387,7 +409,7 @@ void toolbox_files_bulk_upload(struct toolbox_call *c)
 }
 
 /* A form with a part "file", or, of newer clients, the file itself. */
-void toolbox_files_upload(struct toolbox_call *c)
+static void upload_one(struct toolbox_call *c, bool entry)
 {
     const char *type = http_head_get(http_exchange_head(c->x), "Content-Type");
     struct upload *u = upload_new(c, false);
@@ -395,6 +417,7 @@ void toolbox_files_upload(struct toolbox_call *c)
 
     if (!u || !toolbox_query_path(c, "path", u->path))
         return;
+    u->entry = entry;
     if (type && strncasecmp(type, "multipart/", 10) == 0) {
         take_form(u);
         return;
@@ -404,4 +427,14 @@ void toolbox_files_upload(struct toolbox_call *c)
         begin(u, target, "application/octet-stream");
     else
         toolbox_fail(c, 503, NULL, "memory is out");
+}
+
+void toolbox_files_upload(struct toolbox_call *c)
+{
+    upload_one(c, false);
+}
+
+void toolbox_files_upload_v2(struct toolbox_call *c)
+{
+    upload_one(c, true);
 }

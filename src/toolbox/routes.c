@@ -42,7 +42,7 @@ static const struct toolbox_route file_routes[] = {
     {"GET", "/files/download", toolbox_files_download, TOOLBOX_SIGNED},
     {"POST", "/files/bulk-download", toolbox_files_bulk_download},
     {"POST", "/files/upload", toolbox_files_upload, TOOLBOX_NO_BODY},
-    {"POST", "/files/upload-v2", toolbox_files_upload, TOOLBOX_NO_BODY | TOOLBOX_SIGNED},
+    {"POST", "/files/upload-v2", toolbox_files_upload_v2, TOOLBOX_NO_BODY | TOOLBOX_SIGNED},
     {"POST", "/files/bulk-upload", toolbox_files_bulk_upload, TOOLBOX_NO_BODY},
     {"GET", "/files/find", toolbox_files_find},
     {"GET", "/files/search", toolbox_files_search},
