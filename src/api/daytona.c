@@ -85,15 +85,22 @@ const char *daytona_state(const struct sandbox *s)
     return core_sandbox_is_archived(s, clock_real_ms()) ? "archived" : daytona_state_name(s->state);
 }
 
+static int auto_delete_minutes(const struct sandbox *s)
+{
+    if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
+        return 0;
+    return s->auto_delete_ms > 0 ? (int)(s->auto_delete_ms / DAYTONA_MINUTE_MS) : -1;
+}
+
 json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const struct sandbox *s,
                                 bool item)
 {
-    json_t *out = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id, "organizationId",
-        s->tenant, "name", *s->name ? s->name : s->id, "snapshot", s->template_id, "user", USER,
-        "target", DAYTONA_TARGET, "state", daytona_state(s), "sandboxClass", "container",
-        "autoStopInterval", (int)(s->idle_ms / DAYTONA_MINUTE_MS), "autoDeleteInterval",
-        s->on_timeout == SANDBOX_ON_TIMEOUT_KILL ? 0 : -1);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id,
+                            "organizationId", s->tenant, "name", *s->name ? s->name : s->id,
+                            "snapshot", s->template_id, "user", USER, "target", DAYTONA_TARGET,
+                            "state", daytona_state(s), "sandboxClass", "container",
+                            "autoStopInterval", (int)(s->idle_ms / DAYTONA_MINUTE_MS),
+                            "autoDeleteInterval", auto_delete_minutes(s));
 
     if (!out)
         return NULL;

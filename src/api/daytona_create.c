@@ -129,8 +129,9 @@ static bool has(const json_t *body, const char *name)
     return value && !json_is_null(value);
 }
 
-/* 0: one that stops is gone; below: it is never deleted for being stopped. With a time of its own,
- * or where no files can be kept, it is gone then, which its answers say (0). */
+/* Minutes after which one that is stopped is deleted. 0: one that stops is gone; below: it stays.
+ * With a time of its own, or where no files can be kept, it is gone then, which its answers say
+ * (0), and a time after that is refused. */
 static enum err_code read_auto_delete(struct api_call *call, struct creation *c, struct err *e)
 {
     const json_t *body = call->body;
@@ -138,11 +139,12 @@ static enum err_code read_auto_delete(struct api_call *call, struct creation *c,
     enum err_code rc = json_get_int(body, "autoDeleteInterval", NULL, JSON_OPTIONAL, INT32_MIN,
                                     INT32_MAX, &minutes, e);
 
-    if (rc == ERR_OK && minutes > 0)
+    if (rc == ERR_OK && minutes > 0 && has(body, "ttlMinutes"))
         return err_set(e, ERR_INVALID,
-                       "autoDeleteInterval: not supported yet by this server: deleting stopped "
-                       "sandboxes later (0 deletes one when it stops, -1 keeps it)");
-    if (minutes < 0 && !has(body, "ttlMinutes") && core_keeps_files(call->core)) {
+                       "autoDeleteInterval: with ttlMinutes a sandbox is deleted when it stops, "
+                       "at its time at the latest: give one of the two");
+    c->r.auto_delete_ms = MAX(minutes, 0) * DAYTONA_MINUTE_MS;
+    if (minutes > 0 || (minutes < 0 && !has(body, "ttlMinutes") && core_keeps_files(call->core))) {
         c->r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
         c->r.keep_memory = false;
     }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "core/file_url.h"
 #include "core/ingress.h"
+#include "core/life.h"
 #include "http/json.h"
 
 #include <stdio.h>
@@ -72,24 +73,26 @@ void daytona_set_auto_archive(struct api_call *call)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }
 
-/* 0: one that stops is gone; below: it stays. Of one with a time of its own (ttlMinutes) only the
- * first is true. */
+static bool is_stopped(const struct sandbox *s)
+{
+    const struct life *life = life_of(s->state);
+
+    return life->files && life->change != LIFE_CHANGE_RESUME;
+}
+
+/* Minutes after which one that is stopped is deleted; 0: one that stops is gone, or has stopped and
+ * is gone now; below: it stays. Of one with a time of its own (ttlMinutes) only 0 is true. */
 static void set_auto_delete(struct api_call *call, const struct sandbox *s, long minutes)
 {
     struct err e;
-    bool stays = minutes < 0;
 
-    if (minutes > 0)
-        api_fail(
-            call, 501,
-            "not supported by this server: deleting stopped sandboxes later (0 deletes one when "
-            "it stops, -1 keeps it)");
-    else if (stays && s->idle_ms == 0)
+    if (minutes == 0 && is_stopped(s))
+        daytona_sandbox_delete(call, s);
+    else if (minutes != 0 && s->idle_ms == 0 && s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
         api_fail(call, 409, "Sandbox %s ends at its time (ttlMinutes): set an auto-stop interval",
                  s->id);
-    else if (core_sandbox_set_on_timeout(call->core, call->who.tenant, s->id,
-                                         stays ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL,
-                                         stays ? false : s->keep_memory, &s, &e) != ERR_OK)
+    else if (core_sandbox_set_auto_delete(call->core, call->who.tenant, s->id,
+                                          minutes * DAYTONA_MINUTE_MS, &s, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));

@@ -88,6 +88,7 @@ struct sandbox {
     int64_t last_end_real_ms; /* not beyond this; 0: no bound */
     int64_t kept_real_ms;     /* since when its files alone are kept; 0: they are not */
     int64_t auto_archive_ms;  /* so long after that it counts as archived */
+    int64_t auto_delete_ms;   /* so long after that it is ended; 0: it is not */
     bool archived;            /* its owner has archived it, before that */
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
@@ -249,6 +250,8 @@ struct sandbox_request {
     int64_t idle_ms;      /* > 0: ends so long after the last use, within ttl_ms if that is given */
     unsigned idle_counts; /* enum sandbox_idle; 0: traffic */
     int64_t auto_archive_ms; /* 0: CORE_ARCHIVE_DEFAULT_MS */
+    int64_t auto_delete_ms;  /* ended so long after its stop, at most CORE_AUTO_DELETE_MAX_MS; 0:
+                                never */
     enum sandbox_timeout_action on_timeout;
     bool auto_resume, keep_memory, secure, allow_internet;
     uint32_t level;               /* enum privsep_level */
@@ -344,11 +347,16 @@ enum err_code core_sandbox_set_auto_archive(struct core *c, const char *tenant, 
                                             struct err *e);
 bool core_sandbox_is_archived(const struct sandbox *s, int64_t now_real_ms);
 
-/* What becomes of it at the end of its time, as of its creation. keep_memory only counts where it
- * is paused; without it, ERR_UNIMPLEMENTED where files cannot be kept. Written through. */
-enum err_code core_sandbox_set_on_timeout(struct core *c, const char *tenant, const char *id,
-                                          enum sandbox_timeout_action action, bool keep_memory,
-                                          const struct sandbox **out, struct err *e);
+#define CORE_AUTO_DELETE_MAX_MS (60000ll * 2147483647ll)
+
+/* What becomes of it when it is not used any more. after_ms > 0: it stops at the end of its time,
+ * with its files alone, and is ended so long after each stop that it is not started after; one that
+ * is stopped already has the time since then behind it. Below 0: it stops and stays. 0: it ends at
+ * the end of its time. ERR_INVALID beyond CORE_AUTO_DELETE_MAX_MS; ERR_UNIMPLEMENTED: it is to stop
+ * where files cannot be kept. Written through. */
+enum err_code core_sandbox_set_auto_delete(struct core *c, const char *tenant, const char *id,
+                                           int64_t after_ms, const struct sandbox **out,
+                                           struct err *e);
 
 /* Replaces its metadata (a reference is taken). Written through. */
 enum err_code core_sandbox_set_metadata(struct core *c, const char *tenant, const char *id,

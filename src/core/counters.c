@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-static const char *const reasons[] = {"killed", "timeout", "idle",        "out_of_memory", "exited",
-                                      "lost",   "error",   "unsupported", "unknown",       "other"};
+static const char *const reasons[] = {"killed",        "timeout", "idle", "auto_delete",
+                                      "out_of_memory", "exited",  "lost", "error",
+                                      "unsupported",   "unknown", "other"};
 
 _Static_assert(ARRAY_SIZE(reasons) <= COUNTERS_REASONS, "each reason has its counter");
 

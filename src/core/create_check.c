@@ -76,6 +76,9 @@ static enum err_code check_request(struct core *c, const struct sandbox_request 
         return err_set(e, ERR_INVALID, "a time to live of %lld s; at most %llu s are allowed",
                        (long long)r->ttl_ms / 1000,
                        (unsigned long long)c->config.max_ttl_ms / 1000u);
+    if (r->auto_delete_ms < 0 || r->auto_delete_ms > CORE_AUTO_DELETE_MAX_MS)
+        return err_set(e, ERR_INVALID, "a stopped sandbox is deleted after 0 to %lld ms",
+                       (long long)CORE_AUTO_DELETE_MAX_MS);
     if (r->name && sandbox_name_is_taken(c, r->tenant, r->name))
         return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
     if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && !r->keep_memory &&

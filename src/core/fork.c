@@ -202,6 +202,8 @@ static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_m
     memcpy(op->tenant, s->tenant, strlen(s->tenant) + 1);
     op->r = (struct sandbox_request){.tenant = op->tenant,
                                      .ttl_ms = ttl_ms,
+                                     .auto_archive_ms = s->auto_archive_ms,
+                                     .auto_delete_ms = s->auto_delete_ms,
                                      .on_timeout = s->on_timeout,
                                      .auto_resume = s->auto_resume,
                                      .keep_memory = s->keep_memory,

@@ -147,26 +147,3 @@ enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const ch
     *out = &o->s;
     return ERR_OK;
 }
-
-enum err_code core_sandbox_set_on_timeout(struct core *c, const char *tenant, const char *id,
-                                          enum sandbox_timeout_action action, bool keep_memory,
-                                          const struct sandbox **out, struct err *e)
-{
-    struct sandbox_obj *o = NULL;
-    struct sandbox changed;
-    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
-
-    if (code == ERR_OK && action == SANDBOX_ON_TIMEOUT_PAUSE && !keep_memory)
-        code = keep_check(c, e);
-    if (code != ERR_OK)
-        return code;
-    changed = o->s;
-    changed.on_timeout = action;
-    changed.keep_memory = keep_memory;
-    code = store_sandbox_update(c->store, &changed, e);
-    if (code != ERR_OK)
-        return code;
-    o->s = changed;
-    *out = &o->s;
-    return ERR_OK;
-}

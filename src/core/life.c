@@ -103,7 +103,7 @@ static const struct life keeping = {.name = "keeping",
 
 static const struct life kept = {.name = "kept",
                                  .next = STEP(SANDBOX_ENDING) | STEP(SANDBOX_RESTARTING),
-                                 ARMED(FILES, NONE),
+                                 ARMED(FILES, REST),
                                  LIST(AGAIN, FILES),
                                  .exit = LIFE_EXIT_WAIT,
                                  CALLS(END, ALREADY, DO),

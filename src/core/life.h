@@ -28,7 +28,8 @@ enum life_timer {
     LIFE_TIMER_CREATE,   /* the create's deadline: its caller is told, and it is ended */
     LIFE_TIMER_LIFETIME, /* its time is over: `timeout`, unless it was used meanwhile */
     LIFE_TIMER_KILL,     /* KILL was not answered: it is sent again */
-    LIFE_TIMER_CHANGE /* what privd was asked for was not answered: the channel to it begins anew */
+    LIFE_TIMER_CHANGE,   /* privd has not answered what it was asked for: its channel begins anew */
+    LIFE_TIMER_REST      /* it was stopped as long as its owner lets it: ended (auto_delete.h) */
 };
 
 /* Its time is over, by what its owner chose (on_timeout). */

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/auto_delete.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -74,9 +75,12 @@ void lifecycle_check_clock(struct core *c)
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
 
-        if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME || !timer_armed(&o->end))
+        if (life_is_at_rest(o->s.state))
+            o->s.kept_real_ms += jump_ms;
+        else if (sandbox_life(o)->timer == LIFE_TIMER_LIFETIME && timer_armed(&o->end))
+            o->s.end_real_ms = offset_ms + (int64_t)o->end.node.at_ms;
+        else
             continue;
-        o->s.end_real_ms = offset_ms + (int64_t)o->end.node.at_ms;
         write_state(o);
     }
 }
@@ -275,6 +279,7 @@ void lifecycle_on_timer(struct sandbox_obj *o)
     case LIFE_TIMER_LIFETIME: lifetime_fired(o); break;
     case LIFE_TIMER_KILL: kill_again(o); break;
     case LIFE_TIMER_CHANGE: pause_on_deadline(o); break;
+    case LIFE_TIMER_REST: auto_delete_on_timer(o); break;
     case LIFE_TIMER_NONE:
         log_error("sandbox %s: a timer in state %s", o->s.id, sandbox_life(o)->name);
         break;
@@ -296,7 +301,7 @@ static void begin(struct sandbox_obj *o)
         lifecycle_arm(o);
         break;
     case LIFE_START_UNDO: sandbox_move(o, SANDBOX_ENDING); break;
-    case LIFE_START_FILES:
+    case LIFE_START_FILES: auto_delete_adopt(o); break;
     case LIFE_START_REFUSE: /* lifecycle_adopt */
     case LIFE_START_END:
     case LIFE_START_DELETE: break;

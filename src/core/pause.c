@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/auto_delete.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -199,6 +200,7 @@ void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struc
     trace_sandbox_end(o, why->code);
     if (o->s.state != to)
         sandbox_move(o, to);
+    auto_delete_arm(o);
     forget_wishes(o);
     pause_write_row(o);
     pause_waiters_notify(o, &o->resumers, why);
@@ -276,6 +278,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
 
     o->reboot_keeps = false;
     sandbox_move(o, to);
+    auto_delete_arm(o);
     o->s.end_real_ms = clock_real_ms();
     pause_write_row(o);
     trace_sandbox_end(o, ERR_OK);

@@ -41,6 +41,13 @@ void sandbox_account(struct sandbox_obj *o)
         tenant_recharge(o->tenant, (enum tenant_resource)i, costs[i], &o->charges[i]);
 }
 
+/* Of the state that it leaves, or armed later where it has to be. */
+static bool drops_timer(const struct life *from, const struct life *to)
+{
+    return to->timer == LIFE_TIMER_NONE || to->timer == LIFE_TIMER_REST ||
+           from->timer == LIFE_TIMER_REST;
+}
+
 void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
 {
     enum sandbox_state before = o->s.state;
@@ -54,7 +61,7 @@ void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
     o->s.archived = false;
     o->s.kept_real_ms = life_is_at_rest(to) ? clock_real_ms() : 0;
     sandbox_account(o);
-    if (next->timer == LIFE_TIMER_NONE)
+    if (drops_timer(from, next))
         timers_cancel(&o->core->timers, &o->end);
     state_follow_tell(o, before);
 }

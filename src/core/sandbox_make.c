@@ -161,6 +161,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->started_real_ms = clock_real_ms();
     s->idle_ms = r->idle_ms;
     s->auto_archive_ms = r->auto_archive_ms ? r->auto_archive_ms : CORE_ARCHIVE_DEFAULT_MS;
+    s->auto_delete_ms = r->auto_delete_ms;
     s->idle_counts = r->idle_counts ? r->idle_counts : SANDBOX_IDLE_TRAFFIC;
     s->last_end_real_ms = r->idle_ms > 0 && r->ttl_ms > 0 ? s->started_real_ms + r->ttl_ms : 0;
     s->end_real_ms = s->started_real_ms + first_life_ms(c, r);

@@ -109,6 +109,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 33, s->file_url_number);
     sqlite3_bind_int64(q, 34, s->kept_real_ms);
     sqlite3_bind_int64(q, 35, s->auto_archive_ms);
+    sqlite3_bind_int64(q, 36, s->auto_delete_ms);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -131,6 +132,7 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 14, s->file_url_number);
     sqlite3_bind_int64(q, 15, s->kept_real_ms);
     sqlite3_bind_int64(q, 16, s->auto_archive_ms);
+    sqlite3_bind_int64(q, 17, s->auto_delete_ms);
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
 }
 
@@ -220,6 +222,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
         sqlite3_column_int(q, 25) >= SANDBOX_PAUSE_REASON_COUNT ||
         sqlite3_column_int64(q, 29) < 0 || sqlite3_column_int64(q, 29) > PRIVSEP_KEPT_MAX ||
         sqlite3_column_int64(q, 32) < 0 || sqlite3_column_int64(q, 32) > UINT32_MAX ||
+        sqlite3_column_int64(q, 35) < 0 || sqlite3_column_int64(q, 35) > CORE_AUTO_DELETE_MAX_MS ||
         !read_network(q, 18, 26, flags, &s->network))
         return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
@@ -237,6 +240,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->file_url_number = (uint32_t)sqlite3_column_int64(q, 32);
     s->kept_real_ms = sqlite3_column_int64(q, 33);
     s->auto_archive_ms = sqlite3_column_int64(q, 34);
+    s->auto_delete_ms = sqlite3_column_int64(q, 35);
     s->archived = flags & FLAG_ARCHIVED;
     return true;
 }

@@ -154,7 +154,7 @@ def test_a_bad_update_changes_nothing(own, daytona):
 @pytest.mark.parametrize("fields, why", [
     ({"networkAllowList": "::/0"}, "IPv4"), ({"networkBlockAll": True, "domainAllowList": "a.com"}, "cannot be combined"),
     ({"volumes": [{"volumeId": "v", "mountPath": "/v", "subpath": "a"}]}, "subpath"), ({"volumes": [{"volumeId": "v"}]}, "mountPath"), ({"buildInfo": {"dockerfileContent": "FROM x"}}, "snapshot"),
-    ({"autoStopInterval": -1}, "autoStopInterval"), ({"autoStopInterval": 9999999}, "at most"), ({"autoDeleteInterval": 5}, "autoDeleteInterval"), ({"ttlMinutes": 0}, "1 to "),
+    ({"autoStopInterval": -1}, "autoStopInterval"), ({"autoStopInterval": 9999999}, "at most"), ({"autoDeleteInterval": 5, "ttlMinutes": 5}, "autoDeleteInterval"), ({"ttlMinutes": 0}, "1 to "),
     ({"ttlMinutes": 99999999}, "1 to "), ({"name": "a/b"}, "name"), ({"name": "x" * 64}, "name"),
     ({"cpu": 4}, "cpu"), ({"memory": 4096}, "memory"), ({"disk": 4096}, "disk"), ({"cpu": -1}, "cpu"), ({"user": "root"}, "user"),
     ({"target": "us"}, "local"), ({"secrets": [{"A": "b"}]}, "secret"), ({"outboundProxyUrl": "http://p.example"}, "proxy"),

@@ -416,7 +416,10 @@ def test_a_file_goes_in_and_comes_out(box, name):
     if "\n" not in name:
         assert box.put([(path, contents)]).json == {"files": [{"path": path}]}
     else:
-        box.good("POST", "/files/upload", contents, query={"path": path}, headers={"Content-Type": "application/octet-stream"})
+        sent = {"query": {"path": path}, "headers": {"Content-Type": "application/octet-stream"}}
+        assert box.call("POST", "/files/upload", contents, **sent).body == b""  # as upstream's
+        entry = box.good("POST", "/files/upload-v2", contents, **sent)
+        assert entry == {"name": path.rpartition("/")[2], "path": entry["path"], "type": "file"} and entry["path"].endswith(path)
     assert box.take(path).body == contents
     assert box.good("GET", "/files/info", query={"path": path})["size"] == 100
 
@@ -746,10 +749,11 @@ def test_what_becomes_of_one_that_stops(cay, other_tenant):
     assert control("POST", f"{id}/autodelete/0", other_tenant.key).status == 404 and control("POST", f"{id}/autodelete/0", "e2b_0").status == 401
     assert control("POST", f"{id}/autodelete/0").json["autoDeleteInterval"] == 0
     assert control("POST", f"{id}/autodelete/-1").json["autoDeleteInterval"] == -1
+    assert control("POST", f"{id}/autodelete/5").json["autoDeleteInterval"] == 5
     assert control("POST", f"{id}/stop").json["state"] == "stopped"
     assert control("POST", f"{id}/start").json["state"] == "started"
     assert control("POST", f"{id}/autodelete/0").status == 200 and control("GET", id).json["autoDeleteInterval"] == 0
-    for path, status in (("autodelete/5", 501), ("autodelete/x", 400), ("autodelete/99999999999", 400), ("autoarchive/x", 400),
+    for path, status in (("autodelete/x", 400), ("autodelete/99999999999", 400), ("autoarchive/x", 400),
                          ("autoarchive/-1", 400), ("resize", 400), ("fork", 501), ("nothing", 501)):
         reply = control("POST", f"{id}/{path}")
         assert reply.status == status and reply.json["statusCode"] == status and "(" in reply.json["message"] or status == 400, reply.body

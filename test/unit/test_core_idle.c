@@ -246,20 +246,22 @@ static void what_counts_is_kept_over_a_restart(void **state)
 /* It is what the sandbox is deleted or kept by. */
 static void what_comes_at_the_end_is_kept_over_a_restart(void **state)
 {
-    static const enum sandbox_timeout_action actions[] = {SANDBOX_ON_TIMEOUT_PAUSE,
-                                                          SANDBOX_ON_TIMEOUT_KILL};
+    static const int64_t afters_ms[] = {MINUTE_MS, 0, -1, CORE_AUTO_DELETE_MAX_MS};
     struct world *w = *state;
     const struct sandbox *s = NULL;
     char id[IDS_SANDBOX_SIZE];
     struct err e;
 
     memcpy(id, make_counting(w, SANDBOX_IDLE_TRAFFIC)->s.id, sizeof(id));
-    for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
-        assert_int_equal(core_sandbox_set_on_timeout(w->core, NULL, id, actions[i], true, &s, &e),
+    for (size_t i = 0; i < ARRAY_SIZE(afters_ms); i++) {
+        assert_int_equal(core_sandbox_set_auto_delete(w->core, NULL, id, afters_ms[i], &s, &e),
                          ERR_OK);
         world_stop_core(w);
         world_start_core(w);
-        assert_int_equal(core_sandbox_find(w->core, NULL, id)->on_timeout, actions[i]);
+        s = core_sandbox_find(w->core, NULL, id);
+        assert_int_equal(s->on_timeout,
+                         afters_ms[i] == 0 ? SANDBOX_ON_TIMEOUT_KILL : SANDBOX_ON_TIMEOUT_PAUSE);
+        assert_int_equal(s->auto_delete_ms, MAX(afters_ms[i], 0));
     }
 }
 

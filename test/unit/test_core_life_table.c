@@ -55,11 +55,9 @@ static void what_is_no_state_is_granted_nothing(void **state)
 static const char *const starts[] = {
     [LIFE_START_REFUSE] = "refuse", [LIFE_START_UNDO] = "undo", [LIFE_START_RUN] = "run",
     [LIFE_START_FILES] = "files",   [LIFE_START_END] = "end",   [LIFE_START_DELETE] = "delete"};
-static const char *const timers[] = {[LIFE_TIMER_NONE] = "none",
-                                     [LIFE_TIMER_CREATE] = "create",
-                                     [LIFE_TIMER_LIFETIME] = "lifetime",
-                                     [LIFE_TIMER_KILL] = "kill",
-                                     [LIFE_TIMER_CHANGE] = "change"};
+static const char *const timers[] = {
+    [LIFE_TIMER_NONE] = "none", [LIFE_TIMER_CREATE] = "create", [LIFE_TIMER_LIFETIME] = "lifetime",
+    [LIFE_TIMER_KILL] = "kill", [LIFE_TIMER_CHANGE] = "change", [LIFE_TIMER_REST] = "rest"};
 static const char *const missing_names[] = {[LIFE_MISSING_LOST] = "ended: lost",
                                             [LIFE_MISSING_DONE] = "ended",
                                             [LIFE_MISSING_FILES] = "files",

@@ -75,6 +75,19 @@ def test_the_interpreter(sandbox):
     assert python.run_code("print(x)").stdout == "41\n"
 
 
+def test_the_time_after_which_a_stopped_one_is_deleted(daytona):
+    one = daytona.create(CreateSandboxFromSnapshotParams(snapshot="host", auto_delete_interval=15))
+    assert one.auto_delete_interval == 15
+    one.stop()
+    for minutes in (30, -1):
+        one.set_auto_delete_interval(minutes)
+        one.refresh_data()
+        assert (one.auto_delete_interval, one.state.value) == (minutes, "stopped")
+    one.set_auto_delete_interval(0)
+    with pytest.raises(DaytonaNotFoundError):
+        daytona.get(one.id)
+
+
 def test_files(sandbox):
     sandbox.fs.create_folder("work", "755")
     sandbox.fs.upload_file(b"hello", "work/a b.txt")

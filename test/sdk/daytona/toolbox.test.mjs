@@ -67,6 +67,22 @@ test('the interpreter keeps its variables', async () => {
   await assert.rejects(python.runCode('import time; time.sleep(600)', { timeout: 1 }), { name: 'DaytonaTimeoutError' })
 })
 
+test('the time after which a stopped one is deleted is as it was set', async () => {
+  const one = await daytona.create({ snapshot: 'host', autoDeleteInterval: 15 })
+  try {
+    assert.equal(one.autoDeleteInterval, 15)
+    await one.stop()
+    await one.setAutoDeleteInterval(30)
+    await one.refreshData()
+    assert.deepEqual([one.autoDeleteInterval, one.state], [30, 'stopped'])
+    await one.setAutoDeleteInterval(-1)
+    assert.equal((await daytona.get(one.id)).autoDeleteInterval, -1)
+  } finally {
+    await one.setAutoDeleteInterval(0)
+  }
+  await assert.rejects(daytona.get(one.id), { name: 'DaytonaNotFoundError' })
+})
+
 test('a stop keeps the files, and a start goes on with them', async () => {
   await sandbox.process.executeCommand('echo kept >kept')
   await sandbox.stop()
