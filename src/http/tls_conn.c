@@ -21,6 +21,8 @@ struct tls_conn {
     const char *reason; /* it was lost for */
     int lost;           /* why OpenSSL is not to be asked again: -errno, or 0 */
     bool shut;          /* close_notify is out */
+    unsigned messages;  /* of handshakes, since contents came last */
+    unsigned reads;     /* of the socket, in this call */
 };
 
 /* -- the context ------------------------------------------------------------------------------- */
@@ -73,6 +75,36 @@ SSL_CTX *tls_conn_context(bool client)
 
 /* -- a connection ------------------------------------------------------------------------------ */
 
+/* A message of a handshake, also of one that OpenSSL passes over. */
+static void on_message(int sent, int version, int type, const void *data, size_t n, SSL *ssl,
+                       void *arg)
+{
+    struct tls_conn *c = arg;
+
+    if (!sent && type == SSL3_RT_HANDSHAKE)
+        c->messages++;
+}
+
+/* OpenSSL stays inside a call for as long as there are messages that it passes over, or pieces of
+ * one. So a call reads the socket so often, and goes on when that is told to be readable again; and
+ * a peer whose messages bring nothing on has neither a read nor an alert of it any more. */
+static long on_socket(BIO *b, int what, const char *data, size_t n, int argi, long argl, int result,
+                      size_t *processed)
+{
+    struct tls_conn *c = (struct tls_conn *)BIO_get_callback_arg(b);
+
+    if (what != BIO_CB_READ && what != BIO_CB_WRITE)
+        return result;
+    BIO_clear_retry_flags(b);
+    if (c->messages > TLS_CONN_MESSAGES_MAX)
+        return -1;
+    if (what == BIO_CB_READ && c->reads++ >= TLS_CONN_READS_MAX) {
+        BIO_set_retry_read(b);
+        return -1;
+    }
+    return 1;
+}
+
 void *tls_conn_new(SSL *ssl)
 {
     struct tls_conn *c = calloc(1, sizeof(*c));
@@ -82,7 +114,18 @@ void *tls_conn_new(SSL *ssl)
         return NULL;
     }
     c->ssl = ssl;
+    SSL_set_msg_callback(ssl, on_message);
+    SSL_set_msg_callback_arg(ssl, c);
+    BIO_set_callback_ex(SSL_get_rbio(ssl), on_socket); /* the same for what is written */
+    BIO_set_callback_arg(SSL_get_rbio(ssl), (char *)c);
     return c;
+}
+
+/* Before each call of OpenSSL: its errors are kept by the thread. */
+static void enter(struct tls_conn *c)
+{
+    ERR_clear_error();
+    c->reads = 0;
 }
 
 static void *conn_open(void *ctx, int fd)
@@ -117,7 +160,9 @@ static int result(struct tls_conn *c, int r)
     case SSL_ERROR_WANT_WRITE: return -EINPROGRESS;
     case SSL_ERROR_ZERO_RETURN: return 0;
     default:
-        c->reason = ERR_reason_error_string(ERR_peek_last_error());
+        c->reason = c->messages > TLS_CONN_MESSAGES_MAX
+                        ? "too many handshake messages"
+                        : ERR_reason_error_string(ERR_peek_last_error());
         ended = ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
         log_debug("TLS: a connection is lost: %s", c->reason ? c->reason : "no reason given");
         ERR_clear_error();
@@ -131,7 +176,7 @@ static int conn_begin(void *layer)
     struct tls_conn *c = layer;
     int r;
 
-    ERR_clear_error();
+    enter(c);
     r = SSL_do_handshake(c->ssl);
     if (r == 1)
         return 0;
@@ -149,10 +194,11 @@ static ssize_t conn_read(void *layer, void *out, size_t n, bool *end)
 
     if (c->lost)
         return c->lost;
-    ERR_clear_error();
+    enter(c);
     while (n - have >= HTTP_LAYER_READ_BYTES && r == 1) {
         r = SSL_read_ex(c->ssl, (char *)out + have, n - have, &got);
         have += r == 1 ? got : 0;
+        c->messages = r == 1 ? 0 : c->messages;
     }
     if (r == 1)
         return (ssize_t)have;
@@ -169,7 +215,7 @@ static ssize_t write_record(struct tls_conn *c, const void *data, size_t n)
     size_t sent = 0;
     int r;
 
-    ERR_clear_error();
+    enter(c);
     r = SSL_write_ex(c->ssl, data, n, &sent);
     if (r == 1)
         return (ssize_t)sent;
@@ -230,7 +276,7 @@ static int conn_shut(void *layer)
 
     if (c->lost || c->shut || !SSL_is_init_finished(c->ssl))
         return 0;
-    ERR_clear_error();
+    enter(c);
     r = SSL_shutdown(c->ssl);
     if (r < 0 && SSL_get_error(c->ssl, r) == SSL_ERROR_WANT_WRITE)
         return -EINPROGRESS;

@@ -11,6 +11,13 @@
 
 #include <openssl/ssl.h>
 
+/* Messages of handshakes between contents: the handshake's own (a dozen), and after it session
+ * tickets, key updates, requests to begin anew. One more is the end of the connection. */
+#define TLS_CONN_MESSAGES_MAX 32u
+
+/* Reads of the socket in one call of OpenSSL: a record takes two. */
+#define TLS_CONN_READS_MAX 128u
+
 /* Free with SSL_CTX_free; NULL when memory is out. A server's refuses a client whose ALPN does not
  * have http/1.1 with the alert no_application_protocol. A client's verifies nothing yet. */
 SSL_CTX *tls_conn_context(bool client);
