@@ -24,7 +24,8 @@ INWARD = {  # name -> where it points: nowhere that a name alone may lead to
     "multicast": ["224.0.0.1"], "broadcast": ["255.255.255.255"], "sandbox": [internet.OWN4], "fake": ["198.18.0.99"],
     "shared": ["100.64.0.9"], "reserved": ["240.0.0.9"],
     "loop6": ["::1"], "any6": ["::"], "host6": [internet.HOST_ADDRESS6], "aws6": ["fd00:ec2::254"], "gcp6": ["fd20:ce::254"],
-    "mapped": ["::ffff:169.254.169.254"], "nat64": ["64:ff9b::a9fe:a9fe"], "sixtofour": ["2002:a9fe:a9fe::1"],
+    "mapped": ["::ffff:169.254.169.254"], "mappedloop": ["::ffff:127.0.0.1"], "mappedhost": [f"::ffff:{internet.HOST_ADDRESS}"],
+    "mappedten": [f"::ffff:{internet.PRIVATE}"], "nat64": ["64:ff9b::a9fe:a9fe"], "sixtofour": ["2002:a9fe:a9fe::1"],
     "compatible": ["::a9fe:a9fe"], "link6": ["fe80::1"], "site6": ["fec0::9"], "local6": ["fd12::9"], "many6": ["ff02::1"]}
 OUTSIDE = [[internet.OTHER]]
 ATTACK_ZONE = {
@@ -280,11 +281,12 @@ def test_names_that_point_inward(stack, host_service, policy, ceiling):
 
 def test_what_no_policy_opens(stack, host_service, open_box):
     """Private networks are open here (the control), the host, metadata, loopback are not."""
-    closed = set(INWARD) - {"ten", "shared", "site6", "local6", "reserved", "fake", "host6"} | {"host6"}
+    closed = set(INWARD) - {"ten", "mappedten", "shared", "site6", "local6", "reserved", "fake", "host6"} | {"host6"}
     names = [f"{name}.inward.example.com" for name in sorted(closed)]
     for name, got in zip(names, raw(open_box, [(name, 80, request("", name)) for name in names]), strict=True):
         assert not answered(got), (name, got)
-    assert fetch(open_box, "http://ten.inward.example.com/")["address"].endswith(internet.PRIVATE)
+    for name in ("ten", "mappedten"):
+        assert fetch(open_box, f"http://{name}.inward.example.com/")["address"].endswith(internet.PRIVATE)
 
 
 NEVER = (internet.METADATA, "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254",

@@ -21,6 +21,7 @@ from worldlib import boxes_fixture, restarted, world_fixture  # isort: skip: it 
 from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE, SINK_PORT,
                       SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, inside, listener, run)
 
+FAR = [f"far-{i}.example.net" for i in range(12)]
 ZONE = {
     "web.example.com": {"a": [[WEB]], "aaaa": [[WEB6]]},
     "v4.example.com": {"a": [[WEB]]},
@@ -41,6 +42,9 @@ ZONE = {
     "inward.example.com": {"a": [[PRIVATE]], "chain": ["canonical.example.net"]},
     "loop.example.com": {"a": [[]], "chain": ["loop-2.example.com", "loop.example.com"]},
     "long.example.com": {"a": [[]], "chain": [f"n{i}.example.com" for i in range(500)]},
+    "far.example.com": {"a": [[WEB]], "chain": FAR},
+    "far-inward.example.com": {"a": [[PRIVATE]], "chain": FAR},
+    "far-metadata.example.com": {"a": [[METADATA]], "chain": FAR},
     "later.example.com": {"a": [[], [WEB]]},
     "later-inward.example.com": {"a": [[], [PRIVATE]]},
     "closed.example.net": {"a": [[OTHER]]},
@@ -477,6 +481,18 @@ def test_other_names_of_an_allowed_one(world, box):
     assert world.asked("canonical.example.net") == 0
 
 
+def test_chains_of_other_names(world, box):
+    """However many names there are in between, the address at the end counts; a chain that turns back or ends nowhere has
+    none. The control: one as long that leads outside."""
+    s = box({"rules": [{"domains": ["*.example.com"], "action": "allow"}]})
+    for name in ("loop", "long"):
+        assert "egress_unreachable" in s.curl(f"http://{name}.example.com/").stdout, name
+    for name in ("far-inward", "far-metadata"):
+        assert "egress_denied" in s.curl(f"http://{name}.example.com/").stdout, name
+    assert reached(s.curl("http://far.example.com/"))
+    assert not any(world.asked(name) for name in FAR)
+
+
 def test_a_name_that_gets_an_address_later(box):
     s = box({"rules": [{"domains": ["*.example.com"], "action": "allow"}]})
     for name in ("later", "later-inward"):
@@ -582,6 +598,43 @@ def test_limits(world, box):
     assert json.loads(s.curl("http://v4.example.com/").stdout)["rule"] == "limit"
     usage = json.loads(world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[1])
     assert 1000000 <= usage["bytes_up"] + usage["bytes_down"] <= 1000000 + 65536
+
+
+def break_off(connection, *first):
+    """With a reset, after these bytes."""
+    for piece in first:
+        connection.sendall(piece)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def test_places_of_connections_come_back(world, box):
+    """Whatever state a connection is broken off in; and no more of them than were taken, which the control is: at the end as
+    many as the limit says are held, and one more is refused."""
+    names = ["v4.example.com", "slow.example.com", "closed.example.net"]
+    s = box({"rules": [{"domains": names, "action": "allow"}], "limits": {"connections": 3}})
+    v4, slow, closed, denied = (address_of(s, name) for name in (*names, "other.example.net"))
+    get = b"GET / HTTP/1.1\r\nHost: v4.example.com\r\n\r\n"
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the beginning of a ClientHello
+    ways = [(v4, 80), (v4, 80, get[:20]), (v4, 443, hello), (v4, 80, get), (v4, SOURCE_PORT, b"50000000\n"), (denied, 80, get),
+            (denied, 443, hello), (slow, 80, get.replace(b"v4", b"slow")), (closed, 1, b"x"), ("127.0.0.1", TCP_PORT, b"\x05\x01"),
+            ("127.0.0.1", TCP_PORT, b"\x05\x01\x00"), ("127.0.0.1", TCP_PORT, b"CONNECT v4.example.com:80 HTTP/1.1\r\n")]
+
+    def open_now():
+        return json.loads(world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[1])["connections"]
+
+    for address, port, *first in ways:
+        for _ in range(5):
+            break_off(s.connect(address, port), *first)
+        until(lambda: open_now() == 0, what=lambda a=address, p=port, f=first: f"{open_now()} open after {a} {p} {f}")
+    held = [s.connect(v4, ECHO_PORT) for _ in range(3)]
+    for c in held:
+        c.sendall(b"x\n")
+        assert c.recv(2) == b"x\n"
+    assert open_now() == 3 and json.loads(s.curl("http://v4.example.com/").stdout)["rule"] == "limit"
+    for c in held:
+        break_off(c)
+    until(lambda: reached(s.curl("http://v4.example.com/")))
 
 
 def test_connections_per_second(box):

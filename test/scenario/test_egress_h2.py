@@ -340,6 +340,34 @@ def test_placeholders_in_headers_and_bodies(world, origin):
     assert last["body"] == REAL_KEY, expect.stderr
 
 
+@pytest.mark.parametrize("pieces", [False, True])
+def test_placeholders_in_pieces(world, origin, pieces):
+    """Over the borders of HEADERS, CONTINUATION and DATA it is one placeholder; the control is the same request whole."""
+    key = seal(world, "place", REAL_KEY, kind="placeholder", headers=["*"], bodies=True)
+    with sandbox(world, [key], inject("place")) as s:
+        r = run(s, PAUSED + """
+place, pieces = b"cay-secret:place", sys.argv[3] == "True"
+if pieces:
+    c.max_outbound_frame_size = 40  # of a head that has some 200 bytes: more frames than one, and no more than may be
+stream = ask("/echo", "POST", end=False, more=[("content-type", "text/plain"), ("x-key", place.decode()), ("x-last", "a")])
+body = b"before " + place + b" behind"
+for part in ([body[i:i + 1] for i in range(len(body))] if pieces else [body]):
+    c.send_data(stream, part)
+    s.sendall(c.data_to_send())
+c.end_stream(stream)
+s.sendall(c.data_to_send())
+text, ended = b"", False
+while not ended:
+    for e in events():
+        text += e.data if isinstance(e, h2.events.DataReceived) else b""
+        ended |= isinstance(e, h2.events.StreamEnded)
+print(text.count(b"[redacted]"), b"sk-real" in text)
+""", API, str(H2), str(pieces))
+    assert r.stdout == "2 False\n", r.stdout + r.stderr
+    (line,) = origin.seen()
+    assert headers(line)["x-key"] == REAL_KEY and line["body"] == f"before {REAL_KEY} behind"
+
+
 @pytest.mark.parametrize("bind, name, value", [
     ({"kind": "basic"}, "authorization", "Basic dXNlcjpzay1yZWFsLTAxMjM0NTY3ODktYWJjZGVmZ2hpag=="),
     ({"kind": "query", "parameter": "key"}, ":path", f"/v2?a=1&key={REAL_KEY}")])
@@ -473,6 +501,9 @@ print("cut")
         assert world.put(s, {"rules": narrower})[0] == 204
         assert p.stdout.readline() == "403 8\n"
         assert p.stdout.readline() == "still\n"
+        said = {d["path"]: d for d in world.denials(s)}
+        assert {path: d["rule"] for path, d in said.items()} == {"/hang/b": "b", "/bidi/b": "b"}, said
+        assert all("b" in d["reason"] and d["reason"] for d in said.values())
         assert world.put(s, {"rules": []})[0] == 204
         assert p.stdout.readline() == "cut\n"
         p.wait()

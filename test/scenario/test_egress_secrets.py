@@ -2,7 +2,10 @@
 server gives back. The server's log is the control: it tells that the secret was there to be given back."""
 
 import base64
+import gzip
 import json
+import ssl
+import zlib
 
 import pytest
 
@@ -60,6 +63,18 @@ def test_not_through_basic(world, origins, user):
     value = [v for k, v in json.loads(r.stdout)["headers"] if k == "Authorization"][0].split()[1]
     plain = base64.b64decode("".join(c if c.isalnum() or c in "+/=" else "A" for c in value))
     assert REAL_KEY.encode()[1:-1] not in plain and REAL_KEY.encode()[4:10] not in plain
+
+
+@pytest.mark.parametrize("spelling", [HERE, "cay-secret%3AKEY", "%63ay-secret:KEY"])
+def test_not_through_basic_with_escapes(world, origins, spelling):
+    """As a form writes the placeholder: what is put there is the key itself, and not a form of it that is not searched for."""
+    secret = "sk-real/with+signs=0123456789"
+    with holder(world, value=secret) as s:
+        given = base64.b64encode(f"user:{spelling}".encode()).decode()
+        r = curl(s, "-H", f"Authorization: Basic {given}", f"{URL}/echo")
+    (echoed,) = sent(origins, "authorization")
+    assert "[redacted]" in r.stdout and echoed[14:-8] not in r.stdout, r.stdout
+    assert base64.b64decode(echoed[6:]) == f"user:{secret}".encode()
 
 
 @pytest.mark.parametrize("form", ["slash", "unicode", "lower", "partial", "html", "base64", "hex"])
@@ -187,6 +202,67 @@ def test_in_json_bodies(world, origins, kind, chunked):
     first, second = (json.loads(line["body"]) for line in origins.seen())
     assert first == {"k": REAL_KEY, "x": "y" * 5000}
     assert large.returncode == 0 and second == {"k": HERE, "x": "y" * 1_200_000}  # longer than is held: as it is
+
+
+# -- in pieces, and encoded again ------------------------------------------------------------------------
+
+
+def spoken(s, pieces):
+    """What comes of a request whose pieces are records of TLS of their own."""
+    context = ssl.create_default_context(cafile=str(s.ca))
+    with context.wrap_socket(s.connect(s.resolve(API)[1][0], MODEL), server_hostname=API) as c:
+        c.settimeout(60)
+        for piece in pieces:
+            c.sendall(piece)
+        got = b""
+        while piece := c.recv(65536):
+            got += piece
+    return got
+
+
+@pytest.mark.parametrize("how", ["whole", "bytes", "extensions"])
+def test_in_pieces(world, origins, how):
+    """A placeholder over the borders of records and chunks is one; in what frames a chunk it is none. The control is `whole`."""
+    body = f"before {HERE} behind".encode()
+    chunks = {"whole": b"%x\r\n%s\r\n" % (len(body), body),
+              "bytes": b"".join(b"1\r\n%c\r\n" % byte for byte in body),
+              "extensions": b"".join(b"1;a=\"%s\"\r\n%c\r\n" % (HERE.encode(), byte) for byte in body)}[how]
+    data = (f"POST /echo HTTP/1.1\r\nHost: {API}:{MODEL}\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+            f"Transfer-Encoding: chunked\r\nX-Api-Key: {HERE}\r\n\r\n").encode() + chunks + b"0\r\n\r\n"
+    with holder(world, bodies=True) as s:
+        got = spoken(s, [data] if how == "whole" else [data[i:i + 1] for i in range(len(data))])
+    assert b" 200 " in got.splitlines()[0] and REAL_KEY.encode() not in got and got.count(b"[redacted]") == 2, got
+    (seen,) = origins.seen()
+    assert seen["body"] == f"before {REAL_KEY} behind" and sent(origins, "x-api-key") == [REAL_KEY]
+
+
+ENCODED_AGAIN = {
+    "gzip": (gzip.compress(HERE.encode()), ["Content-Encoding: gzip"]), "gzip unsaid": (gzip.compress(HERE.encode()), []),
+    "deflate": (zlib.compress(HERE.encode()), ["Content-Encoding: deflate"]),
+    "said only": (HERE.encode(), ["Content-Encoding: gzip"]), "base64": (base64.b64encode(HERE.encode()), []),
+    "twice percent": (b"key=cay-secret%253AKEY", ["Content-Type: application/x-www-form-urlencoded"]),
+    "percent letters twice": (b"key=%2563ay-secret:KEY", ["Content-Type: application/x-www-form-urlencoded"]),
+    "JSON escapes": (b'{"k": "\\u0063ay-secret:KEY"}', ["Content-Type: application/json"]),
+    "UTF-16": (HERE.encode("utf-16-le"), []), "HTML": (b"cay-secret&#58;KEY", []), "hex": (HERE.encode().hex().encode(), []),
+    "Basic in Basic": (b"", ["Authorization: Basic " + base64.b64encode(base64.b64encode(b"u:" + HERE.encode())).decode()]),
+    "base64 in a key's header": (b"", ["X-Api-Key: " + base64.b64encode(HERE.encode()).decode()])}
+
+
+@pytest.mark.parametrize("case", ENCODED_AGAIN)
+def test_encoded_again(world, origins, case):
+    """What a server would have to decode first is no placeholder: it goes as it is, and gives nothing away. The control is
+    the same request with it in the open."""
+    body, lines = ENCODED_AGAIN[case]
+    lines = [part for line in (lines if any("Content-Type" in line for line in lines) else [*lines, "Content-Type: text/plain"])
+             for part in ("-H", line)]
+    with holder(world, bodies=True) as s:
+        (world.dir / "encoded").write_bytes(body)
+        r = curl(s, *lines, "--data-binary", f"@{world.dir / 'encoded'}", f"{URL}/echo")
+        control = curl(s, "-H", "Content-Type: text/plain", "--data-binary", HERE, f"{URL}/echo")
+    first, second = origins.seen()
+    assert first["body"].encode("latin-1") == body and r.returncode == 0, r.stdout + r.stderr
+    assert {line.partition(": ")[2] for line in lines[1::2]} <= {value for _, value in first["headers"]}
+    assert REAL_KEY not in json.dumps(first) and second["body"] == REAL_KEY, control.stderr
 
 
 # -- keys beside it -----------------------------------------------------------------------------------

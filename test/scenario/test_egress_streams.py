@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from worldlib import API, ZONE, make_certificates, make_world, sandbox  # isort: skip: it makes the next ones found
+from worldlib import API, ZONE, inject, make_certificates, make_world, sandbox, seal  # isort: skip: it makes the next ones found
 import internet  # isort: skip
 
 PORT = 9543
@@ -136,6 +136,60 @@ def test_a_cut_is_no_whole_answer(world, ruled, plain):
                 if path == "/cut":
                     assert world.put(s, {"rules": [{"action": "deny", "domains": [API]}]})[0] == 204
                 assert read_to_end(c) == (b"", end)
+
+
+# -- answers that two parsers read differently ---------------------------------------------------------
+
+HIDDEN = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsmuggled"
+OK, CHUNKED, IN_CHUNKS = b"HTTP/1.1 200 OK\r\n", b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n" + HIDDEN
+ANSWERS = {
+    "length and chunks": OK + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n" + IN_CHUNKS,
+    "chunks and length": OK + CHUNKED + b"Content-Length: 500\r\n\r\n" + IN_CHUNKS,
+    "two lengths": OK + b"Content-Length: 0\r\nContent-Length: 5\r\n\r\n" + HIDDEN,
+    "a list of lengths": OK + b"Content-Length: 0, 5\r\n\r\n" + HIDDEN,
+    "signed length": OK + b"Content-Length: +0\r\n\r\n" + HIDDEN,
+    "negative length": OK + b"Content-Length: -1\r\n\r\n" + HIDDEN,
+    "a length with a unit": OK + b"Content-Length: 0x0\r\n\r\n" + HIDDEN,
+    "chunked twice": OK + CHUNKED + CHUNKED + b"\r\n" + IN_CHUNKS,
+    "chunked and another": OK + b"Transfer-Encoding: chunked, identity\r\n\r\n" + IN_CHUNKS,
+    "chunked misspelled": OK + b"Transfer-Encoding: xchunked\r\n\r\n" + IN_CHUNKS,
+    "space before colon": OK + b"Content-Length : 0\r\n\r\n" + HIDDEN,
+    "lone LF": b"HTTP/1.1 200 OK\nContent-Length: 0\n\n" + HIDDEN,
+    "LF in a value": OK + b"X: y\nContent-Length: 0\r\n\r\n" + HIDDEN,
+    "folded": OK + b"X: y\r\n Content-Length: 0\r\n\r\n" + HIDDEN,
+    "NUL": OK + b"X: y\0z\r\nContent-Length: 0\r\n\r\n" + HIDDEN,
+    "chunks in 1.0": b"HTTP/1.0 200 OK\r\n" + CHUNKED + b"\r\n" + IN_CHUNKS,
+    "a change of protocol that was not asked for": b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+                                                   b"Upgrade: websocket\r\n\r\n" + HIDDEN,
+    "interim answers without end": b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 500 + HIDDEN,
+}
+
+
+def answered_with(world, s, ruled, answer):
+    """All that comes to a client of a server that answers so and ends."""
+    def work(connection):
+        read_head(connection)
+        connection.sendall(answer)
+        connection.unwrap()
+
+    with server(world, work), client(world, s, ruled) as c:
+        c.sendall(f"GET / HTTP/1.1\r\nHost: {API}:{PORT}\r\nConnection: close\r\n\r\n".encode())
+        return read_to_end(c)[0]
+
+
+@pytest.mark.parametrize("searched", [False, True], ids=["read", "searched"])
+def test_an_answer_has_one_meaning(world, searched):
+    """None of what a client could take for a second answer comes, or the first comes with another end. The controls: a server
+    that is not read says all of it to the client; a plain answer passes."""
+    keys = [seal(world, "key", "sk-of-these-answers", kind="bearer")] if searched else []
+    with sandbox(world, keys, inject("key") if searched else [], RULED) as s:
+        for name, answer in ANSWERS.items():
+            got = answered_with(world, s, True, answer)
+            assert b"HTTP/1.1 502 " in got and b"smuggled" not in got, (name, got)
+        assert answered_with(world, s, True, HIDDEN).endswith(b"\r\n\r\nsmuggled")
+    if not searched:
+        with sandbox(world, [], [], NAMED) as s:
+            assert {name: answered_with(world, s, False, answer) for name, answer in ANSWERS.items()} == ANSWERS
 
 
 # -- trailers ----------------------------------------------------------------------------------------

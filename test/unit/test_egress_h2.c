@@ -1002,6 +1002,27 @@ static void test_push_is_not_taken(void **state)
     assert_int_equal(told(&w.client, id)->status, 502);
 }
 
+/* There is no other protocol behind 101 here (RFC 9113 8.6): what follows would pass unread. */
+static void test_a_change_of_protocol_is_not_taken(void **state)
+{
+    int32_t id = ask("/x");
+
+    w.server.silent = true;
+    UNTIL(told(&w.server, 1)->ended);
+    put_frames(&w.server,
+               "\0\0\5\1\4\0\0\0\1\x08\x03"
+               "101",
+               14, 1);
+    UNTIL(told(&w.client, id)->closed);
+    assert_true(told(&w.client, id)->status != 101 && told(&w.client, id)->status != 200);
+    id = ask("/y"); /* the control */
+    w.server.said = "hello";
+    UNTIL(told(&w.server, 3)->ended);
+    answer(3, "text/plain");
+    UNTIL(told(&w.client, id)->closed);
+    assert_string_equal(told(&w.client, id)->text, "hello");
+}
+
 static void test_head_without_end(void **state)
 {
     turns(5);
@@ -1160,6 +1181,7 @@ int main(void)
         ON_A_LINE(test_interim_answers_that_are_not_read),
         ON_A_LINE(test_interim_flood),
         ON_A_LINE(test_push_is_not_taken),
+        ON_A_LINE(test_a_change_of_protocol_is_not_taken),
         ON_A_LINE(test_head_without_end),
         ON_A_LINE(test_large_heads),
     };

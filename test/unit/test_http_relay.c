@@ -241,6 +241,26 @@ static void test_interim(void **state)
     end(&t, fd);
 }
 
+/* One more than may be, and an end as with any other answer that cannot be read. */
+static void test_interim_flood(void **state)
+{
+    static const char interim[] = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
+
+    for (int more = 0; more < 2; more++) {
+        struct relay_test t;
+        int fd = start_get(&t);
+
+        for (int i = 0; i < 16 + more; i++)
+            fixture_send(&t.f, t.up, interim);
+        if (more == 0) /* the control */
+            fixture_send(&t.f, t.up, "HTTP/1.1 204 No Content\r\n\r\n");
+        fixture_recv(&t.f, fd, &got);
+        assert_non_null(strstr(got.data, more == 0 ? "HTTP/1.1 204 " : "HTTP/1.1 502 "));
+        assert_int_equal(t.fails, more);
+        end(&t, fd);
+    }
+}
+
 /* The answer comes while the request's body is still on its way; it must arrive whole. */
 static void test_early_response(void **state)
 {
@@ -827,6 +847,7 @@ int main(void)
         cmocka_unit_test(test_until_close),
         cmocka_unit_test(test_bodyless),
         cmocka_unit_test(test_interim),
+        cmocka_unit_test(test_interim_flood),
         cmocka_unit_test(test_early_response),
         cmocka_unit_test(test_upstream_breaks),
         cmocka_unit_test(test_cut_body),

@@ -151,10 +151,10 @@ static enum err_code set_headers(struct plan *p, const struct credential *c)
         enum err_code code;
 
         buf_init(&b, INJECT_TEXT_MAX);
-        code = inject_substitute(
-            p,
-            &(struct inject_text){h->value, strlen(h->value), PLACEHOLDER_PLAIN, INJECT_OWN, NULL},
-            &b);
+        code = inject_substitute(p,
+                                 &(struct inject_text){h->value, strlen(h->value),
+                                                       PLACEHOLDER_PLAIN, INJECT_OWN, NULL, false},
+                                 &b);
         if (code == ERR_OK)
             code = inject_set_header(p, h->name, "%s", b.data ? b.data : "");
         if (b.base)

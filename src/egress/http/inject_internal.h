@@ -51,6 +51,8 @@ struct inject_text {
     enum placeholder_escape how;
     enum inject_where where;
     const char *header;
+    bool in_basic; /* the value as it is, however the placeholder is spelled: base64 of an escaped
+                      one is no form that answers are searched for, and no server's key */
 };
 
 /* Appends t with its placeholders replaced, all of which must be allowed to be. */

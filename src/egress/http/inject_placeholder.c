@@ -62,7 +62,8 @@ enum err_code inject_substitute(struct plan *p, const struct inject_text *t, str
         p->named_stands |= c == p->named;
         rc = buf_append(out, text, at.at);
         if (rc == 0)
-            rc = placeholder_put(out, c->value, at.encoded ? PLACEHOLDER_FORM : t->how);
+            rc = placeholder_put(out, c->value,
+                                 at.encoded && !t->in_basic ? PLACEHOLDER_FORM : t->how);
         text += at.at + at.len;
         n -= at.at + at.len;
     }
@@ -92,7 +93,7 @@ static enum err_code basic_value(struct plan *p, const struct http_header *h, st
     if (len < 0 || !placeholder_find(raw, (size_t)len, &at))
         return ERR_NOT_FOUND;
     code = inject_substitute(
-        p, &(struct inject_text){raw, (size_t)len, PLACEHOLDER_PLAIN, INJECT_HEADER, h->name},
+        p, &(struct inject_text){raw, (size_t)len, PLACEHOLDER_PLAIN, INJECT_HEADER, h->name, true},
         &plain);
     if (code != ERR_OK)
         return code;
@@ -114,7 +115,8 @@ static enum err_code replace_in_header(struct plan *p, const struct http_header 
     if (placeholder_find(h->value, strlen(h->value), &at))
         code = inject_substitute(p,
                                  &(struct inject_text){h->value, strlen(h->value),
-                                                       PLACEHOLDER_PLAIN, INJECT_HEADER, h->name},
+                                                       PLACEHOLDER_PLAIN, INJECT_HEADER, h->name,
+                                                       false},
                                  &b);
     else
         code = basic_value(p, h, &b);
@@ -170,9 +172,10 @@ enum err_code inject_replace_in_target(struct plan *p)
     buf_init(&b, HTTP_MAX_HEAD_BYTES);
     if (!placeholder_find(target, strlen(target), &at))
         return ERR_OK;
-    if (inject_substitute(
-            p, &(struct inject_text){target, strlen(target), PLACEHOLDER_FORM, INJECT_TARGET, NULL},
-            &b) != ERR_OK)
+    if (inject_substitute(p,
+                          &(struct inject_text){target, strlen(target), PLACEHOLDER_FORM,
+                                                INJECT_TARGET, NULL, false},
+                          &b) != ERR_OK)
         return p->e->code;
     credential_wipe(p->job->target);
     p->job->target = buf_take(&b);
