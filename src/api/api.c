@@ -173,8 +173,18 @@ void api_reply_empty(struct api_call *call, int status)
     finish(call, status);
 }
 
+/* The key may have been revoked since the call began: streams that are there then end
+ * (connloop_key_revoked), and one that begins later would not. */
 void api_reply_stream(struct api_call *call, const char *type, int fd)
 {
+    struct core_identity who;
+    struct err e;
+
+    if (core_authenticate(call->core, call->request->key, &who, &e) != ERR_OK) {
+        close(fd);
+        api_fail_err(call, &e);
+        return;
+    }
     call->response.stream_fd = fd;
     call->response.stream_type = type;
     finish(call, 200);

@@ -193,6 +193,22 @@ static void open_paused(struct mailbox_message *message, void *reader)
         gateway_paused(l->gateway, id);
         toolbox_paused(l->toolbox, id);
     }
+    if (!l->stopping && !id) { /* it may be about a key */
+        toolbox_key_revoked(l->toolbox, NULL);
+        streams_end(l->streams);
+    }
+    order_free(o);
+}
+
+static void open_key_revoked(struct mailbox_message *message, void *reader)
+{
+    struct order *o = CONTAINER_OF(message, struct order, message);
+    struct connloop *l = reader;
+
+    if (!l->stopping) {
+        toolbox_key_revoked(l->toolbox, o->id);
+        streams_end_of(l->streams, o->id);
+    }
     order_free(o);
 }
 
@@ -215,21 +231,33 @@ void connloop_stop(struct connloop *l, uint64_t grace_ms)
     post(l, &l->stop, open_stop);
 }
 
-void connloop_paused(struct connloop *l, const char *id)
+/* what: as the log names it. */
+static void order_about(struct connloop *l, const char *what, const char *id,
+                        void (*open)(struct mailbox_message *, void *))
 {
     struct order *o = calloc(1, sizeof(*o));
 
     if (!o) {
-        log_error("memory is out: with what is relayed to the paused sandbox, all that connection "
-                  "loop %u relays ends",
-                  l->config.number);
+        log_error("memory is out: with what is relayed for %s, all that connection loop %u "
+                  "relays ends",
+                  what, l->config.number);
         if (!atomic_exchange(&l->end_all_is_on, true))
             post(l, &l->end_all, open_paused);
         return;
     }
     o->allocated = true;
     (void)snprintf(o->id, sizeof(o->id), "%s", id);
-    post(l, o, open_paused);
+    post(l, o, open);
+}
+
+void connloop_paused(struct connloop *l, const char *id)
+{
+    order_about(l, "the paused sandbox", id, open_paused);
+}
+
+void connloop_key_revoked(struct connloop *l, const char *key_id)
+{
+    order_about(l, "the key that was revoked", key_id, open_key_revoked);
 }
 
 static void thread_main(void *arg)

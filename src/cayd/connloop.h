@@ -35,5 +35,8 @@ void connloop_stop(struct connloop *l, uint64_t grace_ms);
  * sent before. */
 void connloop_paused(struct connloop *l, const char *id);
 
+/* The same: that key opens nothing any more, and what it has opened ends. */
+void connloop_key_revoked(struct connloop *l, const char *key_id);
+
 /* Waits for the thread and frees. After it ended and the control loop answers no more. */
 void connloop_join(struct connloop *l);

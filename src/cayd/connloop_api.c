@@ -17,6 +17,28 @@
 
 static const struct http_header cors_header = {"Access-Control-Allow-Origin", "*"};
 
+/* X-API-Key, or the bearer token of Authorization; "" for none. */
+static const char *find_key(const struct http_head *h)
+{
+    const char *key = http_head_get(h, "X-API-Key");
+
+    if (key && *key)
+        return key;
+    key = http_head_get(h, "Authorization");
+    if (!key || strncasecmp(key, "Bearer ", 7) != 0)
+        return "";
+    return key + 7 + strspn(key + 7, " ");
+}
+
+static void begin_stream(struct connloop *l, struct http_exchange *x, int fd)
+{
+    char key_id[CORE_KEY_ID_SIZE];
+
+    _Static_assert(sizeof(key_id) <= STREAM_OWNER_SIZE, "a stream is its key's");
+    core_key_id(find_key(http_exchange_head(x)), key_id);
+    stream_start(l->streams, x, key_id, fd);
+}
+
 static void respond(struct connloop *l, struct http_exchange *x, struct api_response *r)
 {
     struct http_header headers[API_HEADERS_MAX + 3];
@@ -35,7 +57,7 @@ static void respond(struct connloop *l, struct http_exchange *x, struct api_resp
         return;
     }
     http_response_begin(x, r->status, headers, n, -1);
-    stream_start(l->streams, x, r->stream_fd);
+    begin_stream(l, x, r->stream_fd);
     r->stream_fd = 0;
 }
 
@@ -47,19 +69,6 @@ static void api_answered(struct control_request *a, void *reader)
     if (x)
         respond(l, x, &a->response);
     control_request_free(a);
-}
-
-/* X-API-Key, or the bearer token of Authorization; "" for none. */
-static const char *find_key(const struct http_head *h)
-{
-    const char *key = http_head_get(h, "X-API-Key");
-
-    if (key && *key)
-        return key;
-    key = http_head_get(h, "Authorization");
-    if (!key || strncasecmp(key, "Bearer ", 7) != 0)
-        return "";
-    return key + 7 + strspn(key + 7, " ");
 }
 
 /* The client goes first: its request may end. The request is alive until its answer is here. */

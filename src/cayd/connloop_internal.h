@@ -19,10 +19,11 @@
 
 /* What another thread tells a connection loop to do. Those that are given once are a part of the
  * loop, so that they need no memory. */
+_Static_assert(CORE_KEY_ID_SIZE <= IDS_SANDBOX_SIZE, "an order has room for either");
 struct order {
     struct mailbox_message message;
     uint64_t grace_ms;
-    char id[IDS_SANDBOX_SIZE]; /* of the sandbox that it is about */
+    char id[IDS_SANDBOX_SIZE]; /* of the sandbox, or the key, that it is about */
     bool allocated;
 };
 

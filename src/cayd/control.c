@@ -299,6 +299,11 @@ void control_on_paused(struct control *c, void (*fn)(void *arg, const char *id),
     core_on_paused(c->core, fn, arg);
 }
 
+void control_on_key_revoked(struct control *c, void (*fn)(void *arg, const char *key_id), void *arg)
+{
+    core_on_key_revoked(c->core, fn, arg);
+}
+
 void control_stop(struct control *c)
 {
     uv_close((uv_handle_t *)&c->ready_timer, NULL);

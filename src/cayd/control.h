@@ -52,6 +52,10 @@ enum err_code control_new(uv_loop_t *loop, const struct settings *s, const char 
 /* fn on the control loop's thread, whenever a sandbox has been paused. */
 void control_on_paused(struct control *c, void (*fn)(void *arg, const char *id), void *arg);
 
+/* The same, whenever a key was revoked. */
+void control_on_key_revoked(struct control *c, void (*fn)(void *arg, const char *key_id),
+                            void *arg);
+
 /* Ends core (which answers all that waits) and closes the mailbox; the loop must turn until it is
  * empty; then control_free. */
 void control_stop(struct control *c);

@@ -205,6 +205,14 @@ static void on_paused(void *arg, const char *id)
         connloop_paused(d->loops[i], id);
 }
 
+static void on_key_revoked(void *arg, const char *key_id)
+{
+    struct daemon *d = arg;
+
+    for (size_t i = 0; i < d->loop_count; i++)
+        connloop_key_revoked(d->loops[i], key_id);
+}
+
 /* -- the end ----------------------------------------------------------------------------------- */
 
 static void stop(struct daemon *d)
@@ -344,6 +352,7 @@ static void set_up(struct daemon *d)
         fail_err(d, &e);
     start_loops(d);
     control_on_paused(d->control, on_paused, d);
+    control_on_key_revoked(d->control, on_key_revoked, d);
     uv_signal_init(&d->loop, &d->sigterm);
     uv_signal_init(&d->loop, &d->sigint);
     uv_timer_init(&d->loop, &d->serve_anyway);

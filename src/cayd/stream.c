@@ -3,6 +3,8 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #define READ_BYTES 16384u
 
@@ -11,6 +13,7 @@ struct stream {
     struct streams *all;
     struct http_exchange *x; /* NULL: it has ended, or its client has gone */
     uv_pipe_t pipe;          /* data: the stream */
+    char owner[STREAM_OWNER_SIZE];
 };
 
 struct streams {
@@ -72,7 +75,7 @@ static void on_drain(struct http_exchange *x, void *data)
         end(s);
 }
 
-void stream_start(struct streams *all, struct http_exchange *x, int fd)
+void stream_start(struct streams *all, struct http_exchange *x, const char *owner, int fd)
 {
     struct stream *s = calloc(1, sizeof(*s));
 
@@ -84,6 +87,7 @@ void stream_start(struct streams *all, struct http_exchange *x, int fd)
     }
     s->all = all;
     s->x = x;
+    (void)snprintf(s->owner, sizeof(s->owner), "%s", owner);
     s->next = all->first;
     if (s->next)
         s->next->prev = s;
@@ -114,6 +118,16 @@ void streams_end(struct streams *all)
 {
     while (all->first)
         end(all->first);
+}
+
+/* The end of one ends no other. */
+void streams_end_of(struct streams *all, const char *owner)
+{
+    for (struct stream *s = all->first, *next; s; s = next) {
+        next = s->next;
+        if (strcmp(s->owner, owner) == 0)
+            end(s);
+    }
 }
 
 void streams_free(struct streams *all)

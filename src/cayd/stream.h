@@ -15,9 +15,13 @@ int streams_new(uv_loop_t *loop, struct streams **out);
  * answers. */
 void streams_end(struct streams *all);
 
+/* Ends those of one owner, as stream_start was told. */
+void streams_end_of(struct streams *all, const char *owner);
+
 /* After the loop has closed its handles. */
 void streams_free(struct streams *all);
 
 /* Goes on with x, whose answer was begun, until fd (the read end of a pipe, taken over) ends. Uses
- * data and close callback of x. */
-void stream_start(struct streams *all, struct http_exchange *x, int fd);
+ * data and close callback of x. owner: at most STREAM_OWNER_SIZE - 1 bytes. */
+#define STREAM_OWNER_SIZE 24
+void stream_start(struct streams *all, struct http_exchange *x, const char *owner, int fd);

@@ -30,6 +30,9 @@
 #define AFTER_END_MS     1000u
 #define END_MS           5000
 
+#define ENDED \
+    "the server ended the answer before it came: it stops, or the API key was revoked; call again"
+
 /* A message that was sent and not answered yet. */
 struct post {
     struct post *next;
@@ -39,6 +42,7 @@ struct post {
     char *line;
     struct buf answer; /* of a stream: what is not a whole event yet */
     bool begins;       /* a session */
+    bool answered;     /* of a stream: its answer has come, and not only what is told before */
     bool silent;       /* its client has an answer to it already */
 };
 
@@ -80,6 +84,21 @@ static void print_error(const json_t *id, int code, const char *text)
     json_decref(o);
 }
 
+static const json_t *id_of(const struct post *p)
+{
+    return json_object_get(p->message, "id");
+}
+
+/* An answer has the request's id and no method. */
+static void print_event(struct post *p, const char *text, size_t len)
+{
+    json_t *o = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
+
+    p->answered = p->answered || (json_object_get(o, "id") && !json_object_get(o, "method"));
+    json_decref(o);
+    print_text(text, len);
+}
+
 /* The lines "data: ..." of the events that have come whole. */
 static void print_events(struct post *p)
 {
@@ -88,17 +107,12 @@ static void print_events(struct post *p)
         size_t n = (size_t)(end - p->answer.data);
 
         if (n > strlen(data) && memcmp(p->answer.data, data, strlen(data)) == 0)
-            print_text(p->answer.data + strlen(data), n - strlen(data));
+            print_event(p, p->answer.data + strlen(data), n - strlen(data));
         buf_consume(&p->answer, n + 1);
     }
 }
 
 /* -- one message ------------------------------------------------------------------------------- */
-
-static const json_t *id_of(const struct post *p)
-{
-    return json_object_get(p->message, "id");
-}
 
 static bool is_stream(const struct post *p)
 {
@@ -236,6 +250,8 @@ static void print_answer(struct bridge *b, struct post *p)
     curl_easy_getinfo(p->easy.curl, CURLINFO_RESPONSE_CODE, &status);
     if (is_stream(p) || (status / 100 == 2 && p->answer.len == 0)) {
         b->renewed = b->renewed && !is_stream(p);
+        if (is_stream(p) && id_of(p) && !p->answered)
+            print_error(id_of(p), -32603, ENDED);
         return;
     }
     answer = json_loadb(p->answer.data ? p->answer.data : "", p->answer.len, JSON_ALLOW_NUL, NULL);

@@ -312,6 +312,10 @@ const char *core_pause_tier_name(const struct sandbox *s);
 void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
                          bool reboot, core_sandbox_cb done, void *arg);
 
+/* fn whenever a key was revoked, from inside the control loop, before core_key_revoke returns: what
+ * is open for its clients ends. */
+void core_on_key_revoked(struct core *c, void (*fn)(void *arg, const char *key_id), void *arg);
+
 /* fn whenever a sandbox has been paused, from inside the control loop: what others relay to it
  * ends. */
 void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg);

@@ -96,6 +96,8 @@ struct core {
 
     void (*on_paused)(void *arg, const char *id);
     void *on_paused_arg;
+    void (*on_key_revoked)(void *arg, const char *key_id);
+    void *on_key_revoked_arg;
 
     struct timer relist; /* LIST once more, or no answer to what is asked after a connection */
     bool asking;         /* LIST, then TEMPLATES: relist is the deadline of their answers */

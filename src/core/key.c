@@ -156,6 +156,14 @@ enum err_code core_key_revoke(struct core *c, const struct core_identity *by, co
         log_info("API key %s was revoked", id);
         events_forget_key(c, id);
         state_follow_forget_key(c, id);
+        if (c->on_key_revoked)
+            c->on_key_revoked(c->on_key_revoked_arg, id);
     }
     return code;
+}
+
+void core_on_key_revoked(struct core *c, void (*fn)(void *arg, const char *key_id), void *arg)
+{
+    c->on_key_revoked = fn;
+    c->on_key_revoked_arg = arg;
 }

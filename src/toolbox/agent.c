@@ -209,6 +209,8 @@ static void on_asked(void *arg, struct gateway_answer *a)
 
     if (op->canceled) {
         fail(op, ERR_CANCELED, "the call was ended");
+    } else if (c->revoked) {
+        fail(op, ERR_UNAUTHENTICATED, "the API key was revoked meanwhile");
     } else if (!a) {
         fail(op, ERR_EXHAUSTED, "the server is too busy to look for the sandbox; try again");
     } else if (a->status) {

@@ -236,6 +236,7 @@ static void on_connect(struct events *e, char *key)
     explicit_bzero(e->call->key, strlen(e->call->key));
     free(e->call->key);
     e->call->key = key;
+    e->call->key_id[0] = '\0';
     e->asking = true;
     toolbox_call_ref(e->call);
     toolbox_follow(e->call, on_asked, e->call);

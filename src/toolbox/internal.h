@@ -54,6 +54,7 @@ struct toolbox_call {
     struct toolbox_op *ops;  /* calls of an agent under way */
     const struct toolbox_route *route;
     char *key;
+    char key_id[CORE_KEY_ID_SIZE];     /* "": not made yet (toolbox_key_revoked) */
     bool is_signed;                    /* by file_url, without a key */
     struct access file_url;            /* its subject is the call's */
     char name[CORE_SANDBOX_NAME_SIZE]; /* of the sandbox, as it was asked for */
@@ -66,7 +67,8 @@ struct toolbox_call {
     struct share *body_share;
     json_t *body; /* of a request that has one; an object */
     bool answered, stopped;
-    bool large; /* an answer of its agent was some MiB: its end gives memory back (collect.c) */
+    bool revoked; /* its key was, meanwhile: it reaches no agent any more */
+    bool large;   /* an answer of its agent was some MiB: its end gives memory back (collect.c) */
     /* The handler's; freed by state_free with the call. on_gone: the client has gone before its
      * answer; NULL: all calls of the agent are ended, and nothing follows them. */
     void *state;

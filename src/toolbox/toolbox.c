@@ -89,6 +89,30 @@ void toolbox_paused(struct toolbox *t, const char *id)
     end_calls(t, id);
 }
 
+/* The id is made once for each call, however many keys are revoked meanwhile. */
+static bool has_key(struct toolbox_call *c, const char *key_id)
+{
+    if (c->is_signed || !c->key[0])
+        return false;
+    if (!c->key_id[0])
+        core_key_id(c->key, c->key_id);
+    return !key_id || strcmp(c->key_id, key_id) == 0;
+}
+
+/* Their clients' connections end, and with them all else of the calls: in this turn of the loop,
+ * but after what else is in the mailbox (on_found). */
+void toolbox_key_revoked(struct toolbox *t, const char *key_id)
+{
+    for (struct toolbox_call *c = t->calls; c; c = c->next) {
+        if (c->revoked || !has_key(c, key_id))
+            continue;
+        c->revoked = true;
+        util_close(&c->unused_fd);
+        if (c->x)
+            http_exchange_abort(c->x);
+    }
+}
+
 void toolbox_stop(struct toolbox *t)
 {
     t->stopping = true;
@@ -241,7 +265,7 @@ static void on_found(void *arg, struct gateway_answer *a)
 {
     struct toolbox_call *c = arg;
 
-    if (!c->x) {
+    if (!c->x || c->revoked) {
         toolbox_call_unref(c);
         return;
     }

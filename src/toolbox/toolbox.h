@@ -48,6 +48,10 @@ int toolbox_new(uv_loop_t *loop, const struct toolbox_config *config, struct too
  * lack of memory it could not be told which sandbox it was. */
 void toolbox_paused(struct toolbox *t, const char *id);
 
+/* The key opens nothing any more: calls that it was sent with end, also those that only begin.
+ * key_id NULL: all of them, as above. */
+void toolbox_key_revoked(struct toolbox *t, const char *key_id);
+
 /* Calls under way end now: before the server stops, which waits for its answers. */
 void toolbox_stop(struct toolbox *t);
 

@@ -242,3 +242,24 @@ def test_a_key_that_is_not_known(server):
     process = bridge(server, "--api-key=e2b_" + "0" * 40)
     out, _ = process.communicate(OPEN, timeout=60)
     assert json.loads(out)["id"] == 0 and json.loads(out)["error"]["code"] == 401
+
+
+def test_a_key_that_is_revoked_while_its_command_runs(server, cay):
+    """The stream of the answer ends without one: the client is told so, and does not wait for it for good."""
+    reply = cay.call("POST", "/cay/v1/keys", {"label": "revoked"})
+    process = bridge(type(server)(server.url, reply.json["key"]))
+    arguments = {"command": "echo begun; sleep 4327"}
+    process.stdin.write(OPEN + line("tools/call", 1, name="run", arguments=arguments, _meta={"progressToken": 1}))
+    process.stdin.flush()
+    process.stdout.readline()
+    assert json.loads(process.stdout.readline())["method"] == "notifications/progress"
+    assert cay.call("DELETE", f"/cay/v1/keys/{reply.json['id']}").status == 204
+    answer = json.loads(process.stdout.readline())
+    assert answer["id"] == 1 and "revoked" in answer["error"]["message"], answer
+    process.stdin.write(line("ping", 2))
+    process.stdin.flush()
+    assert "error" in json.loads(process.stdout.readline())
+    process.stdin.close()
+    assert process.wait(30) == 0
+    process.stdout.close()
+    process.stderr.close()
