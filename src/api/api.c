@@ -248,7 +248,8 @@ bool api_call_body(struct api_call *call)
     struct err e;
     json_t *body = NULL;
 
-    if (json_parse(call->request->body, call->request->body_len, true, &body, &e) != ERR_OK) {
+    if (json_parse_request(call->request->body, call->request->body_len, true, &body, &e) !=
+        ERR_OK) {
         api_fail_err(call, &e);
         return false;
     }

@@ -12,14 +12,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Nesting of arrays and objects, strings left out. jansson recurses per level, so that this bounds
- * its stack before it runs. */
-static bool too_deep(const char *text, size_t len)
+struct size {
+    size_t depth;  /* the deepest: JSON_MAX_DEPTH + 1 where there is more */
+    size_t values; /* at least as many as there are */
+};
+
+/* Nesting and number of values, strings left out. jansson recurses per level and takes some hundred
+ * bytes for an empty object, so that this bounds its stack and its memory before it runs. */
+static struct size measure(const char *text, size_t len)
 {
+    struct size out = {.values = 1};
     size_t depth = 0;
     bool in_string = false;
 
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len && out.depth <= JSON_MAX_DEPTH; i++) {
         char c = text[i];
 
         if (in_string) {
@@ -30,13 +36,21 @@ static bool too_deep(const char *text, size_t len)
         } else if (c == '"') {
             in_string = true;
         } else if (c == '[' || c == '{') {
-            if (++depth > JSON_MAX_DEPTH)
-                return true;
+            depth++;
+            out.depth = MAX(out.depth, depth);
+            out.values++;
+        } else if (c == ',') {
+            out.values++;
         } else if ((c == ']' || c == '}') && depth > 0) {
             depth--;
         }
     }
-    return false;
+    return out;
+}
+
+size_t json_values(const char *text, size_t len)
+{
+    return measure(text, len).values;
 }
 
 static bool only_space(const char *text, size_t len)
@@ -47,15 +61,20 @@ static bool only_space(const char *text, size_t len)
     return true;
 }
 
-enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **out, struct err *e)
+static enum err_code parse(const char *text, size_t len, bool empty_ok, size_t max_values,
+                           json_t **out, struct err *e)
 {
+    struct size size = measure(text, len);
     json_error_t why = {0};
     json_t *value;
 
     if (empty_ok && only_space(text, len))
         value = json_object();
-    else if (too_deep(text, len))
+    else if (size.depth > JSON_MAX_DEPTH)
         return err_set(e, ERR_INVALID, "JSON is nested deeper than %d levels", JSON_MAX_DEPTH);
+    else if (size.values > max_values)
+        return err_set(e, ERR_TOO_LARGE, "JSON of a request may have at most %zu values",
+                       max_values);
     else
         value = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     if (!value && empty_ok && only_space(text, len))
@@ -65,6 +84,17 @@ enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **o
                        why.text);
     *out = value;
     return ERR_OK;
+}
+
+enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **out, struct err *e)
+{
+    return parse(text, len, empty_ok, SIZE_MAX, out, e);
+}
+
+enum err_code json_parse_request(const char *text, size_t len, bool empty_ok, json_t **out,
+                                 struct err *e)
+{
+    return parse(text, len, empty_ok, JSON_MAX_VALUES, out, e);
 }
 
 /* Finds a field. ERR_OK with *out NULL when it is absent or null and optional. */

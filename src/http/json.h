@@ -7,12 +7,21 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#define JSON_MAX_DEPTH 32
+#define JSON_MAX_DEPTH  32
+#define JSON_MAX_VALUES 16384u
 
 /* Parses one JSON value of at most JSON_MAX_DEPTH levels; duplicate keys, trailing bytes, NUL in
  * strings and invalid UTF-8 are ERR_INVALID with line and column in the text. An empty body counts
  * as {} when empty_ok. The caller owns *out. */
 enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **out, struct err *e);
+
+/* The same of a tenant's request, which is held as long as its call: with more than JSON_MAX_VALUES
+ * values it is ERR_TOO_LARGE, as an empty one of three bytes takes some two hundred of memory. */
+enum err_code json_parse_request(const char *text, size_t len, bool empty_ok, json_t **out,
+                                 struct err *e);
+
+/* How many values such a text has, or some more. */
+size_t json_values(const char *text, size_t len);
 
 enum json_need { JSON_OPTIONAL, JSON_REQUIRED };
 

@@ -2,7 +2,8 @@
  *
  * struct websocket is the exchange's `inner` from websocket_accept to the exchange's end
  * (on_exchange_close). Bytes of the client are collected until a frame is whole (take_frames),
- * unmasked in place, and handed on as messages. While what a frame was answered by has filled the
+ * unmasked in place, and handed on as messages; where its owner takes messages in pieces, as they
+ * come (take_piece). While what a frame was answered by has filled the
  * queue (`stuck`), no further frame is taken and the client is not read from, until on_drained. A
  * close of either side ends the exchange once what is queued has gone. Called by the toolbox. */
 #include "http/websocket.h"
@@ -21,6 +22,7 @@
 #define HEAD_MAX   14 /* of a frame: two bytes, eight of length, four of mask */
 #define CONTROL    125
 #define REASON_MAX 123
+#define KEPT_BYTES 16384u /* of memory for what comes, between messages */
 
 enum opcode {
     OP_CONTINUE = 0x0,
@@ -29,6 +31,13 @@ enum opcode {
     OP_CLOSE = 0x8,
     OP_PING = 0x9,
     OP_PONG = 0xa
+};
+
+struct frame {
+    bool fin;
+    uint8_t opcode;
+    size_t head, len; /* bytes */
+    uint8_t mask[4];
 };
 
 struct websocket {
@@ -40,13 +49,9 @@ struct websocket {
     struct buf message; /* of fragments */
     bool in_message, text, closing, paused, feeding;
     bool stuck; /* the client takes no answers to its frames: nothing is read until on_drained */
-};
-
-struct frame {
-    bool fin;
-    uint8_t opcode;
-    size_t head, len; /* bytes */
-    uint8_t mask[4];
+    bool holds; /* the owner was asked, and said yes */
+    struct frame rest; /* in pieces: of a frame whose head was taken; len: what is to come of it */
+    size_t at;         /* how much has come */
 };
 
 /* -- the handshake ----------------------------------------------------------------------------- */
@@ -177,7 +182,24 @@ void websocket_close(struct websocket *w, enum websocket_code code, const char *
 
 /* -- from the client --------------------------------------------------------------------------- */
 
-/* 1 with the head of a frame; 0: it is not whole yet; -1: the connection is being closed. */
+static bool is_in_pieces(const struct websocket *w, const struct frame *f)
+{
+    return w->cb.in_pieces && f->opcode <= OP_BINARY;
+}
+
+/* What is held of a message is its owner's to allow. */
+static bool may_hold(struct websocket *w, const struct frame *f)
+{
+    if (w->holds || !w->cb.hold || w->message.len + f->len <= WEBSOCKET_SMALL_BYTES)
+        return true;
+    w->holds = w->cb.hold(w->arg);
+    if (!w->holds)
+        websocket_close(w, WEBSOCKET_LATER, "the server holds as much as it may: try again");
+    return w->holds;
+}
+
+/* 1 with a frame that is whole, or that is taken in pieces; 0: it is not whole yet; -1: the
+ * connection is being closed. */
 static int read_head(struct websocket *w, struct frame *f)
 {
     const uint8_t *b = (const uint8_t *)w->in.data;
@@ -199,12 +221,16 @@ static int read_head(struct websocket *w, struct frame *f)
     len = more ? 0 : b[1] & 0x7f;
     for (size_t i = 0; i < more; i++)
         len = len << 8 | b[2 + i];
+    memcpy(f->mask, b + 2 + more, sizeof(f->mask));
+    f->len = (size_t)len;
+    if (is_in_pieces(w, f) && len <= INT64_MAX)
+        return 1;
     if (len > w->message_max) {
         websocket_close(w, WEBSOCKET_TOO_BIG, "the message is too long");
         return -1;
     }
-    f->len = (size_t)len;
-    memcpy(f->mask, b + 2 + more, sizeof(f->mask));
+    if (!may_hold(w, f))
+        return -1;
     return w->in.len >= f->head + f->len;
 }
 
@@ -243,30 +269,111 @@ static void on_data_frame(struct websocket *w, const struct frame *f, const char
     if (!f->fin)
         return;
     w->cb.on_message(w->arg, w->text, w->message.len ? w->message.data : "", w->message.len);
-    buf_clear(&w->message);
+    buf_free(&w->message);
+}
+
+static void unmask(char *data, size_t len, const uint8_t mask[static 4], size_t from)
+{
+    for (size_t i = 0; i < len; i++)
+        data[i] = (char)(data[i] ^ mask[(from + i) % 4]);
+}
+
+static void take_frame(struct websocket *w, const struct frame *f)
+{
+    char *data = w->in.data + f->head;
+
+    unmask(data, f->len, f->mask, 0);
+    if (f->opcode & 0x8)
+        on_control(w, f, data);
+    else if (f->opcode <= OP_BINARY)
+        on_data_frame(w, f, data);
+    else
+        websocket_close(w, WEBSOCKET_PROTOCOL, "an unknown kind of frame");
+    buf_consume(&w->in, f->head + f->len);
+}
+
+/* The head of a frame whose contents are handed on as they come. */
+static void begin_pieces(struct websocket *w, const struct frame *f)
+{
+    bool first = f->opcode != OP_CONTINUE;
+
+    if (first == w->in_message) {
+        websocket_close(w, WEBSOCKET_PROTOCOL, "parts of messages out of order");
+        return;
+    }
+    if (first)
+        w->text = f->opcode == OP_TEXT;
+    w->in_message = !f->fin;
+    w->rest = *f;
+    w->at = 0;
+    buf_consume(&w->in, f->head);
+}
+
+static void take_piece(struct websocket *w)
+{
+    size_t n = MIN(w->in.len, w->rest.len);
+    char *data = w->in.data;
+
+    unmask(data, n, w->rest.mask, w->at);
+    w->rest.len -= n;
+    w->at += n;
+    w->cb.on_message(w->arg, w->text, data, n);
+    buf_consume(&w->in, n);
+}
+
+/* Something was taken. */
+static bool take_next(struct websocket *w)
+{
+    struct frame f;
+
+    if (w->rest.len > 0) {
+        if (w->in.len == 0)
+            return false;
+        take_piece(w);
+    } else if (read_head(w, &f) != 1) {
+        return false;
+    } else if (is_in_pieces(w, &f)) {
+        begin_pieces(w, &f);
+    } else {
+        take_frame(w, &f);
+    }
+    return true;
+}
+
+/* What is left of the bytes that have come, in no more memory than it needs. */
+static void shrink(struct buf *in)
+{
+    struct buf small;
+
+    if (in->cap <= KEPT_BYTES || in->len > WEBSOCKET_SMALL_BYTES)
+        return;
+    buf_init(&small, in->max);
+    if (in->len > 0 && buf_append(&small, in->data, in->len) < 0)
+        return;
+    buf_free(in);
+    *in = small;
+}
+
+/* A long message leaves neither memory nor its place behind. */
+static void give_back(struct websocket *w)
+{
+    shrink(&w->in);
+    if (!w->holds || w->in.cap > KEPT_BYTES || w->in.len > WEBSOCKET_SMALL_BYTES ||
+        w->message.len > 0)
+        return;
+    w->holds = false;
+    w->cb.release(w->arg);
 }
 
 static void take_frames(struct websocket *w)
 {
-    struct frame f;
-
     if (w->feeding)
         return;
     w->feeding = true;
-    while (!w->closing && !w->paused && !w->stuck && read_head(w, &f) == 1) {
-        char *data = w->in.data + f.head;
-
-        for (size_t i = 0; i < f.len; i++)
-            data[i] = (char)(data[i] ^ f.mask[i % 4]);
-        if (f.opcode & 0x8)
-            on_control(w, &f, data);
-        else if (f.opcode <= OP_BINARY)
-            on_data_frame(w, &f, data);
-        else
-            websocket_close(w, WEBSOCKET_PROTOCOL, "an unknown kind of frame");
-        buf_consume(&w->in, f.head + f.len);
-    }
+    while (!w->closing && !w->paused && !w->stuck && take_next(w))
+        ;
     w->feeding = false;
+    give_back(w);
 }
 
 static void on_bytes(struct http_exchange *x, const char *data, size_t len)
@@ -320,6 +427,8 @@ static void on_exchange_close(struct http_exchange *x)
     x->inner = NULL;
     x->inner_close = NULL;
     x->inner_drain = NULL;
+    if (w->holds)
+        w->cb.release(w->arg);
     buf_free(&w->in);
     buf_free(&w->message);
     free(w);

@@ -16,7 +16,17 @@ struct websocket;
 struct websocket_callbacks {
     void (*on_message)(void *arg, bool text, const char *data, size_t len);
     void (*on_drain)(void *arg); /* may be NULL: what was sent has gone */
+    /* A message is handed on in pieces as they come: nothing of it is held, and message_max counts
+     * for nothing. */
+    bool in_pieces;
+    /* May more than WEBSOCKET_SMALL_BYTES of one message be held? False: the client is told to try
+     * again. release: of what was held nothing is any more. Both or none; release comes before the
+     * exchange's close callback too. */
+    bool (*hold)(void *arg);
+    void (*release)(void *arg);
 };
+
+#define WEBSOCKET_SMALL_BYTES 8192u
 
 enum websocket_code {
     WEBSOCKET_NORMAL = 1000,
@@ -24,6 +34,7 @@ enum websocket_code {
     WEBSOCKET_POLICY = 1008,
     WEBSOCKET_TOO_BIG = 1009,
     WEBSOCKET_FAILED = 1011,
+    WEBSOCKET_LATER = 1013,          /* the server has too much to do */
     WEBSOCKET_DAYTONA_TIMEOUT = 4008 /* an application's own: an execution took too long */
 };
 

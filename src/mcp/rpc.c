@@ -65,11 +65,13 @@ static int read_object(const json_t *o, struct rpc_message *m, struct err *e)
 int rpc_read(const char *text, size_t len, struct rpc_message *out, struct err *e)
 {
     struct rpc_message m = {0};
+    enum err_code rc;
     int code;
 
     *out = m;
-    if (json_parse(text, len, false, &m.whole, e) != ERR_OK)
-        return RPC_PARSE_ERROR;
+    rc = json_parse_request(text, len, false, &m.whole, e);
+    if (rc != ERR_OK)
+        return rc == ERR_TOO_LARGE ? RPC_INVALID_REQUEST : RPC_PARSE_ERROR;
     code = read_object(m.whole, &m, e);
     if (code == 0)
         *out = m;

@@ -22,10 +22,11 @@
 
 #include <jansson.h>
 
-#define TOOLBOX_PARAM_SIZE  256 /* one part of a path, decoded, NUL included */
-#define TOOLBOX_PARAMS_MAX  3
-#define TOOLBOX_PATH_SIZE   4096u /* a file's, NUL included: PATH_MAX */
-#define TOOLBOX_SMALL_BYTES 8192u /* of a body that takes no such place */
+#define TOOLBOX_PARAM_SIZE   256 /* one part of a path, decoded, NUL included */
+#define TOOLBOX_PARAMS_MAX   3
+#define TOOLBOX_PATH_SIZE    4096u /* a file's, NUL included: PATH_MAX */
+#define TOOLBOX_SMALL_BYTES  8192u /* of a body that takes no such place */
+#define TOOLBOX_SMALL_VALUES 256u  /* of its JSON */
 
 struct toolbox;
 struct toolbox_run_op; /* run.c */

@@ -7,6 +7,7 @@
  * is ended for it (stop_execution). */
 #include "toolbox/interpreter.h"
 
+#include "base/share.h"
 #include "http/json.h"
 #include "http/websocket.h"
 #include "toolbox/process.h"
@@ -29,15 +30,38 @@ struct execution {
     char tag[sizeof(EXECUTION_TAG) + TOOLBOX_TOKEN_SIZE];
     char path[64], id[INTERPRETER_ID_SIZE];
     bool begun, started, over;
+    bool writing; /* a long code, into a file of the sandbox */
     struct buf line;
+    struct share *said;    /* while more than WEBSOCKET_SMALL_BYTES of the client are held */
+    struct share *printed; /* while the line has more than TOOLBOX_OUTPUT_BYTES */
 };
 
 static void execution_free(void *state)
 {
     struct execution *e = state;
 
+    share_return(e->said);
+    share_return(e->printed);
     buf_free(&e->line);
     free(e);
+}
+
+static bool hold(void *arg)
+{
+    struct execution *e = arg;
+    struct toolbox_call *c = e->call;
+
+    if (!e->said)
+        e->said = share_take(c->toolbox->bodies, c->tenant, c->id);
+    return e->said != NULL;
+}
+
+static void release(void *arg)
+{
+    struct execution *e = arg;
+
+    if (!e->writing)
+        share_return(TAKE_PTR(e->said));
 }
 
 static void end(struct execution *e, enum websocket_code code, const char *why)
@@ -48,6 +72,25 @@ static void end(struct execution *e, enum websocket_code code, const char *why)
 }
 
 /* -- what it prints ---------------------------------------------------------------------------- */
+
+/* What is held of a line beyond what is for nothing takes a place. */
+static bool put_line(struct execution *e, const char *bytes, size_t len)
+{
+    struct toolbox_call *c = e->call;
+
+    if (e->line.len + len > TOOLBOX_OUTPUT_BYTES && !e->printed &&
+        !(e->printed = share_take(c->toolbox->outputs, c->tenant, c->id)))
+        return false;
+    return buf_append(&e->line, bytes, len) == 0;
+}
+
+static void lines_are_taken(struct execution *e)
+{
+    if (e->line.len > 0)
+        return;
+    buf_free(&e->line);
+    share_return(TAKE_PTR(e->printed));
+}
 
 /* False: the line was its last. The sandbox made it: what is no message of ours ends the wait. */
 static bool on_line(struct execution *e, const char *text, size_t len)
@@ -81,7 +124,7 @@ static bool on_output(void *arg, int which, const char *bytes, size_t len)
         return false;
     if (which != 0)
         return true;
-    if (buf_append(&e->line, bytes, len) < 0) {
+    if (!put_line(e, bytes, len)) {
         end(e, WEBSOCKET_FAILED, "the context said more at once than is read");
         return false;
     }
@@ -91,6 +134,7 @@ static bool on_output(void *arg, int which, const char *bytes, size_t len)
             return false;
         buf_consume(&e->line, n + 1);
     }
+    lines_are_taken(e);
     return true;
 }
 
@@ -174,6 +218,8 @@ static void written(void *arg, const struct http_head *head, const char *body UN
 {
     struct execution *e = arg;
 
+    e->writing = false;
+    release(e);
     if (!e->call->x)
         return;
     if (why || head->status != 200)
@@ -194,6 +240,7 @@ static void write_request(struct execution *e, char *text)
                                       .done = written,
                                       .arg = e};
 
+    e->writing = true;
     snprintf(e->path, sizeof(e->path), "/tmp/.code-%s", e->tag + strlen(EXECUTION_TAG));
     if (asprintf(&r.target, "/files?path=%s&username=" TOOLBOX_USER, e->path) < 0)
         r.target = NULL;
@@ -272,7 +319,8 @@ static void on_message(void *arg, bool is_text UNUSED, const char *data, size_t 
 
 void interpreter_execute(struct toolbox_call *c)
 {
-    static const struct websocket_callbacks callbacks = {on_message, on_drain};
+    static const struct websocket_callbacks callbacks = {
+        .on_message = on_message, .on_drain = on_drain, .hold = hold, .release = release};
     struct execution *e = calloc(1, sizeof(*e));
     char protocol[128], token[TOOLBOX_TOKEN_SIZE];
     bool offered = websocket_offers(http_exchange_head(c->x), "", protocol, sizeof(protocol));

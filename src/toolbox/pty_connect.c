@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MESSAGE_MAX   (1024u * 1024u)
-#define TYPED_MAX     (256u * 1024u) /* that waits for the agent: no more is read then */
+#define PIECE_MAX     65536u /* of what comes at once */
+#define TYPED_MAX     32768u /* that waits for the agent: no more is read then */
 #define EXIT_CONTROL  "X-Daytona-Pty-Exit-Control"
 #define ENVS_PROTOCOL "X-Daytona-Pty-Envs~"
 #define ENVS_MAX      8192u
@@ -149,6 +149,8 @@ static void send_typed(struct terminal *t)
         r.body = NULL;
     free(coded);
     buf_consume(&t->typed, n);
+    if (t->typed.len == 0)
+        buf_free(&t->typed);
     if (!r.body) {
         free(r.target);
         fail(t, "memory is out");
@@ -245,7 +247,8 @@ static bool choose_protocol(struct terminal *t, char *out, size_t size)
 
 static struct terminal *begin(struct toolbox_call *c, const char *id)
 {
-    static const struct websocket_callbacks callbacks = {on_message, on_drain};
+    static const struct websocket_callbacks callbacks = {
+        .on_message = on_message, .on_drain = on_drain, .in_pieces = true};
     struct terminal *t = calloc(1, sizeof(*t));
     CLEANUP_FREE char *protocol = malloc(ENVS_MAX);
     bool offered;
@@ -258,7 +261,7 @@ static struct terminal *begin(struct toolbox_call *c, const char *id)
     c->state = t;
     c->state_free = terminal_free;
     t->call = c;
-    buf_init(&t->typed, TYPED_MAX + MESSAGE_MAX);
+    buf_init(&t->typed, TYPED_MAX + 4 * PIECE_MAX); /* a piece is less than three of them */
     snprintf(t->shape.id, sizeof(t->shape.id), "%s", id);
     if (websocket_offers(http_exchange_head(c->x), ENVS_PROTOCOL, protocol, ENVS_MAX) &&
         !read_envs(t, protocol + strlen(ENVS_PROTOCOL))) {
@@ -270,7 +273,7 @@ static struct terminal *begin(struct toolbox_call *c, const char *id)
     t->shape.envs = t->envs;
     offered = choose_protocol(t, protocol, ENVS_MAX);
     c->answered = true;
-    t->socket = websocket_accept(c->x, offered ? protocol : NULL, MESSAGE_MAX, &callbacks, t);
+    t->socket = websocket_accept(c->x, offered ? protocol : NULL, PIECE_MAX, &callbacks, t);
     return t->socket ? t : NULL;
 }
 

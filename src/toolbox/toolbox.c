@@ -223,15 +223,33 @@ static const struct toolbox_route *find_route(struct toolbox_call *c, const char
 
 /* -- the body ---------------------------------------------------------------------------------- */
 
+/* False: the call was answered. */
+static bool take_place(struct toolbox_call *c)
+{
+    if (!c->body_share)
+        c->body_share = share_take(c->toolbox->bodies, c->tenant, c->id);
+    if (!c->body_share)
+        toolbox_fail(
+            c, 503, NULL,
+            "the server holds as many requests' bodies of this sandbox as it may; try again");
+    return c->body_share != NULL;
+}
+
+/* A short text of many values is held as a long one is. */
 static void on_body(struct http_exchange *x, char *body, size_t len)
 {
     struct toolbox_call *c = http_exchange_get(x);
     struct err e;
-    enum err_code rc = json_parse(body, len, true, &c->body, &e);
+    enum err_code rc;
 
+    if (json_values(body, len) > TOOLBOX_SMALL_VALUES && !take_place(c))
+        return;
+    rc = json_parse_request(body, len, true, &c->body, &e);
     http_body_release(x);
     if (rc != ERR_OK)
-        toolbox_fail(c, 400, "INVALID_REQUEST_BODY", "invalid request body: %s", e.text);
+        toolbox_fail(c, rc == ERR_TOO_LARGE ? 413 : 400,
+                     rc == ERR_TOO_LARGE ? NULL : "INVALID_REQUEST_BODY",
+                     "invalid request body: %s", e.text);
     else if (!json_is_object(c->body))
         toolbox_fail(c, 400, "INVALID_REQUEST_BODY",
                      "invalid request body: it must be a JSON object");
@@ -249,14 +267,8 @@ static void take_body(struct toolbox_call *c)
         toolbox_fail(c, 413, NULL, "the body has more than %u bytes", TOOLBOX_BODY_MAX_BYTES);
         return;
     }
-    if (!is_small)
-        c->body_share = share_take(c->toolbox->bodies, c->tenant, c->id);
-    if (is_small || c->body_share)
+    if (is_small || take_place(c))
         http_body_collect(c->x, is_small ? TOOLBOX_SMALL_BYTES : TOOLBOX_BODY_MAX_BYTES, on_body);
-    else
-        toolbox_fail(
-            c, 503, NULL,
-            "the server holds as many requests' bodies of this sandbox as it may; try again");
 }
 
 /* -- the request ------------------------------------------------------------------------------- */

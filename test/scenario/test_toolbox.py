@@ -2,6 +2,7 @@
 are in test/sdk."""
 
 import base64
+import hashlib
 import hmac
 import json
 import re
@@ -108,6 +109,17 @@ def test_a_command_that_is_over_its_time_is_killed(box):
     ({"command": "true", "cwd": "/nowhere"}, "does not exist"), (b"{", "line 1"), (b"[]", "object")])
 def test_a_bad_execute(box, body, why):
     box.refused(400, "POST", "/process/execute", body, why=why)
+
+
+def test_a_body_of_many_values_is_not_held(box):
+    """An empty object of three bytes takes some hundred of memory, for as long as the command runs."""
+    few = {"command": "echo ran", "x": [{}] * 5000}
+    assert box.good("POST", "/process/execute", few)["result"] == "ran\n"
+    box.refused(413, "POST", "/process/execute", {**few, "x": [{}] * 17000}, why="values")
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": [{}] * 17000}}
+    for path, body, status in (("/mcp", rpc, 400), ("/v2/sandboxes", {"templateID": "host", "x": [{}] * 17000}, 400)):
+        reply = box.cay.call("POST", path, body)
+        assert reply.status == status and b"values" in reply.body, reply.body
 
 
 # -- sessions -------------------------------------------------------------------------------------------
@@ -376,6 +388,33 @@ def test_frames_in_parts_and_a_ping(box):
         pong |= message == ("pong", b"here")
         seen += message if isinstance(message, bytes) else b""
     assert pong and b"\rparts\r\n" in seen and message == (1000, '{"exitCode":0}')
+
+
+def test_a_long_message_is_typed_as_it_comes(box):
+    """Nothing of it is held: it has no maximum, and a terminal that takes nothing stops its client."""
+    socket = terminal(box, "p-" + secrets.token_hex(4))
+    pasted = secrets.token_bytes(3_000_000)
+    socket.frame(2, f"stty raw -echo; echo re''ady; head -c {len(pasted)} | md5sum; exit\n".encode())
+    seen = b""
+    while b"ready" not in seen:
+        seen += message if isinstance(message := socket.read(), bytes) else b""
+    socket.connection.sock.sendall(b"\x82\xff" + len(pasted).to_bytes(8, "big") + bytes(4) + pasted)
+    assert hashlib.md5(pasted).hexdigest().encode() in b"".join(m for m in socket.rest()[0] if isinstance(m, bytes))
+
+
+def test_a_terminal_that_takes_nothing_stops_its_client(box):
+    socket = terminal(box, "q-" + secrets.token_hex(4))
+    socket.frame(2, b"stty raw -echo; echo re''ady; sleep 7003\n")
+    seen, sent, sock = b"", 0, socket.connection.sock
+    while b"ready" not in seen:
+        seen += message if isinstance(message := socket.read(), bytes) else b""
+    sock.sendall(b"\x82\xff" + (1 << 40).to_bytes(8, "big") + bytes(4))
+    sock.setblocking(False)
+    while select.select([], [sock], [], 5)[1]:
+        sent += sock.send(bytes(65536))
+        assert sent < 64 << 20, "all was read"
+    socket.connection.close()
+    box.run("pkill -f 'sleep 700[3]'")
 
 
 def test_the_stream_of_events_knows_its_keys(box):

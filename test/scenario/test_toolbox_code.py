@@ -4,6 +4,7 @@ of this test's own. The unmodified SDKs are in test/sdk."""
 import base64
 import json
 import os
+import select
 import socket
 import struct
 import urllib.parse
@@ -218,3 +219,30 @@ def test_what_the_sandbox_says_in_the_contexts_place_is_no_message(box):
         told = run(box, "1", contextId="taken")
         assert told[4] == FAILED and why in told[5], told
     assert out(box, "print(1)") == "1\n"
+
+
+# -- what clients make the server hold ------------------------------------------------------------------
+
+LATER = 1013
+
+
+class Half(Execution):
+    """A message of which the first 9,000 bytes have come."""
+
+    def send(self, text):
+        self.s.sendall(b"\x81" + struct.pack(">BQ", 0x80 | 127, 100000) + bytes(4) + b" " * 9000)
+
+
+def test_messages_that_do_not_end_take_places(box, cay, other_tenant):
+    """They are shared out by tenant and sandbox; each is given back with its connection."""
+    halves = [Half(box) for _ in range(40)]
+    until(lambda: select.select([half.s for half in halves], [], [], 0)[0])
+    refused = [half for half in halves if select.select([half.s], [], [], 0.2)[0]]
+    assert 0 < len(refused) < 40 and {half.end()[-2] for half in refused} == {LATER}
+    made = other_tenant.call("POST", "/api/sandbox", {"snapshot": "host", "autoStopInterval": 60}).json
+    long = "print(5)#" + "x" * 20000
+    assert out(Box(other_tenant, made["id"]), long) == "5\n"
+    other_tenant.call("DELETE", f"/api/sandbox/{made['id']}")
+    for half in halves:
+        half.drop()
+    until(lambda: run(box, long)[-2] == NORMAL, 30, "the places were given back")

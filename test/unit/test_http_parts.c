@@ -102,6 +102,31 @@ static void test_json_refused(void **state)
     assert_int_equal(parse("\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\"", &e), ERR_OK);
 }
 
+static void test_json_of_a_request_has_so_many_values(void **state)
+{
+    static char text[3 * JSON_MAX_VALUES + 8];
+    json_t *value = NULL;
+    struct err e;
+    size_t n = 0;
+
+    text[n++] = '[';
+    while (n < 3 * (size_t)(JSON_MAX_VALUES - 2) / 2)
+        n += (size_t)sprintf(text + n, "{},");
+    text[n - 1] = ']';
+    assert_int_equal(json_parse_request(text, n, false, &value, &e), ERR_OK);
+    assert_in_range(json_array_size(value), JSON_MAX_VALUES / 2 - 8, json_values(text, n));
+    json_decref(value);
+    while (n < 3 * (size_t)JSON_MAX_VALUES) {
+        text[n - 1] = ',';
+        n += (size_t)sprintf(text + n, "{}]");
+    }
+    assert_int_equal(json_parse_request(text, n, false, &value, &e), ERR_TOO_LARGE);
+    assert_int_equal(json_parse(text, n, false, &value, &e), ERR_OK);
+    json_decref(value);
+    text[0] = text[n - 1] = '"'; /* in a text they are none */
+    assert_int_equal(json_values(text, n), 1);
+}
+
 static void test_json_env(void **state)
 {
     static const struct {
@@ -613,6 +638,7 @@ int main(void)
         cmocka_unit_test(test_authority),
         cmocka_unit_test(test_json_refused),
         cmocka_unit_test(pieces_of_text_end_with_characters),
+        cmocka_unit_test(test_json_of_a_request_has_so_many_values),
         cmocka_unit_test(test_json_env),
         cmocka_unit_test(test_json_fields),
         cmocka_unit_test(test_json_text),

@@ -9,6 +9,8 @@
 #define FRAMES       (size_t)(2u * 1024u * 1024u / FRAME)
 #define PING         0x89
 #define TEXT         0x81
+#define MESSAGE_MAX  (64u * 1024u)
+#define LONG         (3u * 1024u * 1024u)
 
 static const char hello[] =
     "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -16,11 +18,30 @@ static const char hello[] =
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 static struct websocket *ws;
 static struct buf got;
+static bool in_pieces, may_hold;
+static int holds_asked, released;
 
 static void on_message(void *arg, bool text, const char *data, size_t len)
 {
-    ((struct fixture *)arg)->calls++;
-    websocket_send(ws, text, data, len);
+    struct fixture *f = arg;
+
+    f->calls++;
+    for (size_t i = 0; i < len; i++)
+        f->sum = f->sum * 31 + (uint8_t)data[i];
+    f->bytes += len;
+    if (!in_pieces)
+        websocket_send(ws, text, data, len);
+}
+
+static bool hold(void *arg UNUSED)
+{
+    holds_asked++;
+    return may_hold;
+}
+
+static void release(void *arg UNUSED)
+{
+    released++;
 }
 
 static void on_drain(void *arg)
@@ -30,12 +51,16 @@ static void on_drain(void *arg)
 
 static void handler(struct http_exchange *x, void *ctx)
 {
-    static const struct websocket_callbacks callbacks = {on_message, on_drain};
+    const struct websocket_callbacks callbacks = {.on_message = on_message,
+                                                  .on_drain = on_drain,
+                                                  .in_pieces = in_pieces,
+                                                  .hold = hold,
+                                                  .release = release};
     struct fixture *f = ctx;
 
     http_exchange_set(x, f, fixture_on_close);
     f->x = x;
-    ws = websocket_accept(x, NULL, 16384, &callbacks, f);
+    ws = websocket_accept(x, NULL, MESSAGE_MAX, &callbacks, f);
 }
 
 /* Sends frames, of FRAMES in all, until none has been taken for some turns. How many bytes of them went, from sent. */
@@ -175,6 +200,128 @@ static void test_an_end_meanwhile(void **state UNUSED)
     free(frames);
 }
 
+/* A masked frame of len bytes, as much of it as take says; malloc'd. */
+static char *make_frame(int first, size_t len, size_t take, size_t *n)
+{
+    static const char mask[] = {'a', 'b', 'c', 'd'};
+    char *frame = malloc(14 + take);
+
+    assert_non_null(frame);
+    frame[0] = (char)first;
+    frame[1] = (char)(0x80 | 127);
+    for (int i = 0; i < 8; i++)
+        frame[2 + i] = (char)((uint64_t)len >> 8 * (7 - i));
+    memcpy(frame + 10, mask, sizeof(mask));
+    for (size_t i = 0; i < take; i++)
+        frame[14 + i] = (char)((i * 7 % 251) ^ mask[i % 4]);
+    *n = 14 + take;
+    return frame;
+}
+
+static void send_all(struct fixture *f, int fd, const char *bytes, size_t len)
+{
+    for (int i = 0; len > 0 && i < 100000; i++) {
+        ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        bytes += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
+        fixture_spin(f);
+    }
+    assert_int_equal(len, 0);
+}
+
+static void send_frame(struct fixture *f, int fd, int first, size_t len, size_t take)
+{
+    size_t n;
+    char *frame = make_frame(first, len, take, &n);
+
+    send_all(f, fd, frame, n);
+    free(frame);
+}
+
+static uint32_t sum_of(size_t len)
+{
+    uint32_t sum = 0;
+
+    for (size_t i = 0; i < len; i++)
+        sum = sum * 31 + i * 7 % 251;
+    return sum;
+}
+
+/* Of any length, with a ping between the parts of a message. */
+static void test_pieces(void **state UNUSED)
+{
+    struct fixture f;
+    int pair[2];
+
+    in_pieces = true;
+    begin(&f, pair);
+    send_frame(&f, pair[0], 0x02, LONG, LONG);
+    assert_int_equal(f.bytes, LONG);
+    assert_int_equal(f.sum, sum_of(LONG));
+    assert_in_range(f.calls, LONG / 131072, LONG);
+    send_all(&f, pair[0], "\x89\x81\0\0\0\0p", 7);
+    send_frame(&f, pair[0], 0x00, 0, 0);
+    f.sum = 0;
+    send_frame(&f, pair[0], 0x80, 5, 5);
+    assert_int_equal(f.bytes, LONG + 5);
+    assert_int_equal(f.sum, sum_of(5));
+    assert_int_equal(fixture_recv(&f, pair[0], &got), FIXTURE_OPEN);
+    assert_memory_equal(got.data, "\x8a\x01p", 3);
+    send_frame(&f, pair[0], 0x80, 5, 5); /* of no message */
+    fixture_recv(&f, pair[0], &got);
+    assert_memory_equal(got.data + 2, "\x03\xea", 2); /* 1002 */
+    finish(&f, pair[0]);
+    assert_int_equal(holds_asked, 0);
+    in_pieces = false;
+}
+
+/* The owner is asked once for each message that is not small, and told when nothing is held. */
+static void test_what_is_held_is_allowed_first(void **state UNUSED)
+{
+    struct fixture f;
+    int pair[2];
+
+    may_hold = true;
+    begin(&f, pair);
+    send_frame(&f, pair[0], 0x82, WEBSOCKET_SMALL_BYTES, WEBSOCKET_SMALL_BYTES);
+    assert_int_equal(holds_asked, 0);
+    send_frame(&f, pair[0], 0x82, WEBSOCKET_SMALL_BYTES + 1, WEBSOCKET_SMALL_BYTES);
+    assert_int_equal(holds_asked, 1);
+    send_all(&f, pair[0], "x", 1);
+    assert_int_equal(f.calls, 2);
+    assert_int_equal(released, 1);
+    send_frame(&f, pair[0], 0x02, WEBSOCKET_SMALL_BYTES, WEBSOCKET_SMALL_BYTES); /* a part */
+    assert_int_equal(holds_asked, 1);
+    send_frame(&f, pair[0], 0x00, 1, 1);
+    assert_int_equal(holds_asked, 2);
+    assert_int_equal(released, 1);
+    send_frame(&f, pair[0], 0x80, 0, 0);
+    assert_int_equal(f.calls, 3);
+    assert_int_equal(released, 2);
+    send_frame(&f, pair[0], 0x82, MESSAGE_MAX, MESSAGE_MAX - 1); /* it leaves meanwhile */
+    assert_int_equal(released, 2);
+    finish(&f, pair[0]);
+    assert_int_equal(holds_asked, 3);
+    assert_int_equal(released, 3);
+}
+
+static void test_what_may_not_be_held_is_refused(void **state UNUSED)
+{
+    struct fixture f;
+    int pair[2];
+
+    holds_asked = released = 0;
+    may_hold = false;
+    begin(&f, pair);
+    send_frame(&f, pair[0], 0x82, WEBSOCKET_SMALL_BYTES + 1, 0);
+    fixture_recv(&f, pair[0], &got);
+    assert_memory_equal(got.data + 2, "\x03\xf5", 2); /* 1013 */
+    finish(&f, pair[0]);
+    assert_int_equal(holds_asked, 1);
+    assert_int_equal(released, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +329,9 @@ int main(void)
         cmocka_unit_test(test_messages_that_are_answered),
         cmocka_unit_test(test_the_owner_is_told),
         cmocka_unit_test(test_an_end_meanwhile),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_what_is_held_is_allowed_first),
+        cmocka_unit_test(test_what_may_not_be_held_is_refused),
     };
 
     buf_init(&got, 4u << 20);
