@@ -136,7 +136,8 @@ static const char *put_match(struct buf *b, const char *at, const char *end, int
 void toolbox_files_find(struct toolbox_call *c)
 {
     static const struct kind lines = {
-        .script = "[ -e \"$1\" ] || exit 3\ngrep -rnIHFZ -e \"$2\" -- \"$1\" 2>/dev/null\nexit 0",
+        .script =
+            "[ -e \"$1\" ] || exit 3\ngrep -rnIHFZ -D skip -e \"$2\" -- \"$1\" 2>/dev/null\nexit 0",
         .head = "[",
         .tail = "]",
         .put = put_match};
@@ -158,7 +159,10 @@ static const char *put_name(struct buf *b, const char *at, const char *end, int 
 void toolbox_files_search(struct toolbox_call *c)
 {
     static const struct kind names = {
-        .script = "[ -e \"$1\" ] || exit 3\nfind \"$1\" -name \"$2\" -print0 2>/dev/null\nexit 0",
+        /* What find would take for an option or an expression is a path. */
+        .script = "[ -e \"$1\" ] || exit 3\np=$1\n"
+                  "case $p in -*|'('*|')'*|,*|!*) p=./$p ;; esac\n"
+                  "find \"$p\" -name \"$2\" -print0 2>/dev/null\nexit 0",
         .head = "{\"files\":[",
         .tail = "]}",
         .put = put_name};
@@ -174,6 +178,7 @@ static const char replacing[] =
     "exec perl -e 'for my $i (0..$ENV{CAY_COUNT}-1) { my $f=$ENV{\"CAY_FILE_$i\"}; my $e=\"\";"
     " if (-d $f) { $e=\"path points to a directory\" }"
     " elsif (!-e $f) { $e=\"file not found\" }"
+    " elsif (!-f _) { $e=\"path is no regular file\" }"
     " elsif (!open(my $h,\"<:raw\",$f)) { $e=\"permission denied\" }"
     " else { local $/; my $t=<$h>; close $h; my $n=$t;"
     " if (length $ENV{CAY_FROM}) { $n=join($ENV{CAY_TO},split(/\\Q$ENV{CAY_FROM}\\E/,$t,-1)) }"

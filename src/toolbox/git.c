@@ -88,12 +88,13 @@ static void fail_git(struct git *g, const struct toolbox_result *r)
 {
     int which = r->len[1] ? 1 : 0;
     size_t n = r->len[which];
-    const char *said = r->out[which] + (n > SAID_MAX ? n - SAID_MAX : 0);
     struct git_refusal refusal = git_read_refusal(r->out[which]);
-    const char *words = strstr(said, "No such file or directory");
+    const char *said, *words;
 
     while (n > 0 && r->out[which][n - 1] == '\n')
         n--;
+    said = r->out[which] + (n > SAID_MAX ? n - SAID_MAX : 0);
+    words = strstr(said, "No such file or directory");
     n = (size_t)(r->out[which] + n - said);
     if (words)
         n = (size_t)(words - said);

@@ -544,6 +544,25 @@ def test_find_search_and_replace(box):
     box.refused(400, "POST", "/files/replace", {"files": [1], "pattern": "x", "newValue": ""}, why="files[0]")
 
 
+def test_searches_read_no_fifo_and_take_no_path_for_an_option(box):
+    box.run("mkdir -p w && cd w && touch keep ./-delete '(' && mkfifo fifo")
+    for where in ("w", "w/fifo"):
+        assert box.good("GET", "/files/find", query={"path": where, "pattern": "x"}) == []
+    (done,) = box.good("POST", "/files/replace", {"files": ["w/fifo"], "pattern": "x", "newValue": "y"})
+    assert done == {"file": "w/fifo", "success": False, "error": "path is no regular file"}
+    box.run("mv w/-delete w/'(' .")
+    for where in ("-delete", "("):
+        assert box.good("GET", "/files/search", query={"path": where, "pattern": "*"})["files"] == [f"./{where}"]
+    assert box.run("ls w; rm -r w ./-delete '('")["result"] == "fifo\nkeep\n"
+
+
+def test_a_path_with_a_nul_is_refused(box):
+    """What stands before it would be another file."""
+    reply = box.put([("nul\0x", b"contents")])
+    assert reply.status == 400 and "NUL" in reply.json["message"]
+    box.refused(404, "GET", "/files/info", query={"path": "nul"})
+
+
 def test_a_long_file_both_ways(box):
     contents = secrets.token_bytes(24 << 20)
     assert box.put([("long", contents)]).status == 200
