@@ -58,12 +58,17 @@ static void fail(struct terminal *t, const char *why)
     websocket_close(t->socket, WEBSOCKET_FAILED, why);
 }
 
+static void send_typed(struct terminal *t);
+
+/* What was typed before there was a program to take it goes to it now. */
 static void say_connected(struct terminal *t)
 {
     if (t->connected)
         return;
     t->connected = true;
     say(t, json_pack("{s:s, s:s}", "type", "control", "status", "connected"));
+    if (t->typed.len > 0 && !t->sending)
+        send_typed(t);
 }
 
 static void on_started(void *arg, struct toolbox_run_op *op, int64_t pid UNUSED)
@@ -111,8 +116,6 @@ static void on_done(void *arg, const struct toolbox_result *r, const struct err 
 }
 
 /* -- from the client --------------------------------------------------------------------------- */
-
-static void send_typed(struct terminal *t);
 
 static void typed_sent(void *arg, const struct http_head *head UNUSED, const char *body UNUSED,
                        size_t len UNUSED, const struct err *why UNUSED)
@@ -173,7 +176,7 @@ static void on_message(void *arg, bool text UNUSED, const char *data, size_t len
     }
     if (t->typed.len >= TYPED_MAX)
         websocket_pause(t->socket, true);
-    if (!t->sending)
+    if (t->connected && !t->sending)
         send_typed(t);
 }
 
