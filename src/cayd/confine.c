@@ -15,6 +15,7 @@ static const int own[] = {
     SCMP_SYS(renameat),  SCMP_SYS(renameat2),  SCMP_SYS(fchmod),   SCMP_SYS(umask),
     SCMP_SYS(ftruncate), SCMP_SYS(fallocate),  SCMP_SYS(fsync),    SCMP_SYS(fdatasync),
     SCMP_SYS(flock),     SCMP_SYS(splice),     SCMP_SYS(mkdir),    SCMP_SYS(getdents64),
+    SCMP_SYS(fstatfs),
 };
 
 int confine_self(void)

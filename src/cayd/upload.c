@@ -21,7 +21,7 @@
 struct upload {
     struct connloop *l;
     int fd;
-    uint64_t number, bytes, most_bytes;
+    uint64_t number, bytes, most_bytes, ask_at;
 };
 
 static void free_upload(struct upload *u)
@@ -85,6 +85,7 @@ static void refuse(struct http_exchange *x, struct upload *u, int status, const 
 static void on_data(struct http_exchange *x, const char *data, size_t len)
 {
     struct upload *u = http_exchange_get(x);
+    struct err e;
     int rc;
 
     if (!u)
@@ -99,6 +100,11 @@ static void on_data(struct http_exchange *x, const char *data, size_t len)
         return;
     }
     u->bytes += len;
+    if (u->bytes < u->ask_at)
+        return;
+    u->ask_at = u->bytes + CORE_BUILD_UPLOAD_STEP;
+    if (core_build_upload_room(u->fd, &e) != ERR_OK)
+        refuse(x, u, api_status_of(e.code), e.text);
 }
 
 static void on_end(struct http_exchange *x)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #define DIRECTORY "builds"
 #define OWNER_LEN 32 /* hex digits of a tenant's hash */
@@ -307,7 +308,8 @@ static enum err_code read_token(const struct core *c, const char *hash, const ch
         until = given + MAC_LEN + 1;
         until_ms = strtoll(until, NULL, 10);
         make_mac(c, owner, hash, until_ms, mac);
-        if (is_hex(owner, OWNER_LEN) && ids_equal_secret(mac, given, MAC_LEN) &&
+        if (token[OWNER_LEN] == '.' && given[MAC_LEN] == '.' && is_hex(owner, OWNER_LEN) &&
+            strspn(until, "0123456789") == strlen(until) && ids_equal_secret(mac, given, MAC_LEN) &&
             clock_real_ms() <= until_ms)
             return ERR_OK;
     }
@@ -416,6 +418,19 @@ static enum err_code check_room(struct build_files *all, const char *owner, stru
     return ERR_OK;
 }
 
+enum err_code core_build_upload_room(int fd, struct err *e)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(fd, &fs) < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "asking for the room of the server's disk");
+    if (fs.f_blocks > 0 && fs.f_bavail < fs.f_blocks * CORE_BUILD_FILES_FREE / 100)
+        return err_set(e, ERR_NO_SPACE,
+                       "less than %u %% of the disk that the server keeps archives on are free",
+                       CORE_BUILD_FILES_FREE);
+    return ERR_OK;
+}
+
 static enum err_code open_temp(struct build_files *all, struct upload *u, int *fd, struct err *e)
 {
     uint8_t raw[TEMP_SIZE / 2];
@@ -423,8 +438,13 @@ static enum err_code open_temp(struct build_files *all, struct upload *u, int *f
     ids_random_bytes(raw, sizeof(raw));
     ids_hex(raw, sizeof(raw), u->temp);
     *fd = openat(all->dir_fd, u->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return *fd >= 0 ? ERR_OK
-                    : err_set_sys(e, ERR_INTERNAL, errno, "making a file for what is sent");
+    if (*fd < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "making a file for what is sent");
+    if (core_build_upload_room(*fd, e) == ERR_OK)
+        return ERR_OK;
+    (void)unlinkat(all->dir_fd, u->temp, 0);
+    util_close(fd);
+    return e->code;
 }
 
 enum err_code core_build_upload_begin(struct core *c, const char *hash, const char *token,

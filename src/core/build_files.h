@@ -13,6 +13,7 @@
 #define CORE_BUILD_FILES_BYTES  (2048llu * 1024u * 1024u)  /* of a tenant, together */
 #define CORE_BUILD_FILES_ALL    (16384llu * 1024u * 1024u) /* of all */
 #define CORE_BUILD_FILES_EACH   256u                       /* of a tenant */
+#define CORE_BUILD_FILES_FREE   5u /* percent of the disk that they leave, for what else is on it */
 #define CORE_BUILD_FILES_AGE_MS (7ll * 86400 * 1000)
 #define CORE_BUILD_UPLOADS      4u /* of a tenant, at a time */
 #define CORE_BUILD_UPLOAD_MS    3600000ll
@@ -38,6 +39,11 @@ struct core_build_upload {
 /* ERR_DENIED: that is no token for the hash, or its time is over; ERR_EXHAUSTED; ERR_NO_SPACE. */
 enum err_code core_build_upload_begin(struct core *c, const char *hash, const char *token,
                                       struct core_build_upload *out, struct err *e);
+
+/* Whether the disk of an archive that is being received has room for more of it: to be asked each
+ * CORE_BUILD_UPLOAD_STEP bytes. ERR_NO_SPACE. */
+#define CORE_BUILD_UPLOAD_STEP (1024u * 1024u)
+enum err_code core_build_upload_room(int fd, struct err *e);
 
 /* bytes have been written, and it is whole; or it is dropped. */
 enum err_code core_build_upload_end(struct core *c, uint64_t number, uint64_t bytes, bool whole,
