@@ -118,6 +118,16 @@ static void on_start_over(void *arg, const struct core_exec_result *x, const str
         end(r);
 }
 
+static void not_ready(struct build_run *r, const struct core_exec_result *x)
+{
+    if (!x->timed_out)
+        (void)snprintf(r->ready_last, sizeof(r->ready_last), "its last status is %d", x->exit_code);
+    if (clock_mono_ms() >= r->ready_until_ms)
+        build_run_fail(r, "the ready command did not succeed within %llu s; %s",
+                       (unsigned long long)r->ready_time_ms / 1000,
+                       r->ready_last[0] ? r->ready_last : "no call of it ended in its time");
+}
+
 static void on_ready(void *arg, const struct core_exec_result *x, const struct err *why)
 {
     struct build_run *r = arg;
@@ -129,26 +139,36 @@ static void on_ready(void *arg, const struct core_exec_result *x, const struct e
     else if (x->exit_code == 0 && !x->signal && !x->timed_out) {
         become_ready(r);
         return;
-    } else if (clock_mono_ms() >= r->ready_until_ms)
-        build_run_fail(r, "the ready command did not succeed within %u s; its last status is %d",
-                       CORE_BUILD_READY_TIME_MS / 1000, x->exit_code);
+    } else {
+        not_ready(r, x);
+    }
     if (go_on(r))
         timers_set(&r->core->timers, &r->again, clock_mono_ms() + READY_AGAIN_MS);
 }
 
 static void ask_ready(struct build_run *r)
 {
+    uint64_t now = clock_mono_ms(), left = r->ready_until_ms > now ? r->ready_until_ms - now : 1;
     const struct build_command c = {.user = r->user,
                                     .cwd = r->cwd,
                                     .cmd = "/bin/bash",
                                     .args = json_pack("[s, s, s]", "-l", "-c", r->spec.ready),
-                                    .timeout_ms = CORE_BUILD_READY_ONE_MS};
+                                    .timeout_ms = MIN(left, (uint64_t)CORE_BUILD_READY_ONE_MS)};
 
     if (!r->spec.ready) {
         become_ready(r);
         return;
     }
     build_command(r, &c, on_ready);
+}
+
+/* Less than the build may still take, so that it is the ready command that is said to have failed,
+ * not the start command, which does not end. */
+static uint64_t time_for_ready(const struct build_run *r)
+{
+    uint64_t now = clock_mono_ms(), left = r->until_ms > now ? r->until_ms - now : 0;
+
+    return MIN(left - left / 8, (uint64_t)CORE_BUILD_READY_TIME_MS);
 }
 
 static void try_start(struct build_run *r)
@@ -160,7 +180,8 @@ static void try_start(struct build_run *r)
         .args = json_pack("[s, s]", "-c", r->spec.start ? r->spec.start : ""),
         .logged = true};
 
-    r->ready_until_ms = clock_mono_ms() + CORE_BUILD_READY_TIME_MS;
+    r->ready_time_ms = time_for_ready(r);
+    r->ready_until_ms = clock_mono_ms() + r->ready_time_ms;
     if (r->spec.start && *r->spec.start) {
         build_log_add(&r->o->log, "info", r->step, "start command: %.500s", r->spec.start);
         build_log_command(&r->o->log, r->step, true);

@@ -50,8 +50,9 @@ struct build_run {
     void (*kept)(struct build_run *r);
 
     bool failed, ending;
-    struct timer again;      /* of the ready command */
-    uint64_t ready_until_ms; /* clock_mono_ms */
+    struct timer again;                     /* of the ready command */
+    uint64_t ready_time_ms, ready_until_ms; /* the second is of clock_mono_ms */
+    char ready_last[48];                    /* how its last call ended; "": none did */
     bool start_runs, start_failed, is_ready;
 };
 
