@@ -23,6 +23,20 @@ static void finish(struct build_run *r)
     build_command_later(r, r->step_done);
 }
 
+/* In the words of E2B's builder, which its clients' tests know. */
+static void on_command(void *arg, const struct core_exec_result *x, const struct err *why)
+{
+    struct build_run *r = arg;
+    char what[256];
+
+    (void)snprintf(what, sizeof(what), "failed to run command '%.120s'%s%s",
+                   r->spec.steps[r->at].args[0], why ? ": command failed" : "",
+                   why && strncmp(why->text, "invalid username", 16) == 0 ? ": unauthenticated"
+                                                                          : "");
+    build_command_failed(r, what, x, why);
+    finish(r);
+}
+
 static void on_run(void *arg, const struct core_exec_result *x, const struct err *why)
 {
     struct build_run *r = arg;
@@ -41,7 +55,7 @@ static void step_run(struct build_run *r, const struct build_step *s)
                                     .args = json_pack("[s, s, s]", "-l", "-c", s->args[0]),
                                     .logged = true};
 
-    build_command(r, &c, on_run);
+    build_command(r, &c, on_command);
 }
 
 /* -- WORKDIR, USER ----------------------------------------------------------------------------- */
