@@ -25,7 +25,7 @@ json_t *cay_v1_sandbox_json(const struct sandbox *s)
     char note[256] = "";
 
     if (strcmp(s->template_id, s->template_requested) != 0 && s->template_requested[0] &&
-        !ids_is_snapshot(s->template_requested))
+        !core_sandbox_has_files_of(s))
         snprintf(note, sizeof(note), "%.100s was not built when this was created: it runs %.100s",
                  s->template_requested, s->template_id);
     return json_pack(

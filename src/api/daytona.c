@@ -97,8 +97,8 @@ json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const s
 {
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id,
                             "organizationId", s->tenant, "name", *s->name ? s->name : s->id,
-                            "snapshot", s->template_id, "user", USER, "target", DAYTONA_TARGET,
-                            "state", daytona_state(s), "sandboxClass", "container",
+                            "snapshot", core_sandbox_template_id(s), "user", USER, "target",
+                            DAYTONA_TARGET, "state", daytona_state(s), "sandboxClass", "container",
                             "autoStopInterval", (int)(s->idle_ms / DAYTONA_MINUTE_MS),
                             "autoDeleteInterval", auto_delete_minutes(s));
 

@@ -22,11 +22,13 @@ static json_t *domain_json(struct api_call *call)
 }
 
 /* An alias is only shown when it says something that the id does not. */
-static void set_template(json_t *out, const struct sandbox *s)
+static void set_template(struct api_call *call, json_t *out, const struct sandbox *s)
 {
-    json_object_set_new(out, "templateID", json_string(s->template_id));
-    if (s->template_requested[0] && strcmp(s->template_requested, s->template_id) != 0)
-        json_object_set_new(out, "alias", json_string(s->template_requested));
+    const char *alias = core_sandbox_template_alias(call->core, s);
+
+    json_object_set_new(out, "templateID", json_string(core_sandbox_template_id(s)));
+    if (alias[0])
+        json_object_set_new(out, "alias", json_string(alias));
 }
 
 static void set_agent_token(struct api_call *call, json_t *out, const struct sandbox *s)
@@ -44,7 +46,7 @@ json_t *e2b_sandbox_json(struct api_call *call, const struct sandbox *s)
     json_t *out = json_object();
     char token[CORE_TOKEN_SIZE + 1], traffic[CORE_TOKEN_SIZE + 1];
 
-    set_template(out, s);
+    set_template(call, out, s);
     json_object_set_new(out, "sandboxID", json_string(s->id));
     json_object_set_new(out, "clientID", json_string(CLIENT_ID));
     json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
@@ -85,7 +87,7 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
     json_t *out = json_object();
     const struct privsep_limits *l = &s->limits;
 
-    set_template(out, s);
+    set_template(call, out, s);
     json_object_set_new(out, "sandboxID", json_string(s->id));
     json_object_set_new(out, "clientID", json_string(CLIENT_ID));
     json_object_set_new(out, "startedAt", api_json_time(s->started_real_ms));

@@ -65,6 +65,11 @@ bool ids_is_snapshot(const char *s)
     return is_id(s, 's');
 }
 
+bool ids_is_template(const char *s)
+{
+    return is_id(s, 't');
+}
+
 void ids_hex(const void *bytes, size_t n, char *out)
 {
     static const char digits[] = "0123456789abcdef";

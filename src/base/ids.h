@@ -23,6 +23,9 @@ bool ids_is_sandbox(const char *s);
 /* The form of a snapshot's id: "s" and 20 of [a-z0-9]. */
 bool ids_is_snapshot(const char *s);
 
+/* That of a template which a tenant has built: "t" and 20 of [a-z0-9]. */
+bool ids_is_template(const char *s);
+
 /* 0 to 15 for a hex digit of either case, else -1. */
 int ids_hex_value(char c);
 

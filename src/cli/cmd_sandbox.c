@@ -67,8 +67,10 @@ static void print_list(const json_t *all)
                    *requested = cli_text(item, "alias");
 
         table_cell(t, "%s", cli_text(item, "sandboxID"));
-        if (ids_is_snapshot(requested))
-            table_cell(t, "%s (snapshot %s)", template_name, requested);
+        if (ids_is_snapshot(template_name))
+            table_cell(t, "snapshot %s", requested[0] ? requested : template_name);
+        else if (ids_is_template(template_name))
+            table_cell(t, "%s", requested[0] ? requested : template_name);
         else if (requested[0] && strcmp(requested, template_name) != 0)
             table_cell(t, "%s (for %s)", template_name, requested);
         else

@@ -88,6 +88,12 @@ const struct build *core_build_find(struct core *c, const char *tenant, const ch
  * the tag. NULL: there is none. */
 const struct build *core_build_named(struct core *c, const char *tenant, const char *name);
 
+/* The template of the tenant's that has the id, or the name, whatever its tag. NULL: none has. */
+const struct build *core_build_of_template(struct core *c, const char *tenant, const char *name);
+
+/* "": the tenant has no template of that id. */
+const char *core_build_template_name(struct core *c, const char *tenant, const char *template_id);
+
 /* The tenant's, newest first. template_id NULL or "": of all templates. Stops when fn says
  * false. */
 void core_build_each(struct core *c, const char *tenant, const char *template_id,

@@ -108,6 +108,24 @@ const struct build *core_build_named(struct core *c, const char *tenant, const c
     return o ? &o->b : NULL;
 }
 
+const struct build *core_build_of_template(struct core *c, const char *tenant, const char *name)
+{
+    size_t n = strcspn(name, ":");
+
+    for (const struct build_obj *o = c->builds; o; o = o->next)
+        if (build_is_of(o, tenant, NULL) && (strcmp(o->b.template_id, name) == 0 ||
+                                             (strncmp(o->b.name, name, n) == 0 && !o->b.name[n])))
+            return &o->b;
+    return NULL;
+}
+
+const char *core_build_template_name(struct core *c, const char *tenant, const char *template_id)
+{
+    const struct build *b = core_build_of_template(c, tenant, template_id);
+
+    return b ? b->name : "";
+}
+
 const struct snapshot *builds_snapshot(struct core *c, const char *tenant, const char *name)
 {
     const struct build_obj *o = name ? build_named(c, tenant, name) : NULL;

@@ -328,8 +328,7 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
         next_step(r);
         return;
     }
-    if (strcmp(s->template_id, s->template_requested) != 0 &&
-        strcmp(r->spec.from, s->template_requested) == 0)
+    if (strcmp(s->template_id, s->template_requested) != 0 && !core_sandbox_has_files_of(s))
         build_log_add(&r->o->log, "warn", r->step, "template %s is not built yet: this is %s",
                       s->template_requested, s->template_id);
     core_agent_file_call(r->core, r->o->b.tenant, r->sandbox, &call, on_start_file, r);

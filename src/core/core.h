@@ -73,7 +73,9 @@ struct sandbox {
     const char *tenant;                /* its name, of the tenant's own object */
     char name[CORE_SANDBOX_NAME_SIZE]; /* its owner's, one of a kind for the tenant; "": none */
     char template_id[CORE_NAME_SIZE];  /* what it runs: "host", "base", ... */
-    char template_requested[CORE_NAME_SIZE]; /* what was asked for: differs until base is built */
+    /* What was asked for: another while base is not built; the id of a snapshot, or of a template
+     * that a tenant has built, whose files it began with (core_sandbox_has_files_of). */
+    char template_requested[CORE_NAME_SIZE];
     enum sandbox_state state;
     enum sandbox_timeout_action on_timeout;
     enum sandbox_pause_reason pause_reason;
@@ -266,6 +268,7 @@ struct sandbox_request {
     const uint8_t *create_hash;   /* CORE_HASH_SIZE bytes, with create_key */
     bool serves_volume;           /* the one of volumes (volume_content.h) */
     const char *snapshot;         /* its id, of whatever kind, in place of a name; NULL: none */
+    const char *made_of;          /* a fork's: its source's template_requested; NULL: none */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);
@@ -273,6 +276,14 @@ typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct
 /* done with the running sandbox: its agent answers and has its environment. Or NULL and why. */
 void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_sandbox_cb done,
                          void *arg);
+
+/* Its files are those of template_requested, over template_id, as was asked for. */
+bool core_sandbox_has_files_of(const struct sandbox *s);
+
+/* What clients are told that it was made of: a template, or a snapshot; and the name that this has
+ * now, or the template that was asked for where another took its place. "": no other name. */
+const char *core_sandbox_template_id(const struct sandbox *s);
+const char *core_sandbox_template_alias(struct core *c, const struct sandbox *s);
 
 /* NULL when there is none of that id for this tenant, it is ending, or it is still being made (then
  * no client knows its id). tenant NULL: any (gateway). */

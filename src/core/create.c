@@ -130,7 +130,7 @@ static void announce(struct sandbox_obj *o)
     timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
     o->announced = true;
     events_add(o->tenant, EVENT_SANDBOX_CREATED, o->s.id,
-               json_pack("{s:s}", "templateID", o->s.template_id));
+               json_pack("{s:s}", "templateID", core_sandbox_template_id(&o->s)));
 }
 
 static enum err_code become_running(struct sandbox_obj *o, struct err *e)
@@ -410,14 +410,14 @@ static enum err_code write_row(struct core *c, struct sandbox_obj *o,
 
 /* Row first, then privd. On failure nothing is left. */
 static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct sandbox_request *r,
-                           uint32_t template_number, struct err *e)
+                           const struct snapshot *snapshot, uint32_t template_number, struct err *e)
 {
     enum err_code code = write_row(c, o, r, e);
     int64_t rc;
 
     if (code != ERR_OK)
         return code;
-    rc = create_send(o, template_number, o->copy_of, o->copy_of ? o->s.template_requested : NULL);
+    rc = create_send(o, template_number, o->copy_of, snapshot ? snapshot->id : NULL);
     if (rc < 0) {
         store_sandbox_delete(c->store, o->s.id, NULL);
         return call_privd_err(e, rc, "the sandbox could not be made");
@@ -449,11 +449,10 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
         return code;
     if (snapshot) {
         o->copy_of = snapshot->number;
-        (void)snprintf(o->s.template_requested, sizeof(o->s.template_requested), "%s",
-                       snapshot->id);
+        (void)snprintf(o->s.template_requested, sizeof(o->s.template_requested), "%s", r->made_of);
     }
     o->begun_us = clock_mono_us();
-    code = begin(c, o, r, used->number, e);
+    code = begin(c, o, r, snapshot, used->number, e);
     if (code != ERR_OK) {
         sandbox_free(o);
         return code;

@@ -107,6 +107,18 @@ static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
     return code;
 }
 
+/* What clients are told that it was made of: of a template that was built, the template, whose
+ * snapshot goes with the next build. */
+static const char *made_of(struct core *c, const struct sandbox_request *r,
+                           const struct snapshot *s)
+{
+    const struct build *b = core_build_named(c, r->tenant, r->template_name);
+
+    if (r->made_of)
+        return r->made_of;
+    return b && !core_snapshot_find(c, r->tenant, r->template_name) ? b->template_id : s->id;
+}
+
 /* The files that it begins with: a template, or a snapshot with the template that it lies on. */
 static enum err_code resolve(struct core *c, struct sandbox_request *r,
                              const struct snapshot **snapshot,
@@ -128,6 +140,7 @@ static enum err_code resolve(struct core *c, struct sandbox_request *r,
         return err_set(e, ERR_UNAVAILABLE, "template %s, which snapshot %s lies on, is not there",
                        s->template_id, s->id);
     r->limits = sandbox_limits_or(&r->limits, &s->limits);
+    r->made_of = made_of(c, r, s);
     return ERR_OK;
 }
 

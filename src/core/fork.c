@@ -25,6 +25,7 @@ struct fork_op {
     struct core *core;
     struct sandbox_request r;
     char tenant[CORE_TENANT_SIZE], source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
+    char made_of[CORE_NAME_SIZE];
     json_t *metadata, *env, *policy, *credentials, *volumes, *host_mounts;
     struct network *network;
     size_t n, requested, answered;
@@ -199,8 +200,10 @@ static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_m
     op->credentials = s->credentials ? json_deep_copy(s->credentials) : NULL;
     op->network = network_ref(s->network);
     memcpy(op->source, s->id, sizeof(op->source));
+    memcpy(op->made_of, s->template_requested, sizeof(op->made_of));
     memcpy(op->tenant, s->tenant, strlen(s->tenant) + 1);
     op->r = (struct sandbox_request){.tenant = op->tenant,
+                                     .made_of = op->made_of,
                                      .ttl_ms = ttl_ms,
                                      .auto_archive_ms = s->auto_archive_ms,
                                      .auto_delete_ms = s->auto_delete_ms,

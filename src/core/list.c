@@ -2,11 +2,13 @@
  * cursor, which names a place that need not exist any more. */
 
 #include "base/arena.h"
+#include "core/build.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/life.h"
 #include "core/registry.h"
 #include "core/sandbox.h"
+#include "core/snapshot.h"
 
 #include <string.h>
 
@@ -30,13 +32,18 @@ static bool has_metadata(const struct sandbox *s, const json_t *wanted)
     return true;
 }
 
+static bool is_of_template(const struct sandbox *s, const char *id)
+{
+    return strcmp(s->template_requested, id) == 0 ||
+           (!core_sandbox_has_files_of(s) && strcmp(s->template_id, id) == 0);
+}
+
 /* All of the filter but its states. */
 static bool matches(const struct matcher *m, const struct sandbox *s)
 {
     if (s->serves_volume || (m->f->tenant && strcmp(s->tenant, m->f->tenant) != 0))
         return false;
-    if (m->template_id && strcmp(s->template_id, m->template_id) != 0 &&
-        strcmp(s->template_requested, m->template_id) != 0)
+    if (m->template_id && !is_of_template(s, m->template_id))
         return false;
     if (m->f->started_after_ms && s->started_real_ms < m->f->started_after_ms)
         return false;
@@ -100,6 +107,18 @@ static void collect(const struct registry *r, const struct matcher *m, struct sa
     }
 }
 
+/* What a create would mean by the name; of what is not there any more, its id. */
+static const char *id_of_template(struct core *c, const char *tenant, const char *name)
+{
+    const struct snapshot *s = tenant ? core_snapshot_find(c, tenant, name) : NULL;
+    const struct build *b = tenant && !s ? core_build_of_template(c, tenant, name) : NULL;
+    const struct template_info *t = s || b ? NULL : core_template_find(c, name);
+
+    if (ids_is_snapshot(name) || ids_is_template(name))
+        return name;
+    return s ? s->id : b ? b->template_id : t ? t->id : ""; /* "": no sandbox has it */
+}
+
 enum err_code core_sandbox_list(struct core *c, const struct sandbox_filter *f, struct arena *arena,
                                 struct sandbox_page *out, struct err *e)
 {
@@ -109,11 +128,8 @@ enum err_code core_sandbox_list(struct core *c, const struct sandbox_filter *f, 
 
     if (f->limit < 1 || f->limit > LIST_MAX)
         return err_set(e, ERR_INVALID, "a page has 1 to %u sandboxes, not %zu", LIST_MAX, f->limit);
-    if (f->template_name) {
-        const struct template_info *t = core_template_find(c, f->template_name);
-
-        m.template_id = t ? t->id : ""; /* which no sandbox has: an empty page */
-    }
+    if (f->template_name)
+        m.template_id = id_of_template(c, f->tenant, f->template_name);
     page.items = arena_alloc(arena,
                              sizeof(struct sandbox *) * MAX(1, MIN(f->limit, c->registry.n)));
     if (!page.items)

@@ -28,7 +28,7 @@ static void answer_made(struct request *r)
     n = snprintf(text, sizeof(text), "Sandbox %s runs (template %s%s%s; network: %s).", s->id,
                  s->template_id,
                  strcmp(s->template_id, requested) == 0 ? ""
-                 : ids_is_snapshot(requested)           ? ", snapshot "
+                 : core_sandbox_has_files_of(s)         ? ", with the files of "
                                                         : " in place of ",
                  strcmp(s->template_id, requested) == 0 ? "" : requested, policy);
     result_done(r, json_pack("{s:s, s:s}", "template", s->template_id, "network", policy), text,

@@ -53,7 +53,7 @@ def test_what_is_made_of_a_snapshot_is_shown_so(cay, box):
     snapshot = made.stdout.strip()
     done = cay("create", snapshot)
     assert done.returncode == 0 and not done.stderr, done.stderr
-    assert f"(snapshot {snapshot})" in next(line for line in cay("ls").stdout.splitlines() if line.startswith(done.stdout.strip()))
+    assert f"snapshot {snapshot}" in next(line for line in cay("ls").stdout.splitlines() if line.startswith(done.stdout.strip()))
     assert cay("kill", done.stdout.strip()).returncode == 0 and cay("snapshot", "rm", snapshot).returncode == 0
 
 

@@ -50,7 +50,7 @@ def test_new_ones_begin_with_its_files(cay):
         assert made["names"] == [] and made["snapshotID"] in all_ids(cay, f"?sandboxID={box.id}")
         assert box.run("pgrep -f 'sleep [1]000'").out == pid  # the source goes on
         with cay.create(template=made["snapshotID"]) as a, cay.create(template=made["snapshotID"], envVars={"A": "c"}) as b:
-            assert cay.call("GET", f"/sandboxes/{a.id}").json["alias"] == made["snapshotID"]
+            assert cay.call("GET", f"/sandboxes/{a.id}").json["templateID"] == made["snapshotID"]
             assert cay.call("GET", f"/cay/v1/sandboxes/{a.id}").json["note"] == ""  # it is what was asked for
             for one in (a, b):
                 assert one.read("/home/user/file").body == b"one"
