@@ -15,7 +15,7 @@ HEADER, PIECE = 208, 65536 + 16
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def start(what, directory, file, secret=KEY + LABEL, most=1 << 30):
+def start(what, directory, file, secret=KEY + LABEL, most=1 << 30, uid=UID):
     """cay-seal's answer: exit status and what it wrote."""
     read_end, write_end = os.pipe()
     os.write(write_end, secret)
@@ -26,7 +26,7 @@ def start(what, directory, file, secret=KEY + LABEL, most=1 << 30):
     high = [os.dup2(fd, 50 + i, inheritable=True) for i, fd in enumerate(given)]
 
     try:
-        done = subprocess.run(["bash", "-c", 'exec "$0" "$@" 3<&50 4<&51 5<&52', SEAL, what, str(UID), str(most)],
+        done = subprocess.run(["bash", "-c", 'exec "$0" "$@" 3<&50 4<&51 5<&52', SEAL, what, str(uid), str(most)],
                               capture_output=True, text=True, pass_fds=high, cwd="/")
     finally:
         for fd in given + high:
