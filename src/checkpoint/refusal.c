@@ -1,0 +1,131 @@
+/* Named refusals, from the kernel's own words about each thread (/proc/PID/task/TID/status). A
+ * thread with no_new_privs may have a Landlock domain, which CRIU neither keeps nor refuses: what
+ * it denied would be allowed afterwards. A filter of a program's own is in no image, since cay's
+ * are left out (scripts/criu.patches). A process that is traced cannot be dumped, and one of a
+ * command sandbox is in namespaces that CRIU does not restore. */
+
+#include "checkpoint/refusal.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STATUS_MAX 8192
+
+int checkpoint_fail(struct checkpoint_why *why, int rc, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why->text, sizeof(why->text), format, args);
+    va_end(args);
+    return rc;
+}
+
+/* The number after "\nname:"; a program's own name stands in the first line, where a line feed is
+ * escaped. -1: there is none. */
+static long field(const char *status, const char *name)
+{
+    const char *at = strstr(status, name);
+    long value;
+
+    return at && sscanf(at + strlen(name), "%ld", &value) == 1 ? value : -1;
+}
+
+/* Of a pid namespace below the sandbox's: "NSpid:\t<in the sandbox>\t<in its own>". */
+static bool is_nested(const char *status)
+{
+    const char *line = strstr(status, "\nNSpid:\t");
+    size_t head = strlen("\nNSpid:\t");
+
+    return line && memchr(line + head, '\t', strcspn(line + head, "\n")) != NULL;
+}
+
+int refusal_of(const char *status, const char *pid, unsigned filters, struct checkpoint_why *why)
+{
+    if (strstr(status, "\nState:\tZ") || strstr(status, "\nState:\tX"))
+        return 0;
+    if (is_nested(status))
+        return checkpoint_fail(why, -EOPNOTSUPP,
+                               "process %s runs in a network of its own (a command with a policy)",
+                               pid);
+    if (field(status, "\nTracerPid:") != 0)
+        return checkpoint_fail(why, -EOPNOTSUPP, "process %s is traced by a debugger", pid);
+    if (field(status, "\nNoNewPrivs:") != 0)
+        return checkpoint_fail(why, -EOPNOTSUPP,
+                               "process %s has set no_new_privs: a Landlock domain would be lost",
+                               pid);
+    if (field(status, "\nSeccomp_filters:") != (long)filters)
+        return checkpoint_fail(why, -EOPNOTSUPP, "process %s has a system call filter of its own",
+                               pid);
+    return 0;
+}
+
+struct check {
+    int proc_fd;
+    const char *pid; /* whose threads are looked at */
+    unsigned filters;
+    int rc;
+    struct checkpoint_why *why;
+};
+
+static bool is_number(const char *name)
+{
+    return name[0] >= '1' && name[0] <= '9';
+}
+
+/* One that has ended meanwhile needs nothing kept. */
+static bool each_thread(void *arg, const char *tid)
+{
+    struct check *c = arg;
+    char path[64], status[STATUS_MAX];
+
+    snprintf(path, sizeof(path), "%.16s/task/%.16s/status", c->pid, tid);
+    ssize_t n = is_number(tid) ? io_read_text_at(c->proc_fd, path, status, sizeof(status))
+                               : -ENOENT;
+    if (n < 0) {
+        c->rc = n == -ENOENT || n == -ESRCH ? 0
+                                            : checkpoint_fail(c->why, (int)n, "reading %s", path);
+        return c->rc == 0;
+    }
+    c->rc = refusal_of(status, c->pid, c->filters, c->why);
+    return c->rc == 0;
+}
+
+static bool each_process(void *arg, const char *pid)
+{
+    struct check *c = arg;
+    char path[64];
+
+    if (!is_number(pid))
+        return true;
+    c->pid = pid;
+    snprintf(path, sizeof(path), "%.16s/task", pid);
+    int rc = io_each_name_at(c->proc_fd, path, each_thread, c);
+    if (c->rc == 0 && rc < 0 && rc != -ENOENT && rc != -ESRCH)
+        c->rc = checkpoint_fail(c->why, rc, "reading %s: %s", path, strerror(-rc));
+    return c->rc == 0;
+}
+
+int refusal_check(pid_t pid, struct checkpoint_why *why)
+{
+    char path[48], status[STATUS_MAX];
+    struct check c = {.why = why};
+
+    snprintf(path, sizeof(path), "/proc/%d/root/proc", (int)pid);
+    CLEANUP_CLOSE int proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (proc < 0)
+        return checkpoint_fail(why, -errno, "opening the sandbox's /proc: %s", strerror(errno));
+    ssize_t n = io_read_text_at(proc, "1/status", status, sizeof(status));
+    long filters = n < 0 ? -1 : field(status, "\nSeccomp_filters:");
+    if (filters < 0)
+        return checkpoint_fail(why, -EIO, "the sandbox's PID 1 cannot be looked at");
+    c.proc_fd = proc;
+    c.filters = (unsigned)filters;
+    int rc = io_each_name_at(proc, ".", each_process, &c);
+    return c.rc == 0 && rc < 0 ? checkpoint_fail(why, rc, "reading the sandbox's /proc") : c.rc;
+}

@@ -1,0 +1,245 @@
+"""cay-checkpoint on real sandboxes: what is dumped, what is refused by name, and that CRIU has no right on the host meanwhile.
+
+What cay-init will do itself before it is dumped is done to it from outside here (checkpoint_prepare.c)."""
+
+import contextlib
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import time
+
+import pytest
+
+import test_seal
+from conftest import BUILD, REPOSITORY
+from waitlib import until
+
+CHECKPOINT = BUILD / "src/checkpoint/cay-checkpoint"
+CRIU = "/usr/local/sbin/criu"
+EPOLL_CTL, CLOSE, PRCTL = 233, 3, 157
+EPOLL_CTL_DEL, PR_SET_DUMPABLE, LISTENER = 2, 4, 8
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs(own_server):
+    if not own_server:
+        pytest.skip("needs a server of its own")
+    found = subprocess.run([REPOSITORY / "scripts/criu", "--check", CRIU], capture_output=True, text=True)
+    if found.returncode != 0:
+        pytest.skip(found.stderr.strip())
+
+
+@pytest.fixture(scope="module")
+def prepare_program(tmp_path_factory):
+    out = tmp_path_factory.mktemp("prepare") / "prepare"
+    subprocess.run([shutil.which("cc") or "gcc", "-O1", "-o", out, REPOSITORY / "test/scenario/checkpoint_prepare.c"], check=True)
+    return out
+
+
+def pid_of(box):
+    for p in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if p.name.isdigit() and (p / "comm").read_text() == "cay-init\n":
+                name = subprocess.run(["nsenter", f"--uts={p}/ns/uts", "hostname"], capture_output=True, text=True).stdout
+                if name.strip() == box.id and re.search(r"^NSpid:\s+\d+\s+1$", (p / "status").read_text(), re.M):
+                    return int(p.name)
+    raise AssertionError(f"no PID 1 of {box.id}")
+
+
+def links(pid):
+    found = {}
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            found[int(fd)] = os.readlink(f"/proc/{pid}/fd/{fd}")
+    return found
+
+
+def prepare(program, pid):
+    """Descriptors of the host's are closed, the terminals of command sandboxes unmounted; last, it is dumpable."""
+    fds = links(pid)
+    epolls = [n for n, to in fds.items() if to == "anon_inode:[eventpoll]"]
+    calls = [f"{EPOLL_CTL}:{n}:{EPOLL_CTL_DEL}:{LISTENER}" for n in epolls]
+    calls += [f"{CLOSE}:{n}:0:0" for n, to in fds.items() if n == LISTENER or "cgroup" in to or "/tasks" in to or "memory." in to]
+    subprocess.run([program, str(pid), *calls, f"{PRCTL}:{PR_SET_DUMPABLE}:1:0"], check=True, capture_output=True)
+    script = "mkdir -p /tmp/.x && mount --move /dev/pts /tmp/.x && umount /dev/pts && mount --move /tmp/.x /dev/pts && rmdir /tmp/.x"
+    subprocess.run(["nsenter", "-t", str(pid), "-m", "-U", "-S", "0", "-G", "0", "sh", "-c", script], check=True)
+
+
+class Dump:
+    """cay-checkpoint, as what keeps images will start it."""
+
+    def __init__(self, pid, directory, seconds=60, most=1 << 30):
+        uid = int(pathlib.Path(f"/proc/{pid}/uid_map").read_text().split()[1])
+        os.chown(directory, uid, uid)
+        directory.chmod(0o700)
+        self.ask, ask_end = os.pipe()
+        answer_end, self.answer = os.pipe()
+        given = [os.pidfd_open(pid), os.open(directory, os.O_RDONLY), ask_end, answer_end]
+        high = [os.dup2(fd, 50 + i, inheritable=True) for i, fd in enumerate(given)]
+        words = ["bash", "-c", 'exec "$0" "$@" 3<&50 4<&51 5>&52 6<&53 50<&- 51<&- 52>&- 53<&-', CHECKPOINT, "dump", str(seconds), str(most)]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, pass_fds=high, cwd="/")
+        for fd in given + high:
+            os.close(fd)
+
+    def line(self):
+        """What is told while all stand still; "" when it ended before."""
+        return os.read(self.ask, 512).decode()
+
+    def end(self, answer=None):
+        if answer:
+            os.write(self.answer, answer)
+        os.close(self.answer)
+        out = self.process.communicate()[0]
+        os.close(self.ask)
+        return self.process.returncode, out
+
+
+@pytest.fixture
+def box(cay, prepare_program):
+    with cay.create(timeout_s=1800) as b:
+        b.pid = pid_of(b)
+        yield b
+
+
+COUNTER = "setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.05; done' > /dev/null 2>&1 < /dev/null &"
+
+
+def counts(pid):
+    return int(pathlib.Path(f"/proc/{pid}/root/tmp/count").read_text() or 0)
+
+
+def goes_on(pid):
+    before = counts(pid)
+    return until(lambda: counts(pid) > before, patient=True)
+
+
+def test_a_sandbox_is_dumped_and_ends(box, prepare_program, tmp_path):
+    assert box.run(COUNTER + "sleep 0.3; echo kept > /run/kept; echo kept > /dev/shm/kept", user="root").exit_code == 0
+    prepare(prepare_program, box.pid)
+    dump = Dump(box.pid, tmp_path)
+    assert dump.line() == "D\n", dump.end()
+    assert dump.end(b"e") == (0, "")
+    names = {p.name for p in tmp_path.iterdir()}
+    assert {"inventory.img", "pstree.img", "core-1.img", "mm-1.img", "tmpfs.tar"} <= names
+    assert not names & {"dump.log", "stats-dump", "criu.kdat"}
+    listed = subprocess.run(["tar", "-tf", tmp_path / "tmpfs.tar"], capture_output=True, text=True).stdout.split()
+    assert {"run/kept", "dev/shm/kept"} <= {*listed}
+    assert not pathlib.Path(f"/proc/{box.pid}/root/tmp").exists()
+
+
+@pytest.mark.parametrize("answer", [b"x", None])
+def test_it_goes_on_where_it_is_not_told_to_end(box, prepare_program, tmp_path, answer):
+    """So does one whose image could not be kept, and what asked for it may be gone. Then it can be dumped again."""
+    assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
+    prepare(prepare_program, box.pid)
+    dump = Dump(box.pid, tmp_path)
+    assert dump.line() == "D\n", dump.end()
+    stands = counts(box.pid)
+    time.sleep(0.3)
+    assert counts(box.pid) == stands
+    assert dump.end(answer)[0] == 1
+    goes_on(box.pid)
+    (tmp_path / "again").mkdir()
+    again = Dump(box.pid, tmp_path / "again")
+    assert again.line() == "D\n", again.end()
+    assert again.end(b"e") == (0, "")
+
+
+def test_an_image_is_sealed_while_its_sandbox_stands_still(box, prepare_program, tmp_path):
+    """What CRIU writes is what cay-seal takes: it goes into one file and comes back, before a process is given up."""
+    dumped, opened = tmp_path / "dumped", tmp_path / "opened"
+    uid = int(pathlib.Path(f"/proc/{box.pid}/uid_map").read_text().split()[1])
+    for d in (dumped, opened):
+        d.mkdir()
+        os.chown(d, uid, uid)
+    assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
+    prepare(prepare_program, box.pid)
+    dump = Dump(box.pid, dumped)
+    assert dump.line() == "D\n", dump.end()
+    assert test_seal.start("seal", dumped, tmp_path / "sealed", uid=uid) == (0, "")
+    assert test_seal.start("open", opened, tmp_path / "sealed", uid=uid) == (0, "")
+    of_image = {p.name: p.read_bytes() for p in opened.iterdir()}
+    assert dump.end(b"e") == (0, "")
+    assert {"core-1.img", "tmpfs.tar"} <= {*of_image}
+    # what CRIU writes beside the image is removed at its end, or comes after it
+    assert {p.name: p.read_bytes() for p in dumped.iterdir()} == {n: c for n, c in of_image.items() if n not in ("dump.log", "criu.kdat.tmp")}
+
+
+def test_criu_has_no_right_on_the_host(box, prepare_program, tmp_path):
+    prepare(prepare_program, box.pid)
+    dump = Dump(box.pid, tmp_path)
+    assert dump.line() == "D\n", dump.end()
+    users, seen = {}, {}
+    for p in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if p.name.isdigit() and (p / "comm").read_text().strip() in ("criu", "cay-checkpoint", "exe"):
+                users[(p / "comm").read_text().strip()] = os.readlink(p / "ns/user"), os.readlink(p / "ns/mnt"), os.readlink(p / "ns/net")
+                # what its own /proc shows a process with its rights
+                shown = subprocess.run(["nsenter", "-t", p.name, "-m", "-U", "-S", "0", "-G", "0", "sh", "-c", "echo /proc/[0-9]*"],
+                                       capture_output=True, text=True).stdout
+                seen[(p / "comm").read_text().strip()] = {int(n.removeprefix("/proc/")) for n in shown.split()}
+    of_box = {kind: os.readlink(f"/proc/{box.pid}/ns/{kind}") for kind in ("user", "net")}
+    of_host = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "net", "mnt")}
+    assert dump.end(b"e") == (0, "")
+    assert {"criu", "cay-checkpoint"} <= {*users}
+    for name, (user, mnt, net) in users.items():
+        assert (user, net) == (of_box["user"], of_box["net"]) and mnt != of_host["mnt"], name
+        assert box.pid in seen[name] and not seen[name] & {1, os.getpid()}, name
+    assert of_box["user"] != of_host["user"]
+
+
+def kill_inside(pid, word):
+    """Those programs of the sandbox that have the word in their arguments, as if they had ended by themselves."""
+    user = os.readlink(f"/proc/{pid}/ns/user")
+    for p in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if p.name.isdigit() and word in (p / "cmdline").read_bytes() and os.readlink(p / "ns/user") == user:
+                os.kill(int(p.name), 9)
+                until(lambda path=p: not path.exists() or not (path / "cmdline").read_bytes())
+
+
+REFUSED = {
+    "no_new_privs": ("exec python3 -c 'import ctypes, time; print(ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)); time.sleep(1000)'",
+                     r"process \d+ has set no_new_privs: a Landlock domain would be lost"),
+    "traced": ("exec python3 -c 'import ctypes, os, time; c = ctypes.CDLL(None); p = os.fork() or c.ptrace(0, 0, 0, 0) or time.sleep(1000); "
+               "time.sleep(1000)'", r"process \d+ is traced by a debugger"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_would_be_lost_is_refused_by_name(box, prepare_program, tmp_path, what):
+    script, told = REFUSED[what]
+    assert box.run(f"{COUNTER} setsid sh -c {shlex.quote(script)} > /tmp/out 2>&1 < /dev/null & echo $! > /tmp/pid; sleep 2",
+                   user="root").exit_code == 0
+    prepare(prepare_program, box.pid)
+    dump = Dump(box.pid, tmp_path)
+    assert dump.line() == ""
+    status, out = dump.end()
+    assert status == 1 and re.fullmatch(f"E 95 {told}\n", out), out
+    assert list(tmp_path.iterdir()) == []
+    goes_on(box.pid)
+    kill_inside(box.pid, b"ctypes")
+    dump = Dump(box.pid, tmp_path)  # control: it was that process
+    assert dump.line() == "D\n", dump.end()
+    assert dump.end(b"e") == (0, "")
+
+
+def test_one_that_takes_too_long_is_given_up(box, prepare_program, tmp_path):
+    """Here what is asked never answers. Whether it goes on is not known then: it has to be ended, and can be."""
+    prepare(prepare_program, box.pid)
+    dump = Dump(box.pid, tmp_path, seconds=3)
+    assert dump.line() == "D\n", dump.end()
+    assert dump.process.wait(60) == 1
+    assert dump.end() == (1, "E 110 the dump took longer than 3 s\n")
+    assert box.kill().status == 204
+    until(lambda: not pathlib.Path(f"/proc/{box.pid}").exists())
+
+
+@pytest.mark.parametrize("words", [[], ["dump"], ["dump", "0", "5"], ["dump", "601", "5"], ["dump", "5", "0"], ["dump", "5", "-1"],
+                                   ["restore", "5", "5"], ["dump", "5", "5", "5"]])
+def test_other_words_are_refused(words):
+    done = subprocess.run([CHECKPOINT, *words], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("usage: cay-checkpoint")
