@@ -16,7 +16,7 @@ CAY = $(BUILD)/src/cli/cay
 
 CRIU ?= /usr/local/sbin/criu
 
-.PHONY: all build criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak pause-crashes no-trace install clean bad-worlds
+.PHONY: all build criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak crash-matrix no-trace install clean bad-worlds
 
 all: build
 
@@ -126,10 +126,11 @@ many:
 	@$(MAKE) --no-print-directory build
 	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE)/reports)
 
-# cayd, cay-privd and its tasks killed at each of their calls of a pause, a resume (both tiers), a snapshot and a fork; 1,000
-# pauses in a row (docs/reports/reliability.md). `make test` draws four of these points.
-pause-crashes:
-	@CAY_PAUSE_CRASHES=1 CAY_PAUSE_TIMES=1000 test/run --build=$(BUILD) --only=scenario --files test_pause_crash.py test_pause.py
+# cayd, cay-privd and its tasks killed at each of their calls of every change of test/scenario/crash_changes.py; 1,000 pauses in a
+# row (docs/reports/reliability.md). `make test` has a tenth of these points, another one each day. Points: $(BUILD)/crash-matrix.txt.
+crash-matrix:
+	@rm -f $(BUILD)/crash-matrix.txt
+	@CAY_CRASH_MATRIX=1 CAY_PAUSE_TIMES=1000 test/run --build=$(BUILD) --suite-seconds=14400 --only=scenario --files test_crash_matrix.py test_pause.py
 
 # An hour of mixed load with kills of the daemons; `make test` has two minutes of it. Writes docs/reports/soak.md.
 soak:

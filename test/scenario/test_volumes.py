@@ -118,7 +118,7 @@ def test_pause_fork_snapshot_and_rollback(cay, volume):
 
 
 def test_every_program_may_end(own_server):
-    """Kills at each call are test_pause_crash.py's."""
+    """Kills at each call are test_crash_matrix.py's."""
     cay = Client(own_server.url, own_server.key())
     assert cay.call("POST", "/volumes", {"name": "data"}).status == 201
     box = with_volume(cay, ("data", "/v"))
