@@ -151,3 +151,12 @@ def test_deepagents():
     done = subprocess.run([sys.executable, EXAMPLES / "deepagents_daytona.py"], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "tool: 285\n\n[Command succeeded with exit code 0]\nai: The script has run.\n" in done.stdout
+
+
+def test_code_analysis():
+    """The example of a graph whose tool runs in a sandbox, with its own folder as the code."""
+    env = {**os.environ, "DAYTONA_API_URL": URL, "DAYTONA_API_KEY": KEY, "MODEL": "", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, EXAMPLES / "code_analysis.py", EXAMPLES], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert " ./code_analysis.py\n" in done.stdout and " agent_tool.py:" in done.stdout and done.stdout.count("[exit status 0]") == 2
+    assert done.stdout.endswith("ai: The longest functions are those above: look there first.\n")

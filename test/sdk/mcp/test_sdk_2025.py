@@ -1,9 +1,15 @@
 """The unmodified Python SDK of November 2025 against a cay server: a session with one sandbox."""
 
 import asyncio
+import json
 import os
+import pathlib
+import subprocess
+import tomllib
 
-from mcp import ClientSession
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
 
 URL = f"https://{os.environ['E2B_DOMAIN']}/mcp"
@@ -35,3 +41,54 @@ async def session():
 
 def test_a_session():
     asyncio.run(session())
+
+
+# -- the configuration of examples/mcp, which docs/mcp.md shows -----------------------------------
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CONFIGURATION = ROOT / "examples/mcp"
+
+
+def test_the_page_shows_the_same():
+    page = (ROOT / "docs/mcp.md").read_text()
+    files = sorted(CONFIGURATION.iterdir())
+    assert len(files) == 4
+    for path in files:
+        assert path.read_text() in page, path
+
+
+def configured(name):
+    """As the client reads it: variables are replaced by their values. The port is that of the test's server."""
+    text = (CONFIGURATION / name).read_text()
+    for variable in ("${E2B_API_KEY}", "${env:E2B_API_KEY}"):
+        text = text.replace(variable, os.environ["E2B_API_KEY"])
+    text = text.replace("localhost:3000", f"localhost:{os.environ['E2B_DOMAIN'].rpartition(':')[2]}")
+    return tomllib.loads(text)["mcp_servers"]["cay"] if name.endswith(".toml") else json.loads(text)["mcpServers"]["cay"]
+
+
+async def ask_policy(streams):
+    """A sandbox of the connection runs a command; what it may reach at most."""
+    async with streams as (read, write, *_):
+        async with ClientSession(read, write) as client:
+            await client.initialize()
+            ran = await client.call_tool("run", {"command": "echo $((6 * 7))"})
+            assert ran.structuredContent["stdout"] == "42\n"
+            shown = subprocess.run([os.environ["CAY"], "policy", "show", ran.structuredContent["sandbox"]], capture_output=True, check=True)
+            await client.call_tool("kill", {})
+            return json.loads(shown.stdout)["default"]
+
+
+@pytest.mark.parametrize("name, policy", [("claude-code.mcp.json", "public"), ("codex.config.toml", "public"), ("cursor.mcp.json", "deny")])
+def test_a_client_that_speaks_http(name, policy):
+    server = configured(name)
+    headers = {**server.get("headers", {}), **server.get("http_headers", {})}
+    if "bearer_token_env_var" in server:
+        headers["Authorization"] = f"Bearer {os.environ[server['bearer_token_env_var']]}"
+    assert asyncio.run(ask_policy(streamablehttp_client(server["url"], headers=headers))) == policy
+
+
+def test_a_client_that_starts_a_program():
+    server = configured("stdio.mcp.json")
+    path = f"{pathlib.Path(os.environ['CAY']).parent}:{os.environ['PATH']}"
+    started = StdioServerParameters(command=server["command"], args=server["args"], env={**os.environ, "PATH": path})
+    assert asyncio.run(ask_policy(stdio_client(started))) == "public"
