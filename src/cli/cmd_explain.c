@@ -98,7 +98,13 @@ static enum err_code query_file(const struct requested *a, struct policy_query *
 static int take_query(struct cli *c, struct requested *a, struct policy_query *q)
 {
     if (policy_query_parse(a->to, q) < 0)
-        return cli_usage(c, "\"%s\" is not a host name or address, with :PORT or without", a->to);
+        return cli_usage(c,
+                         "\"%s\" is not a host name or address, with :PORT or without; a path and "
+                         "its method are arguments of their own",
+                         a->to);
+    if (a->method && strpbrk(a->method, ".:/"))
+        return cli_usage(c, "\"%s\" is no method: the host comes first, then METHOD and PATH",
+                         a->method);
     if (a->address && (!q->target.name || policy_address_parse(a->address, &q->target.address) < 0))
         return cli_usage(c, "--address is the IP address that a host's name leads to");
     if (a->said && (q->target.name || policy_name_normalize(a->said, q->said) < 0))

@@ -51,7 +51,7 @@ enum err_code policy_from(const char *given, json_t **out, struct err *e)
         return ERR_OK;
     }
     if (load(given, &json, e) != ERR_OK) {
-        err_hint(e, "a policy is a file, or one of public, deny and allow");
+        err_hint(e, "a policy is a JSON file (docs/policy.md), or one of public, deny and allow");
         return e->code;
     }
     if (check(given, json, e) != ERR_OK) {

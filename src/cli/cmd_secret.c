@@ -87,9 +87,11 @@ static enum err_code load_value(const struct cli *c, char *out, struct err *e)
     if (n > 0 && out[n - 1] == '\n')
         n--;
     out[n] = '\0';
-    if (n == 0 || strlen(out) != (size_t)n)
-        return err_set(e, ERR_INVALID, "the value is empty, or has a NUL in it");
-    return ERR_OK;
+    if (n > 0 && strlen(out) == (size_t)n)
+        return ERR_OK;
+    err_set(e, ERR_INVALID, "the value is empty, or has a NUL in it");
+    err_hint(e, "it is read from standard input, or by --file or --command");
+    return e->code;
 }
 
 /* -- what it is bound to ----------------------------------------------------------------------- */
@@ -109,20 +111,20 @@ static void add_list(const struct cli *c, json_t *bind, const char *option, cons
     json_decref(list);
 }
 
-/* bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]], oauth2:TOKEN_HOST,
- * placeholder */
+#define KINDS                                           \
+    "bearer, basic, header:NAME, headers, query:NAME, " \
+    "aws-sigv4[:REGION[/SERVICE]], oauth2:TOKEN_HOST or placeholder"
+
+/* One of KINDS. */
 static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
 {
     static const struct {
         const char *name, *key, *key2; /* of what follows the colon, and of what follows a slash */
         bool needed;
-    } kinds[] = {{"bearer", NULL, NULL, false},
-                 {"basic", NULL, NULL, false},
-                 {"header", "header", NULL, true},
-                 {"query", "parameter", NULL, true},
-                 {"aws-sigv4", "region", "service", false},
-                 {"oauth2", "token_host", NULL, true},
-                 {"placeholder", NULL, NULL, false}};
+    } kinds[] = {{"bearer", NULL, NULL, false},        {"basic", NULL, NULL, false},
+                 {"header", "header", NULL, true},     {"headers", NULL, NULL, false},
+                 {"query", "parameter", NULL, true},   {"aws-sigv4", "region", "service", false},
+                 {"oauth2", "token_host", NULL, true}, {"placeholder", NULL, NULL, false}};
     size_t n = strcspn(kind, ":"), first;
     const char *rest = kind[n] ? kind + n + 1 : NULL;
 
@@ -140,8 +142,7 @@ static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
         return ERR_OK;
     }
     err_set(e, ERR_INVALID, "--kind: \"%s\" is not known", kind);
-    err_hint(e, "bearer, basic, header:NAME, query:NAME, aws-sigv4[:REGION[/SERVICE]], "
-                "oauth2:TOKEN_HOST or placeholder");
+    err_hint(e, "%s", KINDS);
     return ERR_INVALID;
 }
 
@@ -215,18 +216,25 @@ static json_t *oauth_json(const struct cli *c, const char *value)
     return o;
 }
 
-/* AWS's is an object, and OAuth's; all others are texts. */
+/* AWS's is an object, OAuth's, and that of several headers; all others are texts. */
 static json_t *value_json(const struct cli *c, const json_t *bind, const char *value, struct err *e)
 {
     const char *kind = cli_text(bind, "kind"), *must_be = "UTF-8";
     json_t *json;
 
     if (strcmp(kind, "oauth2") == 0) {
-        json = oauth_json(c, value);
-        must_be = "a refresh token, or {\"refresh_token\": ..., \"client_secret\": ...}";
+        json = value[0] == '{' || cli_value(c, "oauth") ? oauth_json(c, value) : NULL;
+        must_be =
+            cli_value(c, "oauth")
+                ? "a refresh token, or {\"refresh_token\": ..., \"client_secret\": ...}"
+                : "{\"token_url\": ..., \"client_id\": ..., \"refresh_token\": ...}, or a refresh "
+                  "token with --oauth=URL instead of --kind";
     } else if (strcmp(kind, "aws-sigv4") == 0) {
         json = json_loads(value, 0, NULL);
         must_be = "{\"access_key_id\": ..., \"secret_access_key\": ...} for aws-sigv4";
+    } else if (strcmp(kind, "headers") == 0) {
+        json = json_loads(value, 0, NULL);
+        must_be = "{\"NAME\": \"VALUE\", ...} for headers";
     } else {
         json = json_string(value);
     }

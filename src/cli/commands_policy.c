@@ -134,8 +134,9 @@ const struct cli_command commands_policy[] = {
             {0, "method", "METHOD", "Only on such requests; may be repeated.", NULL},
             {0, "path", "PATH", "Only below such paths, as /v1*; may be repeated.", NULL},
             {0, "kind", "KIND",
-             "bearer (the default), basic (USER:PASSWORD), header:NAME, query:NAME, "
-             "aws-sigv4[:REGION[/SERVICE]] (a JSON object), oauth2:TOKEN_HOST, placeholder.",
+             "bearer (the default), basic (USER:PASSWORD), header:NAME, headers (a JSON object "
+             "of names and values), query:NAME, aws-sigv4[:REGION[/SERVICE]] (a JSON object), "
+             "oauth2:TOKEN_HOST (a JSON object; --oauth is shorter), placeholder.",
              NULL},
             {0, "oauth", "URL",
              "It renews itself: the value is a refresh token (or {\"refresh_token\", "

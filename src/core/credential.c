@@ -221,7 +221,7 @@ enum err_code credentials_check(struct core *c, const char *tenant, const struct
         if (code == ERR_NOT_FOUND) {
             err_set(e, ERR_INVALID, "inject[%zu].credential: there is no credential \"%.64s\"", i,
                     name);
-            err_hint(e, "store it first: `cay secret set %.64s`", name);
+            err_hint(e, "store it first: `cay secret set %.64s --domain=HOST < FILE`", name);
             return ERR_INVALID;
         }
         if (code != ERR_OK)

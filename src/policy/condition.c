@@ -34,9 +34,11 @@ static void clear_nothing(union entry *e)
 
 /* -- domains ----------------------------------------------------------------------------------- */
 
-#define condition_domains_allowed "a host name or *.suffix, in ASCII"
-#define condition_domains_print   print_text
-#define condition_domains_clear   clear_text
+#define condition_domains_allowed                              \
+    "a host name or *.suffix, in ASCII, and nothing besides: " \
+    "ports, paths and addresses have keys of their own"
+#define condition_domains_print print_text
+#define condition_domains_clear clear_text
 
 static int condition_domains_read(const json_t *json, union entry *out)
 {

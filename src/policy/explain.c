@@ -63,26 +63,52 @@ static void add_source(const struct policy_verdict *v, struct sentence *s)
     }
 }
 
-/* The first few domains that rules allow, and presets: what an agent may try instead. */
+/* Names that rules allow: the first few that are not too long, each once. */
+struct allowed {
+    const char *names[SHOWN_ALLOWED];
+    size_t n;
+    bool has_others;
+};
+
+static void take_allowed(struct allowed *a, const char *name)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (strcmp(a->names[i], name) == 0)
+            return;
+    if (a->n < SHOWN_ALLOWED && strlen(name) <= SHOWN_NAME_MAX / 2)
+        a->names[a->n++] = name;
+    else
+        a->has_others = true;
+}
+
+static void take_allowed_of_rules(const struct policy *p, struct allowed *a)
+{
+    for (size_t i = 0; i < p->n_rules; i++) {
+        const struct list *l = &p->rules[i].lists[CONDITION_DOMAINS];
+
+        for (size_t d = 0; p->rules[i].action == POLICY_ALLOW && d < l->n; d++)
+            take_allowed(a, l->entries[d].text);
+    }
+}
+
+/* What an agent may try instead: names, and presets. */
 static void add_allowed(const struct policy *p, struct sentence *s)
 {
+    struct allowed a = {.n = 0};
     size_t shown = 0;
 
     if (p->fallback != FALLBACK_DENY) {
         add(s, "; allowed is \"%s\" but for what rules deny", preset_fallback_name(p->fallback));
         return;
     }
-    for (size_t i = 0; i < p->n_rules; i++) {
-        const struct rule *r = &p->rules[i];
-        const struct list *l = &r->lists[CONDITION_DOMAINS];
-
-        for (size_t d = 0; r->action == POLICY_ALLOW && d < l->n; d++)
-            if (shown++ < SHOWN_ALLOWED && strlen(l->entries[d].text) <= SHOWN_NAME_MAX / 2)
-                add(s, "%s%s", shown == 1 ? "; allowed: " : ", ", l->entries[d].text);
-    }
+    take_allowed_of_rules(p, &a);
+    for (size_t i = 0; i < a.n; i++)
+        add(s, "%s%s", shown++ == 0 ? "; allowed: " : ", ", a.names[i]);
     for (size_t i = 0; i < p->n_presets; i++)
         add(s, "%s%s", shown++ == 0 ? "; allowed: " : ", ", p->presets[i]->name);
-    if (shown == 0)
+    if (a.has_others)
+        add(s, "%s", shown == 0 ? "; other names are allowed" : " and others");
+    else if (shown == 0)
         add(s, "; nothing is allowed to leave by name");
 }
 

@@ -459,6 +459,33 @@ def test_a_policy_is_explained_without_a_server(cay, tmp_path):
     assert refused.returncode == 1 and "rules[0].ports[0]" in refused.stderr
     for wrong in (("a.example",), (given,), (given, "a.example", "GET"), (given, "a..b"), (given, "a.example:0")):
         assert cay("policy", "explain", *wrong).returncode == 2
+    for wrong, why in (((given, "https://a.example/admin"), "arguments of their own"), ((given, "GET", "a.example", "/admin"), "the host comes first")):
+        refused = cay("policy", "explain", *wrong)
+        assert refused.returncode == 2 and why in refused.stderr
+
+
+@pytest.mark.parametrize("rule, why", [('"domains": ["https://a.example/x"]', "keys of their own"), ('"domains": ["10.0.0.1"]', "keys of their own"),
+                                       ('"domains": ["a.example:443"]', "keys of their own"), ('"domain": ["a.example"]', "there are name, action, domains")])
+def test_a_mistake_in_a_policy_is_told_with_what_is_allowed(cay, rule, why):
+    refused = cay("policy", "explain", "--policy=/dev/stdin", "a.example", stdin=b'{"rules": [{"action": "allow", %s}]}' % rule.encode())
+    assert refused.returncode == 1 and "rules[0]" in refused.stderr and why in refused.stderr
+
+
+def test_a_secret_of_several_headers(cay):
+    several = ("secret", "set", "SEVERAL", "--domain=a.example", "--kind=headers")
+    assert cay(*several, stdin=b'{"X-Id": "an-id-of-mine", "X-Key": "a-secret-value"}').returncode == 0
+    shown = [s for s in json.loads(cay("secret", "ls", "--json").stdout) if s["name"] == "SEVERAL"]
+    assert [s["bind"]["kind"] for s in shown] == ["headers"]
+    refused = cay(*several, stdin=b"X-Key: a-secret-value")
+    assert refused.returncode == 1 and "NAME" in refused.stderr and "a-secret" not in refused.stderr
+    assert cay("secret", "rm", "SEVERAL").returncode == 0
+
+
+def test_a_secret_without_a_value_is_told_where_it_comes_from(cay):
+    refused = cay("secret", "set", "EMPTY", "--domain=a.example")
+    assert refused.returncode == 1 and "standard input" in refused.stderr
+    refused = cay("secret", "set", "TOKEN", "--domain=a.example", "--kind=oauth2:b.example", stdin=b"a-refresh-token")
+    assert refused.returncode == 1 and "--oauth=URL" in refused.stderr and "a-refresh-token" not in refused.stderr
 
 
 def test_cay_begins_with_nothing_allowed(cay, box):

@@ -597,6 +597,40 @@ static void test_explain(void **state)
     policy_free(p);
 }
 
+static void explain_refused(const char *json, char *out)
+{
+    struct policy *p = policy(json);
+    struct policy_verdict v = policy_name(p, "other.example", 443);
+
+    policy_explain(p, &v, "other.example", NULL, 443, NULL, NULL, out);
+    policy_free(p);
+}
+
+/* Each name once, the first four; that there are more is said. */
+static void test_explain_names_what_is_allowed(void **state)
+{
+    char out[POLICY_REASON_SIZE];
+
+    explain_refused("{\"rules\": ["
+                    "{\"action\": \"allow\", \"domains\": [\"a.example\"], \"ports\": [443]},"
+                    "{\"action\": \"allow\", \"domains\": [\"a.example\", \"b.example\"]},"
+                    "{\"action\": \"deny\", \"domains\": [\"c.example\"]}]}",
+                    out);
+    assert_non_null(strstr(out, "; allowed: a.example, b.example"));
+    assert_null(strstr(out, "b.example,"));
+    assert_null(strstr(out, "others"));
+    explain_refused(
+        "{\"presets\": [\"github\"], \"rules\": [{\"action\": \"allow\", \"domains\": "
+        "[\"a.example\", \"b.example\", \"c.example\", \"d.example\", \"e.example\"]}]}",
+        out);
+    assert_non_null(strstr(out, "; allowed: a.example, b.example, c.example, d.example, github and "
+                                "others"));
+    explain_refused("{\"rules\": [{\"action\": \"allow\", \"domains\": "
+                    "[\"one-that-is-longer-than-forty-characters.example\"]}]}",
+                    out);
+    assert_non_null(strstr(out, "\"deny\"; other names are allowed"));
+}
+
 /* An address that is not public takes a rule and a ceiling: what lacks is said. */
 static void test_explain_what_opens_a_private_address(void **state)
 {
@@ -964,6 +998,7 @@ int main(void)
         cmocka_unit_test(test_ceiling),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_explain_names_what_is_allowed),
         cmocka_unit_test(test_explain_what_opens_a_private_address),
         cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_a_policy_that_only_warns),
