@@ -295,6 +295,7 @@ def test_a_token_server_that_does_not_help(stack, own, tokens, mode, said, statu
     one = own()
     got, text = ask(one)
     assert got == status and said in text and "MAIL" in text, (got, text)
+    assert ("its owner has to set it anew" in text) == (status == 403) and json.loads(text)["rule"] == "credential"
     assert "elsewhere" not in [line["path"] for line in tokens.log()]
     last = records(stack)[-1]
     assert last["outcome"] == "failed" and said in last["reason"]
@@ -381,7 +382,7 @@ def test_http2_is_told_why_not(stack, own, tokens, http2):
     put(stack)
     tokens.set(mode="invalid_grant")
     said = ask2(http2, own(), "/v1")
-    assert "400 invalid_grant" in said and said.endswith(" 2 403"), said
+    assert "400 invalid_grant; its owner has to set it anew" in said and '"rule":"credential"' in said and said.endswith(" 2 403"), said
 
 
 def test_the_limit_of_the_tenant_holds(stack, own, tokens):

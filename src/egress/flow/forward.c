@@ -244,7 +244,7 @@ static bool has_credential(struct http_exchange *x, struct client_conn *l, struc
     }
     l->preparing = false;
     l->waiting_ms = 0;
-    request_refuse(f, v, "credential", http_exchange_head(x), "%s", e.text);
+    request_refuse(f, NULL, "credential", http_exchange_head(x), "%s", e.text);
     forward_say_refused(x, f, e.code == ERR_DENIED ? 403 : 503);
     return false;
 }

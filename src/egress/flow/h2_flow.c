@@ -141,7 +141,7 @@ static bool has_credential(struct flow *f, const struct http_head *h,
     case OAUTH_WAITING: v->later = true; return false;
     default: break;
     }
-    request_refuse(f, p, "credential", h, "%s", e.text);
+    request_refuse(f, NULL, "credential", h, "%s", e.text);
     say_refused(f, v, e.code == ERR_DENIED ? 403 : 503);
     return false;
 }

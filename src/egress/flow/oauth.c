@@ -72,7 +72,8 @@ enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t wai
         return OAUTH_WAITING;
     if (refused)
         err_set(e, c->oauth.final ? ERR_DENIED : ERR_UNAVAILABLE,
-                "the credential %s could not be renewed: %s", c->name, c->oauth.refused);
+                "the credential %s could not be renewed: %s%s", c->name, c->oauth.refused,
+                c->oauth.final ? "; its owner has to set it anew" : "");
     else
         err_set(e, ERR_TIMEOUT, "the credential %s was not renewed in %u s", c->name,
                 OAUTH_WAIT_MS / 1000);
