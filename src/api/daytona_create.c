@@ -55,7 +55,9 @@ static const struct {
     {"gpuType", "GPUs"},
     {"spot", "spot sandboxes"},
     {"kvm", "virtual machines"},
-    {"buildInfo", "images (name a template as snapshot: see `cay template ls`)"},
+    {"buildInfo",
+     "images (name a template as snapshot: see `cay template ls`; `cay template import` "
+     "makes one of an image)"},
     {"volumes", NULL},
     {"secrets", "secrets as variables (see `cay secret set` and a policy's \"inject\")"},
     {"outboundProxyUrl", "a proxy of the sandbox's own"},

@@ -151,6 +151,8 @@ int cmd_template_build(struct cli *c)
     if (e.code == ERR_OK && !cli_flag(c, "detach"))
         bytes = size_of(&a, name);
     api_close(&a);
+    if (e.code == ERR_NOT_FOUND)
+        err_hint(&e, "to build one of your own give its folder: `cay template build NAME DIR`");
     if (e.code != ERR_OK)
         return cli_fail(c, &e);
     if (c->json)
@@ -305,5 +307,8 @@ int cmd_template_rm(struct cli *c)
     if (api_call(&a, "DELETE", path, NULL, NULL, &e) == ERR_OK && c->json)
         cli_print_json(json_pack("{s:s}", "removed", c->operands[0]));
     api_close(&a);
+    if (e.code == ERR_NOT_FOUND)
+        err_hint(&e, "`cay template ls` lists the server's; what a build file made is a snapshot: "
+                     "`cay snapshot rm`");
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }

@@ -132,8 +132,9 @@ static enum err_code make_sandbox(struct build *b, struct err *e)
     snprintf(b->sandbox.id, sizeof(b->sandbox.id), "%s", id);
     if (!other)
         return api_sandbox_enter(b->api, id, &b->sandbox, e);
-    err_set(e, ERR_CONFLICT, "FROM base: it is not built yet");
-    err_hint(e, "`cay template build base` makes it.");
+    err_set(e, ERR_CONFLICT, "it is not built yet");
+    err_hint(e,
+             "`cay template build base` makes it. FROM host begins with this machine's programs.");
     return e->code;
 }
 
@@ -346,7 +347,8 @@ static int report(struct build *b, const struct err *e)
     }
     if (!cli_flag(b->c, "quiet"))
         show_refused(b);
-    printf("%s is ready: %zu steps in %.1f s\n", b->name, b->file.count, (double)ms / 1000);
+    printf("%s is ready: %zu steps in %.1f s; `cay snapshot ls` lists it\n", b->name, b->file.count,
+           (double)ms / 1000);
     return CLI_OK;
 }
 

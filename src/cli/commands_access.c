@@ -97,7 +97,10 @@ const struct cli_command commands_access[] = {
     {
         .name = "template ls",
         .operands = "",
-        .summary = "list the templates",
+        .summary = "list the server's templates",
+        .text =
+            "What a build file made (`cay template build NAME DIR`) is a snapshot of that name: "
+            "`cay snapshot ls`.",
         .operands_max = 0,
         .raw_after = -1,
         .run = cmd_template_ls,

@@ -299,8 +299,8 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
     /* Also while it is just being paused: 502 is what clients take for "does not run". */
     if (life_of(s->state)->files)
         refuse(a, 502, true,
-               "The sandbox is paused with its files alone; connect to it (`cay resume`) to start "
-               "it on them");
+               "The sandbox is paused with its files alone; connect to it (`cay resume`, "
+               "Daytona's start) to start it on them");
     else if (s->auto_resume)
         refuse(a, 502, true, "The sandbox is paused; a request with its token resumes it");
     else

@@ -471,6 +471,12 @@ def test_a_mistake_in_a_policy_is_told_with_what_is_allowed(cay, rule, why):
     assert refused.returncode == 1 and "rules[0]" in refused.stderr and why in refused.stderr
 
 
+def test_templates_of_ones_own_are_found(cay):
+    """They are snapshots: who looks among the server's templates is told."""
+    assert "cay snapshot rm" in cay("template", "rm", "no-such-template").stderr
+    assert "cay template build NAME DIR" in cay("template", "build", "no-such-template").stderr
+
+
 def test_a_secret_of_several_headers(cay):
     several = ("secret", "set", "SEVERAL", "--domain=a.example", "--kind=headers")
     assert cay(*several, stdin=b'{"X-Id": "an-id-of-mine", "X-Key": "a-secret-value"}').returncode == 0
