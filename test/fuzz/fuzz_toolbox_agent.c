@@ -258,10 +258,11 @@ static void send_request(int fd, const struct part *route, const struct part *as
                          const struct part *body)
 {
     static const char *const more[] = {
-        "",
-        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
-        "Content-Type: multipart/form-data; boundary=b\r\n"};
+        [JSON_BODY] = "",
+        [SOCKET] = ("Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"),
+        [FORM] = "Content-Type: multipart/form-data; boundary=b\r\n",
+    };
     size_t i = (route->len ? route->at[0] : 0) % ARRAY_SIZE(calls);
     char head[4096], length[64] = "";
     int n;
@@ -288,21 +289,26 @@ static void client_turn(int fd, bool *first)
     }
 }
 
+static void close_agents(void)
+{
+    for (size_t i = 0; i < AGENTS_MAX; i++)
+        util_close(&world.agents[i]);
+}
+
+/* The client has gone, which looks as if it had only ended its side: its answer shows it. */
 static void finish(void)
 {
     for (int i = 0; i < TURNS_LAST && world.toolbox->calls; i++) {
         uv_run(&world.loop, UV_RUN_NOWAIT);
         lookups_turn();
-        world.rest.len = 0;
-        agents_turn();
+        close_agents();
     }
     FUZZ_CHECK(!world.toolbox->calls);
     FUZZ_CHECK(share_used(world.toolbox->bodies) == 0);
     FUZZ_CHECK(share_used(world.toolbox->outputs) == 0);
     lookups_turn();
     idle_close_all(&world.toolbox->idle);
-    for (size_t i = 0; i < AGENTS_MAX; i++)
-        util_close(&world.agents[i]);
+    close_agents();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
