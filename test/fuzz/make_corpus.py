@@ -387,6 +387,11 @@ def h2_data(side, stream, text, end=False):
     return bytes([4 if side else 3, end, stream, len(text)]) + text
 
 
+def h2_expand(side, stream, again):
+    """A head that means a field of 4,000 bytes so often."""
+    return bytes([13 | 0x80 * side, stream, again])
+
+
 def h2_secret(stream, part=None, end=False):
     """All of the secret from the server, its first 13 bytes, or the others."""
     return bytes([4, {None: 2, 0: 2 | 4, 1: 2 | 13 << 4}[part] | end, stream])
@@ -423,6 +428,8 @@ H2_SCRIPTS = {
     "windows": h2_control(0, 3, 0, b"\0\4\0\0\0\1") + h2_request(0) + h2_response(0) + h2_secret(0, end=True)
                + h2_control(0, 9, 0, b"\0\0\0\x20") + h2_control(0, 1, 0, b"\0\1\0\0"),
     "floods": h2_request(0) + h2_control(0, 0x82, 0) * 20 + h2_control(1, 0x83, 0) * 20,
+    "expanding": b"".join(h2_expand(0, n, 5) + h2_expand(1, n, 5) for n in range(20)) + h2_expand(0, 20, 255)
+                 + h2_request(21) + h2_expand(1, 21, 255) + h2_request(22) + h2_response(22, end=True),
     "continued": bytes([8, 14]) + b"\0\0\5\1\0\0\0\0\1\0\1a\1b" + h2_control(0, 0x86, 0, b"\0\1a\1b"),
     "going_away": h2_request(0) + h2_control(1, 5, 0, b"\0\0\0\1\0\0\0\0") + h2_request(1)
                   + h2_response(0, end=True) + h2_request(2),

@@ -339,6 +339,7 @@ static int close_line(void **state)
     assert_int_equal(w.share.conns, 0);
     assert_int_equal(w.share.held_bytes, 0);
     assert_int_equal(w.share.grown_bytes, 0);
+    assert_int_equal(w.share.head_bytes, 0);
     assert_int_equal(uv_loop_close(&w.loop), 0);
     close_peer(&w.client);
     close_peer(&w.server);
@@ -1056,6 +1057,39 @@ static void test_large_heads(void **state)
     assert_int_equal(w.evaluated, 1);
 }
 
+/* Heads are kept as long as their streams are there, and a few bytes of a peer's are many (HPACK):
+ * the first few are the control. */
+static void test_heads_are_bounded(void **state)
+{
+    static char value[4001];
+    nghttp2_nv more[7];
+    size_t others;
+    int32_t id;
+
+    memset(value, 'v', sizeof(value) - 1);
+    for (size_t i = 0; i < ARRAY_SIZE(more); i++)
+        more[i] = field("x-many", value);
+    w.server.silent = true;
+    for (int i = 0; i < 20; i++)
+        ask_with("GET", "/x", more, ARRAY_SIZE(more), false);
+    UNTIL(told(&w.server, 39)->ended);
+    assert_in_range(w.share.head_bytes, 20 * 7 * 4000, 20 * H2_LIST_BYTES_MAX);
+    others = H2_HEADS_BYTES - w.share.head_bytes; /* of connections of the same sandbox */
+    w.share.head_bytes += others;
+    id = ask("/more");
+    UNTIL(told(&w.client, id)->closed);
+    assert_int_equal(told(&w.client, id)->status, 503);
+    answer(1, "text/plain"); /* whose head is one more */
+    UNTIL(told(&w.client, 1)->closed);
+    assert_int_equal(told(&w.client, 1)->status, 503);
+    w.share.head_bytes -= others;
+    w.server.said = "hello";
+    answer(3, "text/plain");
+    UNTIL(told(&w.client, 3)->closed);
+    assert_string_equal(told(&w.client, 3)->text, "hello");
+    assert_true(w.share.head_bytes < 19 * H2_LIST_BYTES_MAX);
+}
+
 /* -- heads ------------------------------------------------------------------------------------- */
 
 static int read_head(const char *const *texts, bool ends, struct arena *a, struct http_head **out)
@@ -1184,6 +1218,7 @@ int main(void)
         ON_A_LINE(test_a_change_of_protocol_is_not_taken),
         ON_A_LINE(test_head_without_end),
         ON_A_LINE(test_large_heads),
+        ON_A_LINE(test_heads_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,6 +37,9 @@
 #define H2_GROWN_BYTES       (64u * 1024u * 1024u) /* of a sandbox */
 #define H2_GROWN_FAIR_BYTES  (4u * 1024u * 1024u)
 #define H2_GROWN_ALL_BYTES   (256u * 1024u * 1024u) /* of a process */
+#define H2_HEADS_BYTES       (16u * 1024u * 1024u)  /* of streams that are there, of a sandbox */
+#define H2_HEADS_FAIR_BYTES  (1024u * 1024u)
+#define H2_HEADS_ALL_BYTES   (256u * 1024u * 1024u) /* of a process */
 #define H2_COLLECT_BYTES     (8u * 1024u * 1024u)
 #define H2_SHARE_BYTES       (16u * 1024u * 1024u)
 #define H2_SHARE_CONNS       64u
@@ -64,6 +67,8 @@ struct h2;
 struct h2_share {
     size_t held_bytes;
     size_t grown_bytes; /* that windows are larger than they began */
+    size_t
+        head_bytes; /* of requests and their answers, until both are over: HPACK says many in few */
     /* counted by the starter of a connection; more than H2_SHARE_CONNS are not to be */
     unsigned conns;
 };

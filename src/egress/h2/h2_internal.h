@@ -58,6 +58,7 @@ struct h2_stream {
     bool stalled;        /* the client did not take all, since the last pause */
     bool begun;          /* the client has the head of its answer */
     size_t interim_bytes; /* of answers before it (1xx) that wait for the client */
+    size_t head_bytes;    /* of it and its answer, in h2_share */
     bool discarding_body; /* what the client still sends is thrown away */
     size_t thrown_bytes;
     uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
@@ -106,6 +107,7 @@ struct h2s {
     struct h2 *first;
     size_t count;
     size_t grown_bytes; /* of all windows */
+    size_t head_bytes;  /* of all streams */
     bool freeing;
     char scratch[TLS_ENDPOINT_READ_BYTES]; /* one loop: used within a call */
 };
@@ -122,6 +124,7 @@ struct h2 {
     uint64_t moved_ms;  /* the last byte of either side */
     size_t held_bytes;  /* what its streams have in h2_share */
     size_t grown_bytes; /* likewise */
+    size_t head_bytes;  /* likewise */
     uint64_t linger_ms; /* the client was told the last thing then; 0: not yet */
     uint32_t drain_code;
     bool announced;   /* the client knows that it is */
@@ -161,6 +164,10 @@ void h2_conn_release(struct h2 *conn, size_t n);
 /* Windows may be so much larger: false, where there is no room. And they are smaller again. */
 bool h2_conn_grow(struct h2 *conn, size_t n);
 void h2_conn_shrink(struct h2 *conn, size_t n);
+
+/* n bytes more of heads: false, where there is no room. And they are gone again. */
+bool h2_conn_take_head(struct h2 *conn, size_t n);
+void h2_conn_drop_head(struct h2 *conn, size_t n);
 
 /* What it holds and has grown by is no longer counted: once, at its end. */
 void h2_conn_leave_share(struct h2 *conn);
@@ -219,6 +226,9 @@ int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n)
 /* No more comes from that side. */
 int stream_ended(struct h2_stream *s, enum side from);
 int stream_trailers(struct h2_stream *s, enum side from, const struct h2_fields *f);
+
+/* n bytes of a head, until the stream is gone. False: there is no room for them. */
+bool stream_hold_head(struct h2_stream *s, size_t n);
 
 /* Where nghttp2 gets a body for that side from. */
 nghttp2_data_provider stream_provider(struct h2_stream *s);

@@ -233,9 +233,15 @@ void request_begin(struct h2_stream *s, bool ends)
 {
     struct http_head *head = NULL;
     const char *why = "";
-    int status = h2_head_request(&s->conn->end[H2_CLIENT].fields, ends, &s->arena, &head, &why);
+    const struct h2_fields *f = &s->conn->end[H2_CLIENT].fields;
+    int status;
 
     s->to[H2_SERVER].ended = ends;
+    if (!stream_hold_head(s, f->list_bytes)) {
+        response_fail(s, 503, "the heads of this sandbox's requests are too large together");
+        return;
+    }
+    status = h2_head_request(f, ends, &s->arena, &head, &why);
     if (status != 0) {
         response_fail(s, status, why);
         return;

@@ -158,6 +158,10 @@ int response_head(struct h2_stream *s, bool ends)
      * what is beyond (RFC 9110 15.2), and a few bytes of a server's are many here (HPACK). */
     if (status < 200 && s->interim_bytes + f->list_bytes > H2_LIST_BYTES_MAX)
         return 0;
+    if (status >= 200 && !stream_hold_head(s, f->list_bytes)) {
+        response_fail(s, 503, "the heads of answers to this sandbox are too large together");
+        return 0;
+    }
     if (s->redact && status >= 200 && !ends)
         coding = coding_of(f);
     if (coding == UNZIP_OTHER) {

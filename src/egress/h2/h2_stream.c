@@ -38,6 +38,15 @@ struct h2_stream *stream_new(struct h2 *conn, int32_t id)
     return s;
 }
 
+bool stream_hold_head(struct h2_stream *s, size_t n)
+{
+    n = MIN(n, H2_LIST_BYTES_MAX); /* beyond it nothing is kept */
+    if (!h2_conn_take_head(s->conn, n))
+        return false;
+    s->head_bytes += n;
+    return true;
+}
+
 static void wipe(struct buf *b)
 {
     if (b->base)
@@ -139,6 +148,7 @@ void stream_free(struct h2_stream *s)
     if (s->next)
         s->next->prev = s->prev;
     conn->stream_count--;
+    h2_conn_drop_head(conn, s->head_bytes);
     for (int i = 0; i < H2_SIDES; i++) {
         drop(s, (enum side)i);
         narrow(s, (enum side)i);
