@@ -125,10 +125,9 @@ const struct cli_command commands_policy[] = {
         .summary = "store a secret that is put on requests outside of sandboxes",
         .text =
             "The value is read from standard input, or a file; it is sealed, and cannot be read "
-            "it "
             "again. A sandbox uses it where its policy says so (\"inject\" in docs/policy.md), and "
-            "only toward the hosts that are named here. One of the same name is replaced, also "
-            "for sandboxes that run.",
+            "only toward the hosts that are named here; one of kind placeholder where a program "
+            "sends cay-secret:NAME. One of the same name is replaced, also for sandboxes that run.",
         .options = OPTIONS(
             {0, "domain", "HOST", "Who may see it: a name, or *.suffix; may be repeated.", NULL},
             {0, "method", "METHOD", "Only on such requests; may be repeated.", NULL},

@@ -75,7 +75,7 @@ void cli_print_overview(FILE *out)
           "Usage: cay COMMAND [OPTION...]\n\n",
           out);
     for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
-        fprintf(out, "  %-15s %s\n", k->name, k->summary);
+        fprintf(out, "  %-18s %s\n", k->name, k->summary);
     fputs("\n`cay help COMMAND` tells more. Start with `cay doctor`, then `cay up`.\n", out);
 }
 
