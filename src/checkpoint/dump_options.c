@@ -1,8 +1,8 @@
 /* A dump's options. Mounts are external, as a restore finds all of them in the tree that a start
- * makes anew: every one but the root (CRIU's own), /proc and terminals, which CRIU mounts itself.
- * The table of mounts is the kernel's, of a mount namespace in which only cay has mounted, and
- * which no program inside can change. cay-init's program is external too: it is in a memory file of
- * privd's. */
+ * makes anew: every one but the root (CRIU's own), /proc with what of it is read-only, and
+ * terminals, which CRIU mounts itself. The table of mounts is the kernel's, of a mount namespace in
+ * which only cay has mounted, and which no program inside can change. cay-init's program is
+ * external too: it is in a memory file of privd's. */
 
 #include "checkpoint/dump_options.h"
 
@@ -69,9 +69,7 @@ bool dump_options_mount(const char *line, char path[static DUMP_OPTION_SIZE / 2]
     if (!rest || sscanf(line, "%*d %*d %*s %*s %63s", path) != 1 ||
         sscanf(rest, " - %31s", type) != 1)
         return false;
-    if (strcmp(path, "/") == 0 || strcmp(type, "devpts") == 0)
-        return false;
-    return strcmp(type, "proc") != 0 || strcmp(path, "/proc") != 0;
+    return strcmp(path, "/") != 0 && strcmp(type, "devpts") != 0 && strcmp(type, "proc") != 0;
 }
 
 static int add_mounts(struct dump_options *o, pid_t pid)

@@ -57,7 +57,7 @@ static void mounts_are_external_but_those_that_criu_makes(void **state)
         {"685 681 0:198 / /usr rw,nodev,relatime - overlay overlay rw", "/usr"},
         {"700 686 0:202 / /dev/pts rw,nosuid - devpts devpts rw,mode=620", NULL},
         {"702 681 0:203 / /proc rw,nosuid - proc proc rw", NULL},
-        {"704 702 0:203 /sys /proc/sys ro,nosuid - proc proc rw", "/proc/sys"},
+        {"704 702 0:203 /sys /proc/sys ro,nosuid - proc proc rw", NULL}, /* part of /proc */
         {"743 702 0:194 /dev/null /proc/cgroups rw,nosuid master:5 - tmpfs tmpfs rw",
          "/proc/cgroups"},
         {"704 702 0:203 /sys", NULL},
