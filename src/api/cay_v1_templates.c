@@ -85,19 +85,19 @@ static json_t *limits_json(struct api_call *call, const struct template_info *t)
 void cay_v1_template_list(struct api_call *call)
 {
     const struct template_info *items = NULL;
-    size_t n = core_templates(call->core, &items);
+    size_t n = core_templates(call->core, call->who.role == CORE_ROLE_OPERATOR, &items);
     json_t *out = json_array();
 
     for (size_t i = 0; i < n; i++) {
         const struct template_info *t = &items[i];
         json_t *made = t->made_real_ms ? api_json_time(t->made_real_ms) : json_null();
 
-        json_array_append_new(out, json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o, s:s, s:s}", "id",
-                                             t->id, "ready", t->ready, "building", t->building,
-                                             "sizeBytes", (json_int_t)t->size_bytes, "madeAt", made,
-                                             "note", t->note ? t->note : "", "limits",
-                                             limits_json(call, t), "source", t->source, "digest",
-                                             t->digest));
+        json_array_append_new(out, json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o, s:s, s:s, s:s}",
+                                             "id", t->id, "ready", t->ready, "building",
+                                             t->building, "sizeBytes", (json_int_t)t->size_bytes,
+                                             "madeAt", made, "note", t->note ? t->note : "",
+                                             "limits", limits_json(call, t), "source", t->source,
+                                             "digest", t->digest, "tenant", t->tenant));
     }
     api_reply_json(call, 200, out);
 }

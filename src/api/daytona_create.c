@@ -247,7 +247,8 @@ static const struct template_info *template_of(const struct api_call *call, cons
 {
     const struct snapshot *s = core_snapshot_find(call->core, call->who.tenant, name);
 
-    return core_template_find(call->core, s ? s->template_id : name);
+    return s ? core_template_by_id(call->core, s->template_id)
+             : core_template_find(call->core, name);
 }
 
 static enum err_code read_resources(struct api_call *call, struct sandbox_request *r, struct err *e)

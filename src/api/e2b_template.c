@@ -47,7 +47,7 @@ static json_t *template_json(struct api_call *call, const struct template_info *
 static void list(struct api_call *call)
 {
     const struct template_info *items = NULL;
-    size_t n = core_templates(call->core, &items);
+    size_t n = core_templates(call->core, false, &items);
     json_t *out = json_array();
 
     for (size_t i = 0; i < n; i++)

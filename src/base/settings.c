@@ -139,6 +139,18 @@ const struct config_key settings_keys[] = {
     NEXT_HOST_DIR(7),
     NEXT_HOST_DIR(8),
 
+    {"images", "registries", CONFIG_STRING, FIELD(images_registries), NULL, 0, 0, "LIST",
+     "Registries that tenants may take images from for their own templates, separated by commas, "
+     "as docker.io/library, ghcr.io, registry.example.com:5000/team: hosts, with the beginning of "
+     "repositories' names or without (docs/templates.md). When absent, none."},
+    {"images", "hosts", CONFIG_STRING, FIELD(images_hosts), NULL, 0, 0, "LIST",
+     "Other hosts that these registries send their clients to for tokens and layers, separated by "
+     "commas, as pkg-containers.githubusercontent.com. What is not named is not reached."},
+    {"images", "addresses", CONFIG_STRING, FIELD(images_addresses), NULL, 0, 0, "LIST",
+     "Private addresses or ranges that these registries and hosts may have, separated by commas, "
+     "as "
+     "10.1.0.0/16; [egress] ceiling has to be allow for them. When absent, none."},
+
     {"egress", "user", CONFIG_STRING, FIELD(egress_user), "cay-egress", 0, 0, "NAME",
      "User that the way out of sandboxes runs as; made by `cay up` when it is absent."},
     {"egress", "processes", CONFIG_INT, FIELD(egress_processes), "1", 1, 16, "N",

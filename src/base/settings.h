@@ -36,6 +36,8 @@ struct settings {
     uint64_t mcp_pause_ms, mcp_keep_ms;
     /* [host] */
     char *host_dirs[HOST_DIRS_MAX]; /* host_dir_parse reads each; NULL: there is none */
+    /* [images] */
+    char *images_registries, *images_hosts, *images_addresses; /* image/reference.h; NULL: none */
     /* [egress] */
     char *egress_user, *egress_dns_servers, *egress_upstream_proxy, *egress_key_file,
         *egress_ca_file, *egress_ceiling;

@@ -7,7 +7,8 @@
 
 static const int own[] = {
     /* the database's files, the keys', the archives of builds (core/build_files.c, which lists them
-     * at the start) and nothing else that its user could reach; splice: http/pass.h */
+     * at the start), images of registries (core/image_spool.c) and nothing else
+     * that its user could reach; splice: http/pass.h */
     SCMP_SYS(open),      SCMP_SYS(openat),     SCMP_SYS(stat),     SCMP_SYS(lstat),
     SCMP_SYS(fstat),     SCMP_SYS(newfstatat), SCMP_SYS(statx),    SCMP_SYS(access),
     SCMP_SYS(faccessat), SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat),

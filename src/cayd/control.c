@@ -245,6 +245,9 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
         .egress_ceiling = s->egress_ceiling,
         .egress_processes = (unsigned)s->egress_processes,
         .traces = s->traces_otlp_url && egress_dir,
+        .image_registries = s->images_registries,
+        .image_hosts = s->images_hosts,
+        .image_addresses = s->images_addresses,
     };
     for (size_t i = 0; i < HOST_DIRS_MAX; i++)
         if (s->host_dirs[i]) /* checked when the settings were read */

@@ -105,9 +105,7 @@ static enum err_code put_notes(const struct import *m, struct err *e)
 {
     const struct image_config *c = &m->image.config;
     json_t *start = json_pack("{s:O}", "env", c->env);
-    json_t *image = json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O}", "source", m->source, "digest",
-                              m->image.digest, "user", c->user, "cwd", c->cwd, "entrypoint",
-                              c->entrypoint, "cmd", c->cmd, "ports", c->ports);
+    json_t *image = image_config_note(c, m->source, m->image.digest);
 
     if ((!cli_flag(m->c, "start") || add_start(m, start, e) == ERR_OK) &&
         put_json(m, "start.json", start, e) == ERR_OK &&

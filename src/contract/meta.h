@@ -9,6 +9,8 @@
 #define META_VERSION          1u
 #define META_FINGERPRINT_SIZE 64
 #define META_TEMPLATES_MAX    1024u /* numbers are 1..this */
+/* Up to this the server's, which root imports; beyond it tenants', of images that cayd leaves. */
+#define META_TEMPLATES_SERVER 64u
 
 struct meta {
     uint32_t magic, version;

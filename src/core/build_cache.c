@@ -180,7 +180,7 @@ static void find_base(struct build_run *r)
 
     if (!s)
         s = builds_snapshot(r->core, b->tenant, r->spec.from);
-    if (!s && templates_resolve(r->core, r->spec.from, &requested, &used, &e) != ERR_OK)
+    if (!s && templates_resolve(r->core, b->tenant, r->spec.from, &requested, &used, &e) != ERR_OK)
         return;
     n = snprintf(text, sizeof(text), "%llu %u %s", (unsigned long long)b->memory_bytes,
                  b->cpu_milli, s ? s->id : "");

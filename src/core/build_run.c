@@ -10,6 +10,7 @@
 #include "core/build_cache.h"
 #include "core/build_command.h"
 #include "core/build_copy.h"
+#include "core/build_image.h"
 #include "core/build_state.h"
 #include "core/build_step.h"
 #include "core/core_internal.h"
@@ -32,6 +33,7 @@ void build_run_free(struct build_run *r)
         return;
     timers_cancel(&r->core->timers, &r->again);
     build_copy_free(r);
+    build_image_free(r);
     build_spec_free(&r->spec);
     json_decref(r->env);
     core_call_end(r->core);
@@ -350,11 +352,11 @@ static void limit(struct build_run *r, struct privsep_limits *l)
 }
 
 /* No longer than a sandbox may live on this server; the build ends before its sandbox would. */
-static void limit_time(struct build_run *r, int64_t *ttl_ms)
+static void limit_time(struct build_run *r)
 {
     uint64_t most = MIN((uint64_t)CORE_BUILD_TIME_MS + MARGIN_MS, r->core->config.max_ttl_ms);
 
-    *ttl_ms = (int64_t)most;
+    r->ttl_ms = (int64_t)most;
     r->time_ms = most > 2 * (uint64_t)MARGIN_MS ? most - MARGIN_MS : most / 2;
     r->until_ms = clock_mono_ms() + r->time_ms;
 }
@@ -369,17 +371,36 @@ static void make_sandbox(struct build_run *r)
                                       .secure = true,
                                       .allow_internet = true,
                                       .metadata = metadata,
+                                      .ttl_ms = r->ttl_ms,
                                       .policy = policy};
 
-    limit_time(r, &request.ttl_ms);
     limit(r, &request.limits);
-    build_log_add(&r->o->log, "info", r->step, "FROM %.128s", r->spec.from);
+    if (!r->image)
+        build_log_add(&r->o->log, "info", r->step, "FROM %.128s", r->spec.from);
     build_cache_find(r);
     r->step = "base";
     request.snapshot = r->cached > 0 ? r->on : NULL;
     core_sandbox_create(r->core, &request, on_created, r);
     json_decref(metadata);
     json_decref(policy);
+}
+
+/* -- 0: an image ------------------------------------------------------------------------------- */
+
+static void on_image(struct build_run *r)
+{
+    if (go_on(r))
+        make_sandbox(r);
+}
+
+/* A template of that name goes before an image. */
+static bool begins_with_image(const struct build_run *r)
+{
+    const char *tenant = r->o->b.tenant;
+
+    return r->spec.image && !core_snapshot_find(r->core, tenant, r->spec.from) &&
+           !builds_snapshot(r->core, tenant, r->spec.from) &&
+           !core_template_find(r->core, r->spec.from);
 }
 
 enum err_code build_run_begin(struct build_obj *o, struct build_spec *spec,
@@ -402,6 +423,10 @@ enum err_code build_run_begin(struct build_obj *o, struct build_spec *spec,
     (void)snprintf(r->user, sizeof(r->user), "%s", DEFAULT_USER);
     (void)snprintf(r->cwd, sizeof(r->cwd), "%s", DEFAULT_CWD);
     o->run = r;
-    make_sandbox(r);
+    limit_time(r);
+    if (begins_with_image(r))
+        build_image_begin(r, on_image);
+    else
+        make_sandbox(r);
     return ERR_OK;
 }

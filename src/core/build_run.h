@@ -1,6 +1,7 @@
 #pragma once
 /* One build that is under way. In this order, each when the one before it has ended:
  *
+ * 0. where it begins with an image of a registry: the tenant's template of that (build_image.h);
  * 1. a sandbox of the tenant's from the template that the build begins with; its start file, for
  *    the variables, user and folder that go on to hold. Or, where there are steps that need not run
  *    (build_cache.h), from what the last of them left;
@@ -29,6 +30,8 @@ struct build_run {
 
     char sandbox[IDS_SANDBOX_SIZE]; /* "": there is none */
     uint64_t time_ms, until_ms;     /* that it may take; clock_mono_ms */
+    int64_t ttl_ms;                 /* of its sandboxes, which outlive it */
+    struct build_image *image;      /* NULL: it does not begin with one of a registry */
     size_t at;                      /* the step under way, of spec.n */
     const char *step;               /* its name for clients: "base", "1", "finalize" */
     char step_text[CORE_BUILD_STEP_SIZE];

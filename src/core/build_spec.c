@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN_MAX 200
+#define SHOWN_MAX         200
+#define IMAGE_NAME_MAX    450
+#define REGISTRY_TEXT_MAX 8192 /* of a user's name, and of a password, which may be a token */
 
 static const struct {
     const char *name;
@@ -42,25 +44,41 @@ static const char *name_of_image(const char *image)
     return image;
 }
 
+/* {"type": "registry", "username", "password"}: for the one transport alone. */
+static enum err_code read_registry(struct build_spec *s, struct err *e)
+{
+    const json_t *registry = json_object_get(s->json, "fromImageRegistry");
+    const char *type = json_string_value(json_object_get(registry, "type"));
+    enum err_code code;
+
+    if (!registry || json_is_null(registry))
+        return ERR_OK;
+    if (!type || strcmp(type, "registry") != 0)
+        return err_set(e, ERR_UNIMPLEMENTED,
+                       "fromImageRegistry: its type \"%.32s\" is not supported by this server, "
+                       "\"registry\" with username and password is",
+                       type ? type : "");
+    code = json_get_str(registry, "username", NULL, JSON_REQUIRED, REGISTRY_TEXT_MAX, &s->username,
+                        e);
+    return code == ERR_OK ? json_get_str(registry, "password", NULL, JSON_REQUIRED,
+                                         REGISTRY_TEXT_MAX, &s->password, e)
+                          : code;
+}
+
 static enum err_code read_from(struct build_spec *s, struct err *e)
 {
     const char *image = NULL, *name = NULL;
-    const json_t *registry = json_object_get(s->json, "fromImageRegistry");
 
-    if (json_get_str(s->json, "fromImage", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1, &image, e) !=
+    if (json_get_str(s->json, "fromImage", NULL, JSON_OPTIONAL, IMAGE_NAME_MAX, &image, e) !=
             ERR_OK ||
         json_get_str(s->json, "fromTemplate", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1, &name, e) !=
             ERR_OK)
         return e->code;
-    if (registry && !json_is_null(registry))
-        return err_set(e, ERR_UNIMPLEMENTED,
-                       "fromImageRegistry: this server takes no images from registries for a "
-                       "build; its operator makes templates of them: `cay template import NAME "
-                       "SOURCE`");
     if (!(image && *image) == !(name && *name))
         return err_set(e, ERR_INVALID, "one of fromTemplate and fromImage has to be given");
-    s->from = name && *name ? name : name_of_image(image);
-    return ERR_OK;
+    s->image = image && *image;
+    s->from = s->image ? name_of_image(image) : name;
+    return read_registry(s, e);
 }
 
 /* "a=b" is no name; nothing else would be an environment's entry. */

@@ -20,9 +20,11 @@ struct build_step {
 };
 
 struct build_spec {
-    json_t *json;              /* a copy: what the others point into */
-    const char *from;          /* a template's name */
-    const char *start, *ready; /* NULL: none */
+    json_t *json;                    /* a copy: what the others point into */
+    const char *from;                /* a template's name, or what an image is called */
+    bool image;                      /* that, where no template has the name */
+    const char *username, *password; /* for its registry; NULL: none */
+    const char *start, *ready;       /* NULL: none */
     size_t n;
     struct build_step *steps;
 };

@@ -11,6 +11,7 @@
 #include "base/share.h"
 #include "core/build.h"
 #include "core/build_files.h"
+#include "core/build_image.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/create.h"
@@ -21,6 +22,7 @@
 #include "core/egress_query.h"
 #include "core/events.h"
 #include "core/exec.h"
+#include "core/image_spool.h"
 #include "core/keep.h"
 #include "core/lifecycle.h"
 #include "core/pause.h"
@@ -107,6 +109,7 @@ static void on_ready_templates(struct core *c, int status)
         egress_ready(c);
         tenant_ca_install(c);
         builds_ready(c);
+        timers_set(&c->timers, &c->images_due, clock_mono_ms());
         log_info("ready: %zu sandboxes live", c->registry.n);
     } else if (!call_is_channel_error(status)) {
         log_error("privd does not list its templates: %s", strerror(-status));
@@ -341,7 +344,13 @@ static bool copy_config(struct core *c, const struct core_config *config)
     c->config.domain = strdup(config->domain ? config->domain : "");
     c->config.egress_dir = config->egress_dir ? strdup(config->egress_dir) : NULL;
     c->config.egress_ceiling = config->egress_ceiling ? strdup(config->egress_ceiling) : NULL;
+    c->config.image_registries = config->image_registries ? strdup(config->image_registries) : NULL;
+    c->config.image_hosts = config->image_hosts ? strdup(config->image_hosts) : NULL;
+    c->config.image_addresses = config->image_addresses ? strdup(config->image_addresses) : NULL;
     return c->config.state_dir && c->config.domain &&
+           !c->config.image_registries == !config->image_registries &&
+           !c->config.image_hosts == !config->image_hosts &&
+           !c->config.image_addresses == !config->image_addresses &&
            !c->config.egress_dir == !config->egress_dir &&
            !c->config.egress_ceiling == !config->egress_ceiling;
 }
@@ -353,6 +362,9 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     enum err_code code;
     int rc;
 
+    if (build_image_check_config(c, e) != ERR_OK)
+        return e->code;
+    image_spool_init(c);
     if (!reserve_fill(&c->reserve) || events_init(c) < 0 || renewals_init(c) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
@@ -392,6 +404,9 @@ static void release(struct core *c)
     tenants_free(&c->tenants);
     free((char *)c->config.egress_dir);
     free((char *)c->config.egress_ceiling);
+    free((char *)c->config.image_registries);
+    free((char *)c->config.image_hosts);
+    free((char *)c->config.image_addresses);
     free(c);
 }
 
@@ -410,6 +425,7 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     c->relist.fire = on_relist;
     c->usage_due.fire = usage_on_timer;
     c->tenant_ca_retry.fire = tenant_ca_on_timer;
+    c->images_due.fire = build_image_on_due;
     timers_init(&c->timers, loop);
     deferred_init(c);
     c->execs = share_pool_new(CORE_EXECS_MAX);

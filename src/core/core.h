@@ -122,6 +122,8 @@ struct core_config {
     const char *egress_ceiling; /* preset that no sandbox's policy exceeds; NULL: none */
     unsigned egress_processes;
     bool traces; /* cay-egress has a collector of traces: trace.h */
+    /* lists (image/reference.h): what tenants may take images from, and what these need besides */
+    const char *image_registries, *image_hosts, *image_addresses; /* NULL: none */
     /* 0: what a server has; tests have their own */
     uint16_t agent_port;       /* AGENT_PORT */
     uint64_t privd_timeout_ms; /* for privd to make or end one: 45 s, above its own limits */
@@ -454,7 +456,8 @@ void core_sandbox_logs(struct core *c, const char *tenant, const char *id,
                                     const struct err *why),
                        void *arg);
 
-#define CORE_IMAGES_MAX        62u /* templates out of images */
+#define CORE_IMAGES_MAX        62u  /* templates out of images, of the operator's */
+#define CORE_TENANT_IMAGES_MAX 128u /* those that tenants' builds begin with, together */
 #define CORE_IMAGE_NAME_MAX    64u
 #define CORE_IMAGE_SOURCE_SIZE 256
 #define CORE_IMAGE_DIGEST_SIZE 72
@@ -469,14 +472,19 @@ struct template_info {
     uint64_t size_bytes;
     const char *note;             /* why it is not ready, or "" */
     const char *source, *digest;  /* of the image that it was made of; else "" */
+    const char *tenant;           /* whose it is (template_tenant.h); "": the server's, for all */
     struct privsep_limits limits; /* of its own; 0 in a field: the server's */
 };
 
-size_t core_templates(struct core *c, const struct template_info **out);
+/* The server's, and with `all` those of tenants. */
+size_t core_templates(struct core *c, bool all, const struct template_info **out);
 
-/* Name, alias or name:tag -> entry, or NULL. "base" is found even before it was built: a sandbox of
- * it then gets host and says so. */
+/* Name, alias or name:tag -> entry of the server's, or NULL. "base" is found even before it was
+ * built: a sandbox of it then gets host and says so. */
 const struct template_info *core_template_find(struct core *c, const char *name);
+
+/* By an id that core gave, of a sandbox or snapshot: one of a tenant's too. */
+const struct template_info *core_template_by_id(struct core *c, const char *id);
 
 /* What its sandboxes get where a create asks for nothing else: no field is 0. */
 struct privsep_limits core_template_limits(const struct core *c, const struct template_info *t);

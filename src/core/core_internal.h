@@ -73,6 +73,7 @@ struct core {
     struct share_pool *resizes;       /* resize.c: those with cay-privd, likewise */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct exec_op *exec_ops;         /* the same, in no order */
+    struct timer images_due;          /* build_image.c: images that nothing stands on any more */
     uint64_t exec_last;               /* the last one's number */
     struct share_pool *audits;        /* egress_query.c: questions about the log, by tenant */
     unsigned audit_handles;           /* of theirs that are not closed yet */

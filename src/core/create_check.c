@@ -133,7 +133,7 @@ static enum err_code resolve(struct core *c, struct sandbox_request *r,
     if (!s)
         s = builds_snapshot(c, r->tenant, r->template_name);
     if (!s)
-        return templates_resolve(c, r->template_name, requested, used, e);
+        return templates_resolve(c, r->tenant, r->template_name, requested, used, e);
     *snapshot = s;
     *requested = *used = templates_entry(c, s->template_id);
     if (!*used)

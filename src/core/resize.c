@@ -72,7 +72,7 @@ static enum err_code check_sizes(const struct sandbox_obj *o, const struct privs
                                  struct err *e)
 {
     const struct privsep_limits *from = &o->s.limits;
-    const struct template_info *t = core_template_find(o->core, o->s.template_id);
+    const struct template_info *t = core_template_by_id(o->core, o->s.template_id);
     const struct privsep_limits most = t ? core_template_limits(o->core, t)
                                          : o->core->config.limits;
     enum err_code code;

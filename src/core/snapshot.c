@@ -75,6 +75,14 @@ void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox,
     }
 }
 
+bool snapshots_lie_on(const struct core *c, const char *template_id)
+{
+    for (const struct snapshot_obj *o = c->snapshots; o; o = o->next)
+        if (strcmp(o->s.template_id, template_id) == 0)
+            return true;
+    return false;
+}
+
 void snapshots_mark(const struct core *c, bool *named)
 {
     for (const struct snapshot_obj *o = c->snapshots; o; o = o->next)

@@ -81,6 +81,9 @@ void snapshots_drop_name(struct core *c, const char *tenant, const char *name);
 /* KEPTS was answered. */
 void snapshots_reconcile(struct core *c);
 
+/* Is there one, of any kind, that lies on that template? */
+bool snapshots_lie_on(const struct core *c, const char *template_id);
+
 /* Sets named[n] of each number that a snapshot has. */
 void snapshots_mark(const struct core *c, bool *named);
 

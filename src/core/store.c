@@ -116,6 +116,7 @@ static const char *const migrations[] = {
     "  cpu_milli INTEGER NOT NULL, made_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL)"
     "  STRICT, WITHOUT ROWID;",
     "ALTER TABLE sandboxes ADD COLUMN auto_delete_ms INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE images ADD COLUMN tenant TEXT NOT NULL DEFAULT '';",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -170,9 +171,9 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_TEMPLATE_PUT] = "INSERT OR REPLACE INTO template_limits VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [STORE_TEMPLATE_EACH] =
         "SELECT id, memory_bytes, disk_bytes, cpu_milli, pids, filters FROM template_limits",
-    [STORE_IMAGE_PUT] = "INSERT OR REPLACE INTO images VALUES (?1, ?2, ?3, ?4)",
+    [STORE_IMAGE_PUT] = "INSERT OR REPLACE INTO images VALUES (?1, ?2, ?3, ?4, ?5)",
     [STORE_IMAGE_DELETE] = "DELETE FROM images WHERE name=?1",
-    [STORE_IMAGE_EACH] = "SELECT name, number, source, digest FROM images",
+    [STORE_IMAGE_EACH] = "SELECT name, number, source, digest, tenant FROM images",
     [STORE_CREATE_KEY_FIND] = "SELECT request_hash, sandbox, done FROM create_keys"
                               " WHERE tenant=?1 AND key=?2 AND made_ms>=?3",
     [STORE_CREATE_KEY_PURGE] =

@@ -158,12 +158,15 @@ enum err_code store_template_each(struct store *st,
                                   void *arg, struct err *e);
 
 /* Names of templates out of images; what is there of them only privd knows. */
+/* tenant "": the server's. */
 enum err_code store_image_put(struct store *st, const char *name, uint32_t number,
-                              const char *source, const char *digest, struct err *e);
+                              const char *source, const char *digest, const char *tenant,
+                              struct err *e);
 enum err_code store_image_delete(struct store *st, const char *name, struct err *e);
 enum err_code store_image_each(struct store *st,
                                void (*fn)(void *arg, const char *name, uint32_t number,
-                                          const char *source, const char *digest),
+                                          const char *source, const char *digest,
+                                          const char *tenant),
                                void *arg, struct err *e);
 
 enum err_code store_tenant_each(struct store *st,

@@ -40,7 +40,8 @@ enum err_code store_template_each(struct store *st,
 }
 
 enum err_code store_image_put(struct store *st, const char *name, uint32_t number,
-                              const char *source, const char *digest, struct err *e)
+                              const char *source, const char *digest, const char *tenant,
+                              struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_IMAGE_PUT];
 
@@ -48,6 +49,7 @@ enum err_code store_image_put(struct store *st, const char *name, uint32_t numbe
     sqlite3_bind_int64(q, 2, number);
     store_bind_text(q, 3, source);
     store_bind_text(q, 4, digest);
+    store_bind_text(q, 5, tenant);
     return store_run(st, STORE_IMAGE_PUT, "writing an image's name", e);
 }
 
@@ -59,7 +61,8 @@ enum err_code store_image_delete(struct store *st, const char *name, struct err 
 
 enum err_code store_image_each(struct store *st,
                                void (*fn)(void *arg, const char *name, uint32_t number,
-                                          const char *source, const char *digest),
+                                          const char *source, const char *digest,
+                                          const char *tenant),
                                void *arg, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_IMAGE_EACH];
@@ -67,11 +70,13 @@ enum err_code store_image_each(struct store *st,
 
     while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
         char name[CORE_NAME_SIZE], source[CORE_IMAGE_SOURCE_SIZE], digest[CORE_IMAGE_DIGEST_SIZE];
+        char tenant[CORE_TENANT_SIZE];
 
         store_column_copy(q, 0, name, sizeof(name));
         store_column_copy(q, 2, source, sizeof(source));
         store_column_copy(q, 3, digest, sizeof(digest));
-        fn(arg, name, (uint32_t)sqlite3_column_int64(q, 1), source, digest);
+        store_column_copy(q, 4, tenant, sizeof(tenant));
+        fn(arg, name, (uint32_t)sqlite3_column_int64(q, 1), source, digest, tenant);
     }
     sqlite3_reset(q);
     return rc == SQLITE_DONE ? ERR_OK : store_fail(st, "reading images' names", e);

@@ -79,7 +79,7 @@ void templates_forget(struct core *c)
     for (size_t i = 0; i < KNOWN; i++) {
         t->info[i].id = known[i].id;
         t->info[i].number = known[i].number;
-        t->info[i].source = t->info[i].digest = "";
+        t->info[i].source = t->info[i].digest = t->info[i].tenant = "";
     }
     for (size_t i = 0; i < TEMPLATES_ALL; i++) {
         t->info[i].ready = false;
@@ -175,21 +175,21 @@ static void refresh(struct core *c)
 }
 
 /* Places are stable, for jobs; what is told has no gaps. */
-static size_t templates_show(struct templates *t)
+static size_t templates_show(struct templates *t, size_t places)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < TEMPLATES_ALL; i++)
+    for (size_t i = 0; i < places; i++)
         if (t->info[i].id)
             t->shown[n++] = t->info[i];
     return n;
 }
 
-size_t core_templates(struct core *c, const struct template_info **out)
+size_t core_templates(struct core *c, bool all, const struct template_info **out)
 {
     refresh(c);
     *out = c->templates->shown;
-    return templates_show(c->templates);
+    return templates_show(c->templates, all ? TEMPLATES_ALL : TEMPLATES_SERVER);
 }
 
 /* -- names ------------------------------------------------------------------------------------- */
@@ -231,9 +231,16 @@ struct template_info *templates_entry(struct core *c, const char *name)
     return name && find(c->templates, name, &i) ? &c->templates->info[i] : NULL;
 }
 
+const struct template_info *core_template_by_id(struct core *c, const char *id)
+{
+    return templates_entry(c, id);
+}
+
 const struct template_info *core_template_find(struct core *c, const char *name)
 {
-    return templates_entry(c, name);
+    const struct template_info *t = templates_entry(c, name);
+
+    return t && !t->tenant[0] ? t : NULL;
 }
 
 /* Names that integrations ask for by default, and forms that are not names of templates. */
@@ -262,7 +269,7 @@ static enum err_code not_found(const struct core *c, struct err *e, const char *
     char names[128] = "";
     size_t used = 0;
 
-    for (size_t i = 0; i < TEMPLATES_ALL && used < sizeof(names); i++)
+    for (size_t i = 0; i < TEMPLATES_SERVER && used < sizeof(names); i++)
         if (c->templates->info[i].id)
             used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
                                      c->templates->info[i].id);
@@ -272,14 +279,14 @@ static enum err_code not_found(const struct core *c, struct err *e, const char *
     return ERR_NOT_FOUND;
 }
 
-enum err_code templates_resolve(struct core *c, const char *name,
+enum err_code templates_resolve(struct core *c, const char *tenant, const char *name,
                                 const struct template_info **requested,
                                 const struct template_info **used, struct err *e)
 {
     const struct template_info *host = &c->templates->info[IS_HOST];
-    const struct template_info *t = core_template_find(c, name);
+    const struct template_info *t = templates_entry(c, name);
 
-    if (!t)
+    if (!t || (t->tenant[0] && strcmp(t->tenant, tenant) != 0))
         return not_found(c, e, name);
     if (!t->ready)
         refresh(c);

@@ -10,30 +10,35 @@
 #include <stdio.h>
 #include <string.h>
 
-static void take_place(struct templates *t, size_t place, const char *name, const char *source,
-                       const char *digest)
+void template_image_take(struct templates *t, size_t place, const struct template_image *from)
 {
     struct template_image *image = &t->images[place - TEMPLATES_KNOWN];
     struct template_info *info = &t->info[place];
 
-    snprintf(image->name, sizeof(image->name), "%s", name);
-    snprintf(image->source, sizeof(image->source), "%s", source);
-    snprintf(image->digest, sizeof(image->digest), "%s", digest);
+    *image = *from;
     info->id = image->name;
     info->number = (uint32_t)place + 1;
     info->source = image->source;
     info->digest = image->digest;
+    info->tenant = image->tenant;
     info->note = t->notes[place];
     templates_note(t, place);
 }
 
+/* The server's have the numbers up to TEMPLATES_SERVER, tenants' those after. */
 static void load_one(void *arg, const char *name, uint32_t number, const char *source,
-                     const char *digest)
+                     const char *digest, const char *tenant)
 {
+    struct template_image image = {{0}};
     struct templates *t = arg;
 
-    if (number > TEMPLATES_KNOWN && number <= TEMPLATES_ALL)
-        take_place(t, number - 1, name, source, digest);
+    (void)snprintf(image.name, sizeof(image.name), "%s", name);
+    (void)snprintf(image.source, sizeof(image.source), "%s", source);
+    (void)snprintf(image.digest, sizeof(image.digest), "%s", digest);
+    (void)snprintf(image.tenant, sizeof(image.tenant), "%s", tenant);
+    if (number > TEMPLATES_KNOWN && number <= TEMPLATES_ALL &&
+        (number > TEMPLATES_SERVER) == (tenant[0] != '\0'))
+        template_image_take(t, number - 1, &image);
 }
 
 enum err_code template_images_load(struct core *c, struct err *e)
@@ -80,7 +85,7 @@ static enum err_code find_place(const struct core *c, const struct template_info
         err_hint(e, "`cay template rm %.64s` removes it, or take another name", name);
         return e->code;
     }
-    for (*out = there ? there->number - 1 : TEMPLATES_KNOWN; *out < TEMPLATES_ALL; ++*out)
+    for (*out = there ? there->number - 1 : TEMPLATES_KNOWN; *out < TEMPLATES_SERVER; ++*out)
         if (there || !t->info[*out].id)
             return ERR_OK;
     return err_set(e, ERR_EXHAUSTED, "there are %u templates out of images: remove one first",
@@ -90,13 +95,17 @@ static enum err_code find_place(const struct core *c, const struct template_info
 enum err_code core_template_import(struct core *c, const char *name, const char *source,
                                    const char *digest, uint32_t *number, struct err *e)
 {
+    struct template_image image = {{0}};
     size_t place = 0;
 
     if (core_check_ready(c, e) != ERR_OK || check_request(name, source, digest, e) != ERR_OK ||
         find_place(c, templates_entry(c, name), name, &place, e) != ERR_OK ||
-        store_image_put(c->store, name, (uint32_t)place + 1, source, digest, e) != ERR_OK)
+        store_image_put(c->store, name, (uint32_t)place + 1, source, digest, "", e) != ERR_OK)
         return e->code;
-    take_place(c->templates, place, name, source, digest);
+    (void)snprintf(image.name, sizeof(image.name), "%s", name);
+    (void)snprintf(image.source, sizeof(image.source), "%s", source);
+    (void)snprintf(image.digest, sizeof(image.digest), "%s", digest);
+    template_image_take(c->templates, place, &image);
     *number = (uint32_t)place + 1;
     return ERR_OK;
 }

@@ -367,6 +367,13 @@ void image_config_free(struct image_config *c)
     *c = (struct image_config){.count = 0};
 }
 
+json_t *image_config_note(const struct image_config *c, const char *source, const char *digest)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O}", "source", source, "digest", digest,
+                     "user", c->user, "cwd", c->cwd, "entrypoint", c->entrypoint, "cmd", c->cmd,
+                     "ports", c->ports);
+}
+
 /* -- docker archives --------------------------------------------------------------------------- */
 
 static bool docker_has_tag(const json_t *entry, const char *tag)

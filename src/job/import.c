@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/util.h"
+#include "contract/meta.h"
 #include "job/run.h"
 #include "job/say.h"
 #include "job/template.h"
@@ -59,7 +60,8 @@ static int unpack(uint32_t number)
         return say_failure(r, PROGRAM " is not there: the installation of cay is not whole");
     if (!getcwd(here, sizeof(here)))
         return say_failure(errno, "cannot tell where templates are");
-    snprintf(spool, sizeof(spool), IMPORT_DIR "/%u", number);
+    snprintf(spool, sizeof(spool), "%s/%u",
+             number > META_TEMPLATES_SERVER ? TENANT_IMPORT_DIR : IMPORT_DIR, number);
     snprintf(tree, sizeof(tree), "%s/.build-%u/" TEMPLATE_ROOT, here, number);
     r = run_program(argv, on_line, &failure);
     if (failure < 0)

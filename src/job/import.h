@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #define IMPORT_DIR "../../import"
+/* <state>/images/<number>, cayd's: of numbers beyond META_TEMPLATES_SERVER (core/image_spool.h) */
+#define TENANT_IMPORT_DIR "../../../images"
 
 int import_build(uint32_t number);
 

@@ -79,7 +79,7 @@ static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *w
 
 static int make_dirs(const struct options *o, const struct prepared *p, char *why)
 {
-    char cayd_dir[256], privd_dir[256], egress_dir[256];
+    char cayd_dir[256], privd_dir[256], egress_dir[256], images_dir[256];
     int r = check_parents(o->run_dir, why);
 
     if (r == 0)
@@ -94,6 +94,9 @@ static int make_dirs(const struct options *o, const struct prepared *p, char *wh
         r = make_dir(privd_dir, 0, 0, 0700, why);
     if (r == 0)
         r = make_dir(cayd_dir, p->uid, p->gid, 0700, why);
+    snprintf(images_dir, sizeof(images_dir), "%s/images", o->state_dir);
+    if (r == 0) /* cayd leaves images there for cay-job, which sees it alone of what is cayd's */
+        r = make_dir(images_dir, p->uid, p->gid, 0700, why);
     snprintf(egress_dir, sizeof(egress_dir), "%s/egress", o->state_dir);
     if (r == 0 && o->egress_processes > 0)
         r = make_dir(egress_dir, p->egress_uid, p->egress_gid, 0700, why);

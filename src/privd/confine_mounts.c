@@ -194,6 +194,17 @@ static int enter(const char *run_dir, struct bind_mounts *p, int host_dir_fds[st
     return r == 0 ? mnt_pivot(root) : r;
 }
 
+/* What cayd leaves for jobs, beside privd's own directory (core/image_spool.h). */
+static int add_images(struct bind_mounts *p, const char *state_dir)
+{
+    const char *slash = strrchr(state_dir, '/');
+    char path[256];
+    int n = snprintf(path, sizeof(path), "%.*s/images", slash ? (int)(slash - state_dir) : 0,
+                     state_dir);
+
+    return n > 0 && (size_t)n < sizeof(path) ? add(p, path, false) : -ENAMETOOLONG;
+}
+
 static int collect(struct bind_mounts *p, const char *state_dir, const char *run_dir,
                    const char *const *programs, unsigned n_programs)
 {
@@ -205,6 +216,8 @@ static int collect(struct bind_mounts *p, const char *state_dir, const char *run
         r = add_program_dir(p, programs[i]);
     if (r == 0)
         r = add(p, state_dir, true);
+    if (r == 0)
+        r = add_images(p, state_dir);
     if (r == 0)
         r = add(p, run_dir, true);
     /* A directory comes before those in it. */

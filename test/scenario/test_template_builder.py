@@ -330,7 +330,8 @@ def test_the_log_has_an_end(cay, name):
 
 @pytest.mark.parametrize("spec, text", [
     ({"fromTemplate": None}, "fromTemplate"), ({"fromTemplate": "host", "fromImage": "x"}, "one of"),
-    ({"fromImageRegistry": {"type": "registry"}}, "cay template import"), ({"steps": {}}, "array"),
+    ({"fromImageRegistry": {"type": "registry"}}, "username"), ({"steps": {}}, "array"),
+    ({"fromTemplate": None, "fromImage": "x", "fromImageRegistry": {"type": "gcp"}}, "\"gcp\" is not supported"),
     ({"steps": [run("true")] * 257}, "256"), ({"steps": [{"type": "NOPE", "args": []}]}, "step 1"),
     ({"steps": [run("true"), {"type": "RUN"}]}, "step 2"), ({"steps": [run(1)]}, "strings"), ({"steps": [run("a\0b")]}, ""),
     ({"steps": [run("x" * 65537)]}, "65536"), ({"steps": [{"type": "ENV", "args": ["A"]}]}, "args"),

@@ -74,3 +74,21 @@ test('tags', async () => {
     assert.equal(await Template.exists(`${name}:production`), false)
   })
 })
+
+// CAY_TEST_IMAGE: one that the server takes (test/scenario/test_template_images.py has such a server), which says so in /etc/first.
+test('an image of a registry', async () => {
+  const image = process.env.CAY_TEST_IMAGE
+  const name = nameOf()
+  const aws = { accessKeyId: 'a', secretAccessKey: 'b', region: 'c' }
+  await assert.rejects(Template.build(Template().fromImage('refused.example.net/team/tools'), name),
+    /takes no images from refused\.example\.net\/team\/tools/)
+  await assert.rejects(Template.build(Template().fromAWSRegistry('refused.example.net/tools', aws), name), /"aws" is not supported/)
+  await assert.rejects(Template.build(Template().fromGCPRegistry('refused.example.net/tools', { serviceAccountJSON: {} }), name),
+    /"gcp" is not supported/)
+  await Sandbox.deleteSnapshot(name)
+  if (!image) return
+  await withTemplate(Template().fromImage(image).runCmd('read x < /etc/first; echo $x'), async (name, built, lines) => {
+    assert.ok(lines.some((l) => l.message === 'low'))
+    assert.ok(lines.some((l) => l.message.startsWith('docker://') && l.message.includes('@sha256:')))
+  })
+})
