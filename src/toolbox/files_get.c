@@ -87,7 +87,7 @@ static bool on_data(void *arg, const char *data, size_t len)
 {
     struct download *d = arg;
 
-    if (!d->call->x)
+    if (!d->call->x || !d->begun) /* another status than 200: its body is no file's contents */
         return false;
     if (http_response_write(d->call->x, data, len) == 1 && d->client)
         http_client_pause(d->client);

@@ -182,6 +182,11 @@ int toolbox_file_error(int status, const char *body, size_t len, const char *pat
 {
     char word[32], text[512];
 
+    if (status / 100 == 2) {
+        *code = NULL;
+        snprintf(message, size, "the sandbox's agent answers with the status %d", status);
+        return 500;
+    }
     read_refusal(body, len, word, sizeof(word), text, sizeof(text));
     if (status == 404 || strcmp(word, "not_found") == 0) {
         *code = "FILE_NOT_FOUND";
