@@ -47,23 +47,38 @@ def test_its_command_is_run_where_that_is_asked_for(cli, cay, tmp_path):
         until(lambda: box.run("test -e /tmp/started && echo started").out == "started\n", what="its command has run")
 
 
-def test_what_is_wrong_is_said_and_leaves_nothing(cli, server, cay, tmp_path):
-    def refused(layers, said, damage=None, **more):
-        where = tmp_path / said.replace(" ", "-").replace("/", "-")
-        layout(where, layers, **more)
-        if damage:
-            damage(max((where / "blobs/sha256").iterdir(), key=lambda p: p.stat().st_size))
-        done = cli.imported(f"oci:{where}")
-        assert done.returncode != 0 and said in done.stderr, done.stderr
-        assert left(server, cay) == []
+def halve(path):
+    os.truncate(path, path.stat().st_size // 2)
 
-    refused([LOW], "the image is for linux/arm64", architecture="arm64")
-    refused([shell()], "does not have this digest", damage=lambda p: p.write_bytes(bytes(p.stat().st_size)))
-    refused([shell()], "bytes, the manifest says", damage=lambda p: os.truncate(p, 100))
-    refused([LOW, tar(("/etc/passwd", "file"))], "layer 2: the name /etc/passwd is absolute")
-    refused([b"no archive" * 100], "the archive cannot be read")
-    for name in ("base", "..", "a/b"):
-        assert cli("template", "import", name, f"oci:{tmp_path}").returncode == 2
+
+def zero(path):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+WRONG = {"architecture": ([LOW], "the image is for linux/arm64", None, {"architecture": "arm64"}),
+         "digest that does not match": ([shell()], "does not have this digest", zero, {}),
+         "truncated layer": ([shell()], "bytes, the manifest says", halve, {}),
+         "absolute name": ([LOW, tar(("/etc/passwd", "file"))], "layer 2: the name /etc/passwd is absolute", None, {}),
+         "no archive": ([b"no archive" * 100], "the archive cannot be read", None, {})}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_said_and_leaves_nothing(cli, server, cay, tmp_path, what):
+    layers, said, damage, more = WRONG[what]
+    layout(tmp_path, layers, **more)
+    if damage:
+        damage(max((tmp_path / "blobs/sha256").iterdir(), key=lambda p: p.stat().st_size))
+    done = cli.imported(f"oci:{tmp_path}")
+    assert done.returncode != 0 and said in done.stderr, done.stderr
+    assert left(server, cay) == []
+
+
+@pytest.mark.parametrize("name", ["base", "..", ".", "a/b", "/a", "../a", "a/../b", "a\nb", "", "x" * 200])
+def test_a_name_that_is_none(cli, tmp_path, name):
+    assert cli("template", "import", name, f"oci:{tmp_path}").returncode == 2
+
+
+def test_a_source_that_is_none(cli):
     assert "is not the source of an image" in cli("template", "import", "made", "tar:x").stderr
 
 
