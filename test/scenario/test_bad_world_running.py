@@ -13,6 +13,7 @@ import badworld
 import clocklib
 import conftest
 from client import Client
+from test_template_builder import address, put, request
 from waitlib import until
 
 WHOLE = os.environ.get("CAY_BAD_WORLDS")  # `make bad-worlds`: all of it
@@ -109,6 +110,27 @@ def test_the_hosts_disk_is_full(world):
     client = starts(world)
     with client.create() as another:
         lives(another)
+
+
+def test_no_room_for_archives_of_builds(world):
+    """They leave a part of the disk to the store: all else goes on, and what is given back is used again."""
+    world.tmpfs(world.state / "cayd", "size=40m,mode=700")
+    client, builds = starts(world), world.state / "cayd" / "builds"
+    made = request(client, "x")
+    reply = put(address(client, made, "1" * 64).json["url"], bytes(60 * MIB))
+    assert reply.status_code == 507 and "free" in reply.json()["message"], reply.text
+    until(lambda: os.listdir(builds) == [], what="what was received of it is removed")
+    assert address(client, made, "1" * 64).json["present"] is False
+    with client.create() as box:
+        lives(box)
+    assert put(address(client, made, "2" * 64).json["url"], bytes(10 * MIB)).status_code == 200
+    filler = fill(world.state / "cayd")
+    reply = put(address(client, made, "3" * 64).json["url"], b"x")
+    assert reply.status_code == 507, reply.text
+    assert [len(one) for one in os.listdir(builds)] == [96]
+    filler.unlink()
+    assert put(address(client, made, "3" * 64).json["url"], b"x").status_code == 200
+    assert [address(client, made, one * 64).json["present"] for one in "123"] == [False, True, True]
 
 
 # -- descriptors, memory ---------------------------------------------------------------------------------
