@@ -65,17 +65,16 @@ json_t *daytona_toolbox_address(const struct api_call *call)
     return toolbox_address(call->api, call->request->host);
 }
 
-/* Clients insist on whole numbers; what is left of one is counted as one. */
-static json_t *whole(uint64_t n, uint64_t unit)
+json_t *daytona_whole(uint64_t n, uint64_t unit)
 {
     return json_integer((json_int_t)MAX(1, n / unit + (n % unit != 0)));
 }
 
 static void set_resources(json_t *out, const struct privsep_limits *l)
 {
-    json_object_set_new(out, "cpu", whole(l->cpu_milli, 1000));
-    json_object_set_new(out, "memory", whole(l->memory_bytes, DAYTONA_GIB));
-    json_object_set_new(out, "disk", whole(l->disk_bytes, DAYTONA_GIB));
+    json_object_set_new(out, "cpu", daytona_whole(l->cpu_milli, 1000));
+    json_object_set_new(out, "memory", daytona_whole(l->memory_bytes, DAYTONA_GIB));
+    json_object_set_new(out, "disk", daytona_whole(l->disk_bytes, DAYTONA_GIB));
     json_object_set_new(out, "gpu", json_integer(0));
     json_object_set_new(out, "kvm", json_false());
 }
@@ -274,10 +273,10 @@ static const struct api_route routes[] = {
      "ending a signed address of a port before its time (ask for one of few seconds, by "
      "expiresInSeconds)"},
     {API_WRITE, "POST", "/api/sandbox/{id}/resize", daytona_resize},
-    {API_WRITE, "POST", "/api/sandbox/{id}/fork", api_unsupported,
-     "forks by Daytona's API (POST /sandboxes/{id}/fork makes them)"},
     {API_WRITE, "*", "/api/snapshots*", api_unsupported,
-     "snapshots (name a template as snapshot of a create: see `cay template ls`)"},
+     "making snapshots of images, and switching them off (E2B's template builder and `cay "
+     "template` "
+     "make templates, which are snapshots here)"},
     {API_WRITE, "*", "/api/secret*", api_unsupported,
      "Daytona's vault of secrets (see `cay secret set` and a policy's \"inject\")"},
     {API_WRITE, "*", "/api/*", api_unsupported,
@@ -286,6 +285,7 @@ static const struct api_route routes[] = {
     {0},
 };
 
-static const struct api_route *const tables[] = {daytona_volume_routes, routes, NULL};
+static const struct api_route *const tables[] = {daytona_volume_routes, daytona_snapshot_routes,
+                                                 routes, NULL};
 
 const struct api_dialect daytona_dialect = {DAYTONA_PREFIX, tables, error};

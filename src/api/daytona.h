@@ -15,6 +15,7 @@
  *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../signing-key,
  *       .../telemetry/metrics
  *   POST /api/sandbox/{id}/signing-key/rotate
+ *   POST /api/sandbox/{id}/fork, .../snapshot; GET /api/snapshots; GET, DELETE /api/snapshots/{id}
  *   GET /api/config
  *   GET /api/socket.io/                      see daytona_events.c
  *   GET, POST /api/volumes; GET, DELETE /api/volumes/{id}; GET /api/volumes/by-name/{name}
@@ -42,6 +43,7 @@
 #define DAYTONA_SIGNED_DEFAULT_S 60 /* a signed address, as upstream's */
 #define DAYTONA_SIGNED_MAX_S     86400u
 #define DAYTONA_PAGE_MAX         200
+#define DAYTONA_PAGES_MAX        1000000
 #define DAYTONA_LABELS_BYTES     16384u /* of a list's filter */
 
 extern const struct api_dialect daytona_dialect;
@@ -59,6 +61,9 @@ json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const s
 json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item);
 
 void daytona_no_sandbox(struct api_call *call);
+
+/* A new reference: n in whole units, as clients insist on; what is left of one counts as one. */
+json_t *daytona_whole(uint64_t n, uint64_t unit);
 
 /* The sandbox of the path's first part; it counts as used. NULL: the call was answered. */
 const struct sandbox *daytona_find(struct api_call *call);
@@ -82,6 +87,15 @@ enum err_code daytona_volumes_read(const json_t *body, json_t **out, struct err 
 
 /* Those of a sandbox: a new array; NULL: memory is out. */
 json_t *daytona_volumes_json(const struct sandbox *s);
+
+/* -- daytona_create.c -------------------------------------------------------------------------- */
+
+/* "name" of a body; NULL: it has none. ERR_INVALID. */
+enum err_code daytona_name_read(const json_t *body, const char **out, struct err *e);
+
+/* -- daytona_snapshot.c ------------------------------------------------------------------------ */
+
+extern const struct api_route daytona_snapshot_routes[];
 
 /* -- handlers in files of their own ------------------------------------------------------------ */
 

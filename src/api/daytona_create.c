@@ -268,12 +268,12 @@ static enum err_code read_resources(struct api_call *call, struct sandbox_reques
                          e);
 }
 
-static enum err_code read_name(const json_t *body, struct sandbox_request *r, struct err *e)
+enum err_code daytona_name_read(const json_t *body, const char **out, struct err *e)
 {
     enum err_code rc = json_get_str(body, "name", NULL, JSON_OPTIONAL, CORE_SANDBOX_NAME_SIZE - 1,
-                                    &r->name, e);
+                                    out, e);
 
-    for (const char *c = rc == ERR_OK ? r->name : NULL; c && *c; c++)
+    for (const char *c = rc == ERR_OK ? *out : NULL; c && *c; c++)
         if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '/')
             return err_set(e, ERR_INVALID, "name: must have no blank, slash or control character");
     return rc;
@@ -292,7 +292,7 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
     if ((rc = check_fields(body, e)) ||
         (rc = json_get_str(body, "snapshot", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1,
                            &c->r.template_name, e)) ||
-        (rc = read_name(body, &c->r, e)) || (rc = read_resources(call, &c->r, e)) ||
+        (rc = daytona_name_read(body, &c->r.name, e)) || (rc = read_resources(call, &c->r, e)) ||
         (rc = read_only(body, "user", "daytona", "sessions and commands run as that user", e)) ||
         (rc = read_only(body, "target", DAYTONA_TARGET,
                         "unset DAYTONA_TARGET, and remove target from the configuration", e)) ||

@@ -148,8 +148,6 @@ void daytona_sandbox_list(struct api_call *call)
 
 /* -- by the number of a page ------------------------------------------------------------------- */
 
-#define PAGES_MAX 1000000
-
 /* All that fit are gone through, page by page of core's, to count them. */
 static enum err_code collect(struct api_call *call, struct sandbox_filter *f, size_t first,
                              size_t limit, json_t *items, size_t *total, struct err *e)
@@ -184,7 +182,7 @@ void daytona_sandbox_paginated(struct api_call *call)
     json_t *labels = NULL, *items;
     struct err e;
 
-    if (!check_query(call) || !api_call_query_int(call, "page", 1, PAGES_MAX, &page) ||
+    if (!check_query(call) || !api_call_query_int(call, "page", 1, DAYTONA_PAGES_MAX, &page) ||
         !api_call_query_int(call, "limit", 1, DAYTONA_PAGE_MAX, &limit) ||
         !read_labels(call, &labels)) {
         json_decref(labels);

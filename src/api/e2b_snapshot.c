@@ -134,6 +134,8 @@ void e2b_sandbox_fork(struct api_call *call)
             ERR_OK)
         api_fail_err(call, &e);
     else
-        core_sandbox_fork(call->core, call->who.tenant, call->params[0], seconds * 1000,
-                          (size_t)count, forked, call);
+        core_sandbox_fork(
+            call->core, call->who.tenant, call->params[0],
+            &(struct core_fork_request){.count = (size_t)count, .ttl_ms = seconds * 1000}, forked,
+            call);
 }

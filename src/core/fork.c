@@ -26,6 +26,7 @@ struct fork_op {
     struct sandbox_request r;
     char tenant[CORE_TENANT_SIZE], source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
     char made_of[CORE_NAME_SIZE];
+    char name[CORE_SANDBOX_NAME_SIZE];
     json_t *metadata, *env, *policy, *credentials, *volumes, *host_mounts;
     struct network *network;
     size_t n, requested, answered;
@@ -191,7 +192,8 @@ static json_t *copy_metadata(json_t *of)
 }
 
 /* false: memory is out. */
-static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_ms)
+static bool take_over(struct fork_op *op, const struct sandbox *s,
+                      const struct core_fork_request *r)
 {
     op->metadata = s->metadata ? copy_metadata(s->metadata) : NULL;
     op->policy = s->policy ? json_deep_copy(s->policy) : NULL;
@@ -202,9 +204,14 @@ static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_m
     memcpy(op->source, s->id, sizeof(op->source));
     memcpy(op->made_of, s->template_requested, sizeof(op->made_of));
     memcpy(op->tenant, s->tenant, strlen(s->tenant) + 1);
+    if (r->name)
+        memcpy(op->name, r->name, strlen(r->name) + 1);
     op->r = (struct sandbox_request){.tenant = op->tenant,
                                      .made_of = op->made_of,
-                                     .ttl_ms = ttl_ms,
+                                     .name = r->name ? op->name : NULL,
+                                     .ttl_ms = r->ttl_ms,
+                                     .idle_ms = r->idle_ms,
+                                     .idle_counts = s->idle_counts,
                                      .auto_archive_ms = s->auto_archive_ms,
                                      .auto_delete_ms = s->auto_delete_ms,
                                      .on_timeout = s->on_timeout,
@@ -224,18 +231,30 @@ static bool take_over(struct fork_op *op, const struct sandbox *s, int64_t ttl_m
            op->host_mounts && (op->credentials || !s->credentials);
 }
 
-static enum err_code check(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
-                           size_t count, struct sandbox_obj **out, struct err *e)
+static enum err_code check_request(const struct core *c, const char *tenant,
+                                   const struct core_fork_request *r, struct err *e)
+{
+    if (r->count < 1 || r->count > CORE_FORKS_MAX)
+        return err_set(e, ERR_INVALID, "%zu forks at once; 1 to %u are allowed", r->count,
+                       CORE_FORKS_MAX);
+    if (r->name && (r->count > 1 || strlen(r->name) >= CORE_SANDBOX_NAME_SIZE))
+        return err_set(e, ERR_INVALID, "a name of at most %d characters is for one fork alone",
+                       CORE_SANDBOX_NAME_SIZE - 1);
+    if (r->name && sandbox_name_is_taken(c, tenant, r->name))
+        return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
+    return r->idle_ms > 0 && r->ttl_ms == 0 ? ERR_OK : lifecycle_check_ttl(c, r->ttl_ms, e);
+}
+
+static enum err_code check(struct core *c, const char *tenant, const char *id,
+                           const struct core_fork_request *r, struct sandbox_obj **out,
+                           struct err *e)
 {
     enum err_code code = core_check_ready(c, e);
 
     if (code == ERR_OK)
         code = sandbox_visible(c, tenant, id, out, e);
-    if (code == ERR_OK && (count < 1 || count > CORE_FORKS_MAX))
-        code = err_set(e, ERR_INVALID, "%zu forks at once; 1 to %u are allowed", count,
-                       CORE_FORKS_MAX);
     if (code == ERR_OK)
-        code = lifecycle_check_ttl(c, ttl_ms, e);
+        code = check_request(c, (*out)->s.tenant, r, e);
     if (code == ERR_OK && volumes_any_writable((*out)->s.volumes)) {
         code = err_set(e, ERR_CONFLICT,
                        "sandbox %s may write to a volume, which no other can have then", id);
@@ -253,30 +272,30 @@ static void refuse_deferred(void *arg)
     finish(op, &op->why);
 }
 
-void core_sandbox_fork(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
-                       size_t count, core_fork_cb done, void *arg)
+void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
+                       const struct core_fork_request *r, core_fork_cb done, void *arg)
 {
-    const struct call_agent_request r = {.method = "GET",
-                                         .target = "/envs",
-                                         .max_response_bytes = ENV_BYTES_MAX,
-                                         .timeout_ms = ENV_TIMEOUT_MS};
+    const struct call_agent_request get_env = {.method = "GET",
+                                               .target = "/envs",
+                                               .max_response_bytes = ENV_BYTES_MAX,
+                                               .timeout_ms = ENV_TIMEOUT_MS};
     struct fork_op *op = RESERVE_NEW(&c->reserve, struct fork_op);
     struct sandbox_obj *o = NULL;
-    enum err_code code = check(c, tenant, id, ttl_ms, count, &o, &op->why);
+    enum err_code code = check(c, tenant, id, r, &o, &op->why);
 
     op->core = c;
     op->done = done;
     op->arg = arg;
-    op->n = count;
+    op->n = r->count;
     if (code == ERR_OK)
-        op->forks = calloc(count, sizeof(*op->forks));
+        op->forks = calloc(r->count, sizeof(*op->forks));
     if (code == ERR_OK)
-        op->ones = calloc(count, sizeof(*op->ones));
-    if (code == ERR_OK && (!op->forks || !op->ones || !take_over(op, &o->s, ttl_ms)))
+        op->ones = calloc(r->count, sizeof(*op->ones));
+    if (code == ERR_OK && (!op->forks || !op->ones || !take_over(op, &o->s, r)))
         code = err_set(&op->why, ERR_EXHAUSTED, "memory is out");
     if (code == ERR_OK) {
         trace_begin(c, &op->trace, TRACE_FORK, clock_mono_us());
-        call_agent(o, &r, on_env, op);
+        call_agent(o, &get_env, on_env, op);
         return;
     }
     core_defer(c, &op->later, refuse_deferred, op);

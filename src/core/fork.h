@@ -13,11 +13,20 @@ struct core_fork {
     struct err why;            /* then */
 };
 
+/* What of the forks is not as of the source. */
+struct core_fork_request {
+    size_t count;
+    int64_t ttl_ms;   /* until their end; 0: idle_ms alone says when */
+    int64_t idle_ms;  /* as of a create */
+    const char *name; /* of one fork alone, one of a kind for the tenant; NULL: none */
+};
+
 /* Valid during the call. why NULL: each of forks[n] says how it went. */
 typedef void (*core_fork_cb)(void *arg, const struct core_fork *forks, size_t n,
                              const struct err *why);
 
-/* ERR_INVALID: count is not of 1 to CORE_FORKS_MAX; ERR_NOT_FOUND; ERR_CONFLICT: it does not run;
- * else as of core_snapshot_create. */
-void core_sandbox_fork(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
-                       size_t count, core_fork_cb done, void *arg);
+/* r is read during the call. ERR_INVALID: count is not of 1 to CORE_FORKS_MAX, or has a name beside
+ * others, or no end; ERR_EXISTS: the name is taken; ERR_NOT_FOUND; ERR_CONFLICT: it does
+ * not run; else as of core_snapshot_create. */
+void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
+                       const struct core_fork_request *r, core_fork_cb done, void *arg);

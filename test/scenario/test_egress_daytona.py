@@ -192,7 +192,7 @@ def test_errors_have_daytonas_shape(stack, own, daytona):
     daytona.refused(401, "GET", f"/sandbox/{one.id}", key="e2b_" + "0" * 40)
     daytona.refused(401, "GET", "/volumes", key="dtn_x")
     daytona.refused(404, "GET", "/sandbox/nosuchsandbox")
-    for method, path in (("POST", f"/sandbox/{one.id}/fork"), ("GET", "/snapshots"), ("PUT", "/sandbox"), ("GET", "/x/%zz?a=b"),
+    for method, path in (("GET", f"/sandbox/{one.id}/forks"), ("GET", "/secret"), ("PUT", "/sandbox"), ("GET", "/x/%zz?a=b"),
                          ("POST", "/snapshots")):
         error = daytona.refused(501, method, path, why="not supported yet")
         assert error["error"] == "Not Implemented"

@@ -300,7 +300,9 @@ static enum err_code copy_of(struct world *w, const char *id, bool fork)
     struct answer a = {0};
 
     if (fork)
-        core_sandbox_fork(w->core, "default", id, MINUTE_MS, 1, on_forked, &a);
+        core_sandbox_fork(w->core, "default", id,
+                          &(struct core_fork_request){.count = 1, .ttl_ms = MINUTE_MS}, on_forked,
+                          &a);
     else
         core_snapshot_create(w->core, "default", id, "s", SNAPSHOT_PLAIN, on_snapshot, &a);
     world_run_until(w, &a.calls, 1);
@@ -340,7 +342,8 @@ static void a_fork_has_the_same_time(void **state)
 
     make(w, 7 * MINUTE_MS, id);
     object(w, id)->s.auto_archive_ms = 3 * MINUTE_MS;
-    core_sandbox_fork(w->core, "default", id, MINUTE_MS, 1, on_forked, &a);
+    core_sandbox_fork(w->core, "default", id,
+                      &(struct core_fork_request){.count = 1, .ttl_ms = MINUTE_MS}, on_forked, &a);
     world_run_until(w, &a.calls, 1);
     assert_true(a.good);
     assert_int_equal(object(w, a.id)->s.auto_delete_ms, 7 * MINUTE_MS);

@@ -223,7 +223,8 @@ static void on_forked(void *arg, const struct core_fork *forks, size_t n, const 
 
 static void begin_fork(struct world *w, const struct there *t, struct answer *a)
 {
-    core_sandbox_fork(w->core, "default", t->sandbox, 60000, FORKS, on_forked, a);
+    core_sandbox_fork(w->core, "default", t->sandbox,
+                      &(struct core_fork_request){.count = FORKS, .ttl_ms = 60000}, on_forked, a);
 }
 
 static void on_deleted(void *arg, const struct err *why)

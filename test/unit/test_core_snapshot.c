@@ -33,6 +33,7 @@ static void on_deleted(void *arg, const struct err *why)
 struct forked {
     unsigned calls;
     char id[IDS_SANDBOX_SIZE];
+    struct err why;
 };
 
 static void on_forked(void *arg, const struct core_fork *forks, size_t n, const struct err *why)
@@ -42,6 +43,8 @@ static void on_forked(void *arg, const struct core_fork *forks, size_t n, const 
     f->calls++;
     if (n == 1)
         memcpy(f->id, forks[0].id, sizeof(f->id));
+    if (why)
+        f->why = *why;
 }
 
 static struct answer snapshot(struct world *w, const char *sandbox, const char *name)
@@ -109,7 +112,8 @@ static void a_fork_has_the_metadata_but_for_cays_own(void **state)
                            "some", "cayenne", "red");
     world_create(w, &r, box);
     json_decref(r.metadata);
-    core_sandbox_fork(w->core, "default", box, 60000, 1, on_forked, &f);
+    core_sandbox_fork(w->core, "default", box,
+                      &(struct core_fork_request){.count = 1, .ttl_ms = 60000}, on_forked, &f);
     world_run_until(w, &f.calls, 1);
     s = core_sandbox_find(w->core, "default", f.id);
     assert_non_null(s);
@@ -117,6 +121,36 @@ static void a_fork_has_the_metadata_but_for_cays_own(void **state)
     assert_non_null(json_object_get(s->metadata, "user"));
     assert_non_null(json_object_get(s->metadata, "cayenne"));
     assert_int_equal(json_object_size(core_sandbox_find(w->core, "default", box)->metadata), 4);
+}
+
+static void a_fork_has_the_name_and_the_times_that_are_asked_for(void **state)
+{
+    struct core_fork_request r = {.count = 1, .idle_ms = 60000, .name = "fork"};
+    struct world *w = *state;
+    struct forked f = {0}, taken = {0}, two = {0}, endless = {0};
+    const struct sandbox *s;
+    char box[IDS_SANDBOX_SIZE];
+
+    world_create_default(w, box);
+    core_sandbox_fork(w->core, "default", box, &r, on_forked, &f);
+    world_run_until(w, &f.calls, 1);
+    s = core_sandbox_find(w->core, "default", f.id);
+    assert_non_null(s);
+    assert_string_equal(s->name, "fork");
+    assert_int_equal(s->idle_ms, 60000);
+    assert_int_equal(s->last_end_real_ms, 0);
+    core_sandbox_fork(w->core, "default", box, &r, on_forked, &taken);
+    world_run_until(w, &taken.calls, 1);
+    assert_int_equal(taken.why.code, ERR_EXISTS);
+    r.count = 2;
+    r.name = "forks";
+    core_sandbox_fork(w->core, "default", box, &r, on_forked, &two);
+    world_run_until(w, &two.calls, 1);
+    assert_int_equal(two.why.code, ERR_INVALID);
+    core_sandbox_fork(w->core, "default", box, &(struct core_fork_request){.count = 1}, on_forked,
+                      &endless);
+    world_run_until(w, &endless.calls, 1);
+    assert_int_equal(endless.why.code, ERR_INVALID);
 }
 
 /* Not on another copy of the snapshot, whose number may be another tenant's by then. */
@@ -190,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {WORLD(a_name_moves_to_the_newer),
                                        WORLD(one_that_is_not_written_takes_no_name),
                                        WORLD(a_fork_has_the_metadata_but_for_cays_own),
+                                       WORLD(a_fork_has_the_name_and_the_times_that_are_asked_for),
                                        WORLD(one_of_a_snapshot_boots_anew_on_its_own_files),
                                        WORLD(what_is_anothers_by_now_is_left_alone),
                                        WORLD(a_snapshot_whose_number_is_anothers_is_forgotten)};

@@ -304,7 +304,8 @@ static void a_fork_has_all_that_it_begins_below_it(void **state)
     world_run_until_true(w, all_sent);
     hold(w);
     before = core_trace_call(w->core, CALLER);
-    core_sandbox_fork(w->core, "default", a.id, 60000, 2, on_forked, &forked);
+    core_sandbox_fork(w->core, "default", a.id,
+                      &(struct core_fork_request){.count = 2, .ttl_ms = 60000}, on_forked, &forked);
     (void)trace_enter(w->core, &before);
     world_run_until(w, &forked.calls, 1);
     assert_true(forked.good);

@@ -382,12 +382,15 @@ static void forks_read_what_their_source_reads(void **state)
 
     assert_true(make(w, "x").good);
     box = box_with(w, "x", false);
-    core_sandbox_fork(w->core, "default", box.id, 60000, 1, on_forked, &refused);
+    core_sandbox_fork(w->core, "default", box.id,
+                      &(struct core_fork_request){.count = 1, .ttl_ms = 60000}, on_forked,
+                      &refused);
     world_run_until(w, &refused.calls, 1);
     assert_int_equal(refused.why.code, ERR_CONFLICT);
     end_box(w, box.id);
     box = box_with(w, "x", true);
-    core_sandbox_fork(w->core, "default", box.id, 60000, 1, on_forked, &made);
+    core_sandbox_fork(w->core, "default", box.id,
+                      &(struct core_fork_request){.count = 1, .ttl_ms = 60000}, on_forked, &made);
     world_run_until(w, &made.calls, 1);
     assert_true(made.id[0]);
     assert_int_equal(fake_mount(w->fake, 0).flags, PRIVSEP_MOUNT_READ_ONLY);

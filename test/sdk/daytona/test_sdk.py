@@ -88,6 +88,26 @@ def test_the_time_after_which_a_stopped_one_is_deleted(daytona):
         daytona.get(one.id)
 
 
+def test_a_fork_and_a_snapshot(daytona, sandbox):
+    sandbox.fs.upload_file(b"one", "forked")
+    fork = sandbox.fork(name="py-fork")
+    try:
+        assert (fork.name, fork.state.value, fork.fs.download_file("forked")) == ("py-fork", "started", b"one")
+    finally:
+        fork.delete()
+    sandbox.create_snapshot("py-snapshot")
+    shown = daytona.snapshot.get("py-snapshot")
+    assert shown.state.value == "active" and "py-snapshot" in [one.name for one in daytona.snapshot.list().items]
+    made = daytona.create(CreateSandboxFromSnapshotParams(snapshot="py-snapshot"))
+    try:
+        assert made.fs.download_file("forked") == b"one"
+    finally:
+        made.delete()
+        daytona.snapshot.delete(shown)
+    with pytest.raises(DaytonaNotFoundError):
+        daytona.snapshot.get("py-snapshot")
+
+
 def test_files(sandbox):
     sandbox.fs.create_folder("work", "755")
     sandbox.fs.upload_file(b"hello", "work/a b.txt")

@@ -83,6 +83,28 @@ test('the time after which a stopped one is deleted is as it was set', async () 
   await assert.rejects(daytona.get(one.id), { name: 'DaytonaNotFoundError' })
 })
 
+test('a fork and a snapshot begin with the files', async () => {
+  await sandbox.fs.uploadFile(Buffer.from('one'), 'forked')
+  const fork = await sandbox.fork({ name: 'js-fork' })
+  try {
+    assert.deepEqual([fork.name, fork.state, String(await fork.fs.downloadFile('forked'))], ['js-fork', 'started', 'one'])
+  } finally {
+    await fork.delete()
+  }
+  await sandbox.createSnapshot('js-snapshot')
+  const shown = await daytona.snapshot.get('js-snapshot')
+  assert.equal(shown.state, 'active')
+  assert.ok((await daytona.snapshot.list()).items.some((one) => one.name === 'js-snapshot'))
+  const made = await daytona.create({ snapshot: 'js-snapshot' })
+  try {
+    assert.equal(String(await made.fs.downloadFile('forked')), 'one')
+  } finally {
+    await made.delete()
+    await daytona.snapshot.delete(shown)
+  }
+  await assert.rejects(daytona.snapshot.get('js-snapshot'), { name: 'DaytonaNotFoundError' })
+})
+
 test('a stop keeps the files, and a start goes on with them', async () => {
   await sandbox.process.executeCommand('echo kept >kept')
   await sandbox.stop()
