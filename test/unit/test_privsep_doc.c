@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static char page[65536];
+static char page[256 * 1024];
 
 static int read_page(void **state)
 {
