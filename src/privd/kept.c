@@ -97,8 +97,10 @@ int kept_write(struct kept *k, const struct kept_record *r)
 
 int kept_enter(struct kept *k, uint32_t number, enum kept_state state)
 {
-    struct kept_record r = state == KEPT_NONE ? (struct kept_record){0} : k->all[number];
+    struct kept_record r = k->all[number];
 
+    if (state == KEPT_NONE)
+        r = (struct kept_record){0};
     r.number = number;
     r.state = state;
     r.since_real_ms = clock_real_ms();
