@@ -21,6 +21,7 @@ struct settings {
     /* [state] */
     char *state_dir, *state_run, *state_log, *state_disk_backend;
     uint64_t state_disk_size_bytes;
+    int64_t state_template_inodes;
     /* [sandbox] */
     uint64_t sandbox_memory_bytes, sandbox_disk_bytes;
     uint64_t sandbox_output_bytes;

@@ -252,6 +252,7 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--privd-arg=--slots-ready=%" PRId64, s->sandbox_slots_ready);
     add(a, "--privd-arg=--disk-backend=%s", s->state_disk_backend);
     add(a, "--privd-arg=--disk-size=%" PRIu64, s->state_disk_size_bytes);
+    add(a, "--privd-arg=--template-inodes=%" PRId64, s->state_template_inodes);
     add_host_dirs(a, s);
     add_settings(a, s, "cayd-arg", is_for_cayd);
     add_settings(a, s, "egress-arg", is_for_egress);

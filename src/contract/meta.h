@@ -12,6 +12,11 @@
 /* Up to this the server's, which root imports; beyond it tenants', of images that cayd leaves. */
 #define META_TEMPLATES_SERVER 64u
 
+/* Inode numbers of templates begin where the operator says ([state] template_inodes, job/inodes.h),
+ * those of `host` here at most: a server's first start waits for it. A layer in which they have
+ * come half as far is not used again. */
+#define META_HOST_INODES 65536u
+
 struct meta {
     uint32_t magic, version;
     uint32_t number, pad;
@@ -23,7 +28,7 @@ struct meta {
 
 _Static_assert(sizeof(struct meta) == 96, "the file has one size");
 
-/* Kinds of jobs, argv[1] of cay-job; argv[2] is a number. Lines on descriptor 1: "P <percent>
+/* Kinds of jobs, argv[3] of cay-job; argv[4] is a number. Lines on descriptor 1: "P <percent>
  * <text>" for progress, "E <errno> <text>" once, last, on failure. Exit status 0, or 1. */
 /* number: template; made anew, the old one is replaced when whole */
 #define JOB_TEMPLATE_BUILD   1u

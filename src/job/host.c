@@ -19,8 +19,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define NUMBER        1u
-#define BUILD_VERSION 4u /* of this file, usr.c and host_etc.c: a change makes templates stale */
+#define NUMBER 1u
+/* Of this file, usr.c, host_etc.c and inodes.c: a change makes templates stale. */
+#define BUILD_VERSION 5u
 
 /* -- fingerprint ------------------------------------------------------------------------------- */
 

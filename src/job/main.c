@@ -1,6 +1,6 @@
 /* cay-job: one piece of work on templates, started by privd as PID 1 of a pid namespace of its own,
- * with a mount namespace of its own. `cay-job --state-dir=DIR KIND NUMBER`; contract/meta.h says
- * which. */
+ * with a mount namespace of its own. `cay-job --state-dir=DIR --template-inodes=N KIND NUMBER`;
+ * contract/meta.h says which. */
 #include "base/log.h"
 #include "contract/meta.h"
 #include "job/import.h"
@@ -17,6 +17,9 @@
 
 #define HOST 1u
 #define BASE 2u
+
+#define STATE_DIR "--state-dir="
+#define INODES    "--template-inodes="
 
 static int build(uint32_t number)
 {
@@ -79,28 +82,46 @@ static int parse_number(const char *text, unsigned long max, unsigned long *out)
     return 0;
 }
 
+struct arguments {
+    const char *state_dir;
+    unsigned long first_inode, kind, number;
+};
+
+static int parse(int argc, char **argv, struct arguments *out)
+{
+    if (argc != 5 || strncmp(argv[1], STATE_DIR "/", strlen(STATE_DIR "/")) != 0 ||
+        strncmp(argv[2], INODES, strlen(INODES)) != 0)
+        return -EINVAL;
+    out->state_dir = argv[1] + strlen(STATE_DIR);
+    if (parse_number(argv[2] + strlen(INODES), UINT32_MAX, &out->first_inode) < 0 ||
+        parse_number(argv[3], JOB_KIND_COUNT - 1, &out->kind) < 0 ||
+        parse_number(argv[4], META_TEMPLATES_MAX, &out->number) < 0)
+        return -EINVAL;
+    return kinds[out->kind].run ? 0 : -EINVAL;
+}
+
 int main(int argc, char **argv)
 {
-    unsigned long kind = 0, number = 0;
+    struct arguments a = {.state_dir = NULL};
     int r;
 
     log_init("cay-job", LOG_INFO);
     umask(022);
-    if (argc != 4 || strncmp(argv[1], "--state-dir=/", 13) != 0 ||
-        parse_number(argv[2], JOB_KIND_COUNT - 1, &kind) < 0 ||
-        parse_number(argv[3], META_TEMPLATES_MAX, &number) < 0 || !kinds[kind].run) {
-        fprintf(stderr, "usage: cay-job --state-dir=DIR KIND NUMBER   (started by cay-privd)\n");
+    if (parse(argc, argv, &a) < 0) {
+        fprintf(stderr, "usage: cay-job " STATE_DIR "DIR " INODES
+                        "N KIND NUMBER   (started by cay-privd)\n");
         return 2;
     }
     if (getpid() != 1) {
         fprintf(stderr, "cay-job: it must be started by cay-privd\n");
         return 2;
     }
-    r = settle(kinds[kind].needs_network && number == BASE);
+    r = settle(kinds[a.kind].needs_network && a.number == BASE);
     if (r == 0)
-        r = enter_templates(argv[1] + strlen("--state-dir="));
+        r = enter_templates(a.state_dir);
+    template_set_first_inode(a.first_inode);
     if (r == 0)
-        r = kinds[kind].run((uint32_t)number);
+        r = kinds[a.kind].run((uint32_t)a.number);
     if (r < 0)
         return 1;
     say_progress(100, "done");

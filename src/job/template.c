@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "contract/meta.h"
+#include "job/inodes.h"
 #include "job/say.h"
 #include "job/tree.h"
 
@@ -14,6 +15,14 @@
 #include <sys/stat.h>
 
 #define NAME_SIZE 64
+#define HOST      1u
+
+static uint64_t first_inode;
+
+void template_set_first_inode(uint64_t first)
+{
+    first_inode = first;
+}
 
 static void build_name(uint32_t number, char out[static NAME_SIZE])
 {
@@ -41,8 +50,10 @@ static int lock_dir(const char *name)
 int template_begin(uint32_t number)
 {
     char name[NAME_SIZE], root[2 * NAME_SIZE];
-    int r;
+    int r = inodes_raise(number, number == HOST ? MIN(first_inode, META_HOST_INODES) : first_inode);
 
+    if (r < 0)
+        return r;
     build_name(number, name);
     r = tree_remove(name);
     if (r == 0)

@@ -9,6 +9,10 @@
 
 #define TEMPLATE_ROOT "rootfs"
 
+/* Where the numbers of a template's inodes begin (inodes.h); 0, as before the first call: anywhere.
+ * Those of `host` begin no further than at META_HOST_INODES. */
+void template_set_first_inode(uint64_t first);
+
 /* Makes an empty `.build-<number>` (removing an old one) with an empty rootfs in it. */
 int template_begin(uint32_t number);
 

@@ -248,10 +248,10 @@ static int hide_host_dirs(void)
 NORETURN static void become_job(const struct jobs *all, const struct job *j, int out_fd)
 {
     const struct options *o = &j->privd->options;
-    char state[OPTIONS_PATH_MAX + 16], kind[16], number[16];
+    char state[OPTIONS_PATH_MAX + 16], inodes[40], kind[16], number[16];
     static char name[] = "cay-job", lang[] = "LANG=C.UTF-8", home[] = "HOME=/nonexistent";
     static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    char *argv[] = {name, state, kind, number, NULL};
+    char *argv[] = {name, state, inodes, kind, number, NULL};
     char *env[] = {path, lang, home, NULL};
     sigset_t none;
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC), r;
@@ -266,6 +266,9 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
     if (r < 0)
         fail_job(out_fd, r);
     snprintf(state, sizeof(state), "--state-dir=%s", o->state_dir);
+    /* Layers that are memory have numbers of another file system. */
+    snprintf(inodes, sizeof(inodes), "--template-inodes=%u",
+             runtime_can_keep(j->privd->rt) ? o->template_inodes : 0);
     snprintf(kind, sizeof(kind), "%u", j->kind);
     snprintf(number, sizeof(number), "%u", j->number);
     sigemptyset(&none);

@@ -199,14 +199,16 @@ static int make_dir(const char *path, mode_t mode)
 
 static int open_runtime(struct privd *p)
 {
-    struct runtime_config config = {.state_dir = p->options.state_dir,
-                                    .agent_path = p->options.agent,
-                                    .cgroup_name = p->cgroup_name,
-                                    .uid_base = p->options.uid_base,
-                                    .host_dir_fds = p->host_dir_fds,
-                                    .disk = p->options.disk,
-                                    .disk_bytes = p->options.disk_bytes,
-                                    .slots_max = p->options.slots_max};
+    struct runtime_config config = {
+        .state_dir = p->options.state_dir,
+        .agent_path = p->options.agent,
+        .cgroup_name = p->cgroup_name,
+        .uid_base = p->options.uid_base,
+        .host_dir_fds = p->host_dir_fds,
+        .disk = p->options.disk,
+        .disk_bytes = p->options.disk_bytes,
+        .layer_inodes = MIN(p->options.template_inodes, META_HOST_INODES) / 2,
+        .slots_max = p->options.slots_max};
     int r;
 
     instance_cgroup(p->options.state_dir, p->cgroup_name);

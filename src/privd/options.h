@@ -12,6 +12,7 @@ struct options {
     const char *state_dir, *run_dir, *agent, *job; /* point into argv */
     enum runtime_disk disk;
     uint64_t disk_bytes;
+    uint32_t template_inodes; /* contract/meta.h */
     uint32_t slots_max, slots_ready;
     uint32_t uid_base;
     uint32_t peer_uid;

@@ -125,6 +125,8 @@ int disk_open(const struct runtime_config *config, int state_fd, struct disk *ou
     int rc = -EOPNOTSUPP;
     if (config->disk != RUNTIME_DISK_MEMORY) {
         rc = open_btrfs(config, state_fd, out);
+        if (rc == 0)
+            out->layer_inodes = config->layer_inodes;
         if (rc == 0 || config->disk == RUNTIME_DISK_BTRFS)
             return rc;
         if (image_exists(state_fd)) {

@@ -44,8 +44,9 @@ struct disk_backend {
 struct disk {
     const struct disk_backend *backend;
     int root_fd, templates_fd, layers_fd, kept_fd, volumes_fd, recycled_fd;
-    int view_fd;  /* what sandboxes see at /sys (sysfs_stub.h); negative: nothing */
-    bool mounted; /* by us, at state_dir/disk */
+    int view_fd;           /* what sandboxes see at /sys (sysfs_stub.h); negative: nothing */
+    bool mounted;          /* by us, at state_dir/disk */
+    uint64_t layer_inodes; /* of struct runtime_config */
 };
 
 /* What a layer holds: upper and work directories of the root and of /usr; ends with NULL. */

@@ -53,7 +53,7 @@ static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[DISK_NAME_SIZE];
     disk_name_layer(name, slot, gen);
-    if (recycled_layer_make_new(d->root_fd, d->layers_fd, name) &&
+    if (recycled_layer_make_new(d->root_fd, d->layers_fd, name, d->layer_inodes) &&
         recycled_layer_put(d->recycled_fd, d->layers_fd, name) == 0)
         return 0;
     int rc = btrfs_subvolume_destroy(d->layers_fd, name);

@@ -94,7 +94,7 @@ static bool account_is_empty(int root_fd, int layer_fd)
            used <= ACCOUNT_MAX;
 }
 
-bool recycled_layer_make_new(int root_fd, int layers_fd, const char *name)
+bool recycled_layer_make_new(int root_fd, int layers_fd, const char *name, uint64_t last_inode)
 {
     struct stat before, after;
     CLEANUP_CLOSE int layer = mnt_open_beneath(layers_fd, name, O_RDONLY | O_DIRECTORY, 0);
@@ -104,6 +104,8 @@ bool recycled_layer_make_new(int root_fd, int layers_fd, const char *name)
         return false;
     if (recycled_layer_make_dirs(layer) < 0 ||
         fstatat(layer, disk_layer_dirs[0], &after, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    if (last_inode && after.st_ino > last_inode)
         return false;
     return after.st_ino > before.st_ino && after.st_ino - before.st_ino <= OWN_INODES_MAX;
 }

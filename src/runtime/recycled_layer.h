@@ -10,7 +10,10 @@
  * is not kept. All directories are new when it is used again, so no mode, owner, time or attribute
  * comes along; nor does an inode number tell more than that it was used before, as one in which
  * more inodes were made than cay makes is not kept; nor an account with anything left in it. Test:
- * unit runtime_btrfs "a layer that was used is not kept". */
+ * unit recycled_layer "a layer that was used is not kept".
+ *
+ * With each use the numbers of its inodes go on. They may not come to those of templates, which
+ * stand beside them in a sandbox, so that a layer is given up long before. */
 
 #include "base/util.h"
 
@@ -26,8 +29,8 @@ int recycled_layer_make_dirs(int layer_fd) WARN_UNUSED;
 
 /* Whether layers_fd/name, of which no process lives, holds nothing of a tenant's and was made as
  * new: it may be taken as a layer again. What it held of cay's own is gone in any case. root_fd: of
- * the disk, for accounts. */
-bool recycled_layer_make_new(int root_fd, int layers_fd, const char *name);
+ * the disk, for accounts. last_inode: the highest number that an inode of it may have; 0: any. */
+bool recycled_layer_make_new(int root_fd, int layers_fd, const char *name, uint64_t last_inode);
 
 /* Puts layers_fd/name among those that are kept. 0; -ENOSPC: there are enough; -errno. */
 int recycled_layer_put(int recycled_fd, int layers_fd, const char *name) WARN_UNUSED;

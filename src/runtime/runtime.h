@@ -46,6 +46,8 @@
  *   disk/volumes/<n>           a volume (a subvolume): its files in `root`, the kernel's own in
  *                              `root.work`
  *   disk/sysview/<sum>         what sandboxes see at /sys (sysfs_stub.h)
+ *   disk/inodes                empty: the numbers of templates' inodes begin with its own
+ *                              (job/inodes.h)
  *   disk/spare/<any>           one that nothing was written to, to be used again (recycled_layer.h)
  *   disk.img                   the loop image, where the host's file system is not usable
  *   stage/                     an empty directory: where set-up code of a sandbox puts its first
@@ -72,7 +74,9 @@ struct runtime_config {
     const char *cgroup_name; /* "cay": one directory of this name in each hierarchy */
     enum runtime_disk disk;
     uint64_t disk_bytes; /* size of a loop image that has to be made (sparse) */
-    uint32_t slots_max;  /* <= RUNTIME_SLOTS_MAX */
+    /* a layer whose inodes have come to higher numbers is not used again; 0: whatever they are */
+    uint32_t layer_inodes;
+    uint32_t slots_max; /* <= RUNTIME_SLOTS_MAX */
     uint32_t uid_base; /* first host uid of slot 0; a multiple of RUNTIME_UID_COUNT; 0: the default.
                           * Two servers on one host need ranges and cgroup names of their own */
 };

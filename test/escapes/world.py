@@ -183,6 +183,7 @@ class Server:
                    f"--privd={src}/privd/cay-privd", f"--job={src}/job/cay-job",
                    f"--agent={src}/agent/cay-init", f"--privd-arg=--uid-base={UID_BASE}",
                    f"--user={os.environ.get('CAY_ESCAPES_USER', 'cay')}", f"--privd-arg=--slots-ready={ahead}",
+                   "--privd-arg=--template-inodes=4096",
                    "--cayd-arg=--sandbox-disk=256M",
                    "--cayd-arg=--sandbox-pids=256", "--cayd-arg=--sandbox-memory=512M",
                    *(f"--privd-arg=--without={name}" for name in without), *cayd,

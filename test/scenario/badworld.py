@@ -86,6 +86,7 @@ class World:
             f"--privd={self.wrapper('cay-privd', privd) if privd else src / 'privd/cay-privd'}",
             f"--job={src}/job/cay-job", f"--agent={src}/agent/cay-init", f"--privd-arg=--uid-base={self.uid_base}",
             "--privd-arg=--slots-ready=2", "--privd-arg=--slots-max=32", "--privd-arg=--disk-size=1073741824",
+            "--privd-arg=--template-inodes=4096",
             "--cayd-arg=--sandbox-disk=64M", "--cayd-arg=--sandbox-pids=64",
             *(f"--privd-arg={a}" for a in privd_args), *(f"--cayd-arg={a}" for a in cayd_args), *options)]
 

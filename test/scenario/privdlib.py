@@ -124,7 +124,8 @@ class Privd:
         self.state, self.run = self.base / "state", self.base / "run"
         self.socket_path, self.log = self.run / "privd.sock", self.base / "log"
         values = {"state-dir": self.state, "run-dir": self.run, "peer-uid": os.getuid(),
-                  "agent": agent or build / "src/agent/cay-init", "job": build / "src/job/cay-job", "disk-size": 2 << 30}
+                  "agent": agent or build / "src/agent/cay-init", "job": build / "src/job/cay-job", "disk-size": 2 << 30,
+                  "template-inodes": 4096}
         values.update({name.replace("_", "-"): value for name, value in options.items()})
         self.command = [str(build / "src/privd/cay-privd")] + [f"--{k}={v}" for k, v in values.items()]
         self.process = None

@@ -50,7 +50,8 @@ class Keep:
             BUILD / "src/keep/cay-keep", f"--state-dir={self.state}", f"--run-dir={self.run}", "--user=nobody",
             f"--listen-port={self.port}", f"--log-file={self.log}", f"--cayd={cayd}", f"--privd={BUILD}/src/privd/cay-privd",
             f"--job={BUILD}/src/job/cay-job", f"--agent={BUILD}/src/agent/cay-init", "--privd-arg=--slots-ready=2",
-            "--privd-arg=--disk-size=1073741824", "--daemon", "--cayd-arg=--first", "--", "--second=2")]
+            "--privd-arg=--disk-size=1073741824",
+            "--privd-arg=--template-inodes=4096", "--daemon", "--cayd-arg=--first", "--", "--second=2")]
 
     def start(self):
         return subprocess.run(self.command, capture_output=True, text=True, timeout=60)

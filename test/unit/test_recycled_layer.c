@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#define OWN_INODES 40 /* more than one use of a layer makes */
+
 static char state_dir[64];
 static struct disk disk = {.root_fd = -1};
 static int state_fd = -1;
@@ -143,6 +145,32 @@ static void test_a_layer_that_was_used_is_not_kept(void **state)
     assert_int_equal(stat(path, &st), 0);
 }
 
+/* Its numbers go on with each use, and come no further than where a sandbox's may begin. */
+static void test_a_layer_of_high_inode_numbers_is_not_kept(void **state)
+{
+    struct stat st;
+    char path[128];
+    NEEDS_DISK;
+    snprintf(path, sizeof(path), "%s/disk/layers/301.1/root", state_dir);
+    make(301);
+    assert_int_equal(stat(path, &st), 0);
+    disk.layer_inodes = (uint32_t)st.st_ino + OWN_INODES;
+    destroy(301);
+    assert_int_equal(count("spare"), 1);
+    for (unsigned i = 0; i < OWN_INODES && count("spare") > 0; i++) {
+        make(301);
+        destroy(301);
+    }
+    assert_int_equal(count("spare"), 0);
+    disk.layer_inodes = 0;
+    for (unsigned i = 0; i < OWN_INODES; i++) {
+        make(301);
+        destroy(301);
+    }
+    assert_int_equal(count("spare"), 1);
+    forget_recycled();
+}
+
 static void test_only_so_many_are_kept(void **state)
 {
     NEEDS_DISK;
@@ -188,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_unused_layer_is_used_again),
         cmocka_unit_test(test_a_layer_that_was_used_is_not_kept),
+        cmocka_unit_test(test_a_layer_of_high_inode_numbers_is_not_kept),
         cmocka_unit_test(test_only_so_many_are_kept),
     };
     return cmocka_run_group_tests_name("spare", tests, set_up, tear_down);
