@@ -3,6 +3,7 @@
 What cay-init will do itself before it is dumped is done to it from outside here (checkpoint_prepare.c)."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import re
@@ -78,8 +79,9 @@ class Dump:
         self.ask, ask_end = os.pipe()
         answer_end, self.answer = os.pipe()
         given = [os.pidfd_open(pid), os.open(directory, os.O_RDONLY), ask_end, answer_end]
-        high = [os.dup2(fd, 50 + i, inheritable=True) for i, fd in enumerate(given)]
-        words = ["bash", "-c", 'exec "$0" "$@" 3<&50 4<&51 5>&52 6<&53 50<&- 51<&- 52>&- 53<&-', CHECKPOINT, "dump", str(seconds), str(most)]
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 50) for fd in given]  # free ones, beyond those that they get
+        moves = " ".join([*(f"{3 + i}<&{fd}" for i, fd in enumerate(high)), *(f"{fd}<&-" for fd in high)])
+        words = ["bash", "-c", f'exec "$0" "$@" {moves}', CHECKPOINT, "dump", str(seconds), str(most)]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, pass_fds=high, cwd="/")
         for fd in given + high:
             os.close(fd)

@@ -1,5 +1,6 @@
 """cay-seal, as what holds the key will start it: an image goes into one file and comes back, and a changed one does not."""
 
+import fcntl
 import os
 import subprocess
 
@@ -22,11 +23,12 @@ def start(what, directory, file, secret=KEY + LABEL, most=1 << 30, uid=UID):
     os.close(write_end)
     flags = os.O_RDWR | os.O_CREAT if what == "seal" else os.O_RDONLY
     given = [read_end, os.open(directory, os.O_RDONLY), os.open(file, flags, 0o600)]
-    # high first: the numbers that they have may be among those that they get
-    high = [os.dup2(fd, 50 + i, inheritable=True) for i, fd in enumerate(given)]
+    # Free numbers beyond those that they get: theirs may be among these.
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 50) for fd in given]
+    moves = " ".join(f"{3 + i}<&{fd}" for i, fd in enumerate(high))
 
     try:
-        done = subprocess.run(["bash", "-c", 'exec "$0" "$@" 3<&50 4<&51 5<&52', SEAL, what, str(uid), str(most)],
+        done = subprocess.run(["bash", "-c", f'exec "$0" "$@" {moves}', SEAL, what, str(uid), str(most)],
                               capture_output=True, text=True, pass_fds=high, cwd="/")
     finally:
         for fd in given + high:
