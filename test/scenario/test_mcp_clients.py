@@ -247,6 +247,7 @@ def test_a_key_that_is_not_known(server):
 def test_a_key_that_is_revoked_while_its_command_runs(server, cay):
     """The stream of the answer ends without one: the client is told so, and does not wait for it for good."""
     reply = cay.call("POST", "/cay/v1/keys", {"label": "revoked"})
+    others = {s["sandboxID"] for s in cay.call("GET", "/v2/sandboxes").json}
     process = bridge(type(server)(server.url, reply.json["key"]))
     arguments = {"command": "echo begun; sleep 4327"}
     process.stdin.write(OPEN + line("tools/call", 1, name="run", arguments=arguments, _meta={"progressToken": 1}))
@@ -263,3 +264,5 @@ def test_a_key_that_is_revoked_while_its_command_runs(server, cay):
     assert process.wait(30) == 0
     process.stdout.close()
     process.stderr.close()
+    (own,) = {s["sandboxID"] for s in cay.call("GET", "/v2/sandboxes").json} - others  # the session's, which its end leaves
+    assert cay.call("DELETE", f"/sandboxes/{own}").status == 204
