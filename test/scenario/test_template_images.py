@@ -15,8 +15,6 @@ import uuid
 
 import pytest
 from client import Client
-from e2b import Sandbox, Template
-from e2b.exceptions import BuildException
 from egresslib import ZONE, Stack, internet
 from imagelib import configuration, digest, layout, tar
 from importerlib import shell
@@ -114,10 +112,19 @@ def cay(world):
 
 
 @pytest.fixture
-def sdk(world, monkeypatch):
-    monkeypatch.setenv("E2B_API_KEY", world.server.key())
-    monkeypatch.setenv("E2B_API_URL", world.server.url)
-    monkeypatch.setenv("E2B_SANDBOX_URL", world.server.url)
+def sdk(world):
+    """Runs lines of Python with E2B's SDK, `image` and `name` in them, and returns what they print. In a process of their own:
+    the SDK's threads live as long as their process and keep the network namespace in which they began, another file's, say."""
+    at = {"E2B_API_KEY": world.server.key(), "E2B_API_URL": world.server.url, "E2B_SANDBOX_URL": world.server.url}
+
+    def run_lines(lines, image, name):
+        done = subprocess.run([sys.executable, "-c", f"from e2b import Sandbox, Template\nimage, name = {image!r}, {name!r}\n{lines}"],
+                              env={**os.environ, **at}, capture_output=True, text=True, check=False, timeout=180)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run_lines.environment = at
+    return run_lines
 
 
 def images(cay):
@@ -157,13 +164,16 @@ def failed(*args, **more):
 
 def test_the_sdk_builds_from_an_image_of_a_registry(sdk, world, cay, name):
     image = f"{ALLOWED}/team/tools:v1"
-    lines = []
-    Template.build(Template().from_image(image).run_cmd("read x < /etc/first; echo $x > /tmp/made"), name,
-                   on_build_logs=lambda entry: lines.append(entry.message))
+    lines = sdk("""
+Template.build(Template().from_image(image).run_cmd("read x < /etc/first; echo $x > /tmp/made"), name,
+               on_build_logs=lambda entry: print(entry.message))
+""", image, name).splitlines()
     assert f"docker://{ALLOWED}/team/tools@{world.digest}" in lines
     assert [(t["digest"], t["tenant"] != "") for t in images(cay)] == [(world.digest, True)]
-    with Sandbox.create(name) as box:
-        assert box.commands.run("read x < /tmp/made; echo $x $GREETING").stdout == "low hello\n"
+    assert sdk("""
+with Sandbox.create(name) as box:
+    print(box.commands.run("read x < /tmp/made; echo $x $GREETING").stdout, end="")
+""", image, name) == "low hello\n"
     # the same image by another name of it is not fetched again
     unpacked = images(cay)
     for again in (image, f"{ALLOWED}/team/tools@{world.digest}"):
@@ -177,7 +187,7 @@ def test_the_sdk_of_javascript(sdk, world, cay):
     if not node.exists():
         pytest.skip("the SDK's packages are not there: test/run --only=sdk installs them")
     done = subprocess.run([node, "--test", "--test-reporter=tap", "--test-name-pattern=image of a registry", "template.test.mjs"], cwd=JS,
-                          env={**os.environ, "CAY_TEST_IMAGE": f"{ALLOWED}/team/tools:v1"}, capture_output=True, text=True, check=False,
+                          env={**os.environ, **sdk.environment, "CAY_TEST_IMAGE": f"{ALLOWED}/team/tools:v1"}, capture_output=True, text=True, check=False,
                           stdin=subprocess.DEVNULL, timeout=180)
     assert done.returncode == 0 and "# pass 1" in done.stdout, done.stdout + done.stderr
     until(lambda: images(cay) == [], 60, "the image is gone")
@@ -305,7 +315,9 @@ def test_credentials_are_for_one_transport(sdk, world, cay, name):
     assert "unauthorized" in failed(cay, name, image)[0] or "authentication required" in failed(cay, name, image)[0]
     wrong = {"type": "registry", "username": "alice", "password": "not-it-4711"}
     assert build(cay, name, image, fromImageRegistry=wrong)["status"] == "error"
-    Template.build(Template().from_image(image, username="alice", password=SECRET).run_cmd("echo /dev/shm/* /run/* > /tmp/found"), name)
+    sdk(f"""
+Template.build(Template().from_image(image, username="alice", password={SECRET!r}).run_cmd("echo /dev/shm/* /run/* > /tmp/found"), name)
+""", image, name)
     with cay.create(template=name) as box:
         assert "cay-auth" not in box.run("read x < /tmp/found; echo $x; echo /dev/shm/*").out
     kept = subprocess.run(["grep", "-rlaE", "--exclude=disk.img", "not-it-4711|YWxpY2U6", world.server.base], capture_output=True, text=True, check=False).stdout
