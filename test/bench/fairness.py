@@ -45,7 +45,9 @@ keeps for up to {tick} ms at a time (CONFIG_HZ). They do wait for the kernel's t
 The controls' rows are loads without cay-egress in their way; the neighbour's requests go through it as ever. *Past cay-egress*: what the
 load's own programs cost. *Through a plain relay*: one process on the core of cay-egress that carries the same bytes by splice(2), 64 KiB
 of each connection in turn. It is what any program costs that carries the load there. *cay-egress*: how much of a
-processor it takes while it is loaded. Load averages are those of the machine at the end of each row.
+processor it takes while it is loaded. *By rounds*: the ratio of p99 in each round, loaded to quiet, the least, the median and the most: a machine
+that others use too has moments in which nothing of it runs, and one of them is enough for the p99 of all rounds together. Load averages
+are those of the machine at the end of each row.
 """
 SHARED = """
 ## With all of it on the same cores
@@ -53,8 +55,8 @@ SHARED = """
 The loads that need most of the processors, with nothing of them set apart but by nice(1): what cay-egress lets them cost, and what
 the scheduler does on {cores} cores, together. The controls are the second alone, with and without a program that carries the load.
 """
-COLUMNS = ["| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | ratio of p50 | cay-egress | slowest policy | sealing | audit | load average |",
-           "|---|---|---|---|---|---|---|---|---|---|---|---|"]
+COLUMNS = ["| the other is at its limit of | quiet p50 | p99 | loaded p50 | p99 | ratio of p99 | by rounds | ratio of p50 | cay-egress | slowest policy | sealing | audit | load average |",
+           "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
 CORES = sorted(os.sched_getaffinity(0))
 DAEMON_NICE = -10  # cay-keep's
 
@@ -259,19 +261,23 @@ def processor_s(pid):
 
 
 def measure(world, neighbour, address, load, requests):
-    quiet, loaded, busy, took = [], [], 0.0, 0.0
+    """Times of all requests, quiet and loaded; the ratio of p99 in each round; the slowest calls; the share of a processor."""
+    quiet, loaded, ratios, busy, took = [], [], [], 0.0, 0.0
     slowest = dict.fromkeys(calls_of(world, neighbour), 0.0)
     each = max(1, requests // ROUNDS)
     for _ in range(ROUNDS):
-        quiet += [request(neighbour, address) for _ in range(each)]
+        before = [request(neighbour, address) for _ in range(each)]
         with load():
             begun, had = time.monotonic(), processor_s(world.egress.pid)
-            loaded += [request(neighbour, address) for _ in range(each)]
+            during = [request(neighbour, address) for _ in range(each)]
             busy += processor_s(world.egress.pid) - had
             took += time.monotonic() - begun
             for name, call in calls_of(world, neighbour).items():
                 slowest[name] = max(slowest[name], *(timed(call) for _ in range(CALLS)))
-    return quiet, loaded, slowest, busy / took
+        ratios.append(percentile(during, 0.99) / percentile(before, 0.99))
+        quiet += before
+        loaded += during
+    return quiet, loaded, sorted(ratios), slowest, busy / took
 
 
 def fill_log(world, mib):
@@ -339,10 +345,10 @@ def main():
                 Cores.share()
                 Cores.apply(world, *servers)
                 text += [SHARED.format(cores=os.cpu_count()), *COLUMNS]
-            quiet, loaded, slowest, busy = measure(world, neighbour, here, load, o.requests)
+            quiet, loaded, ratios, slowest, busy = measure(world, neighbour, here, load, o.requests)
             q, b = percentile(quiet, 0.99) * 1000, percentile(loaded, 0.99) * 1000
             text.append(f"| {name} | {percentile(quiet, 0.5) * 1000:.2f} ms | {q:.2f} ms | {percentile(loaded, 0.5) * 1000:.2f} ms | "
-                        f"{b:.2f} ms | {b / q:.2f} | {percentile(loaded, 0.5) / percentile(quiet, 0.5):.2f} | {busy:.0%} | " + " | ".join(f"{slowest[k]:.0f} ms" for k in ("policy", "sealing", "audit")) + f" | {os.getloadavg()[0]:.1f} |")
+                        f"{b:.2f} ms | {b / q:.2f} | {ratios[0]:.1f}, **{percentile(ratios, 0.5):.2f}**, {ratios[-1]:.1f} | {percentile(loaded, 0.5) / percentile(quiet, 0.5):.2f} | {busy:.0%} | " + " | ".join(f"{slowest[k]:.0f} ms" for k in ("policy", "sealing", "audit")) + f" | {os.getloadavg()[0]:.1f} |")
             print(text[-1], flush=True)
     finally:
         for server in servers:
