@@ -16,7 +16,7 @@ CAY = $(BUILD)/src/cli/cay
 
 CRIU ?= /usr/local/sbin/criu
 
-.PHONY: all build criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-fairness egress-clients many pools soak crash-matrix no-trace install clean bad-worlds
+.PHONY: all build criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness egress-clients many pools soak crash-matrix no-trace install clean bad-worlds
 
 all: build
 
@@ -104,6 +104,13 @@ bench-egress:
 	@scripts/deps build run test bench-egress
 	@$(MAKE) --no-print-directory build
 	@scripts/bench egress $(BUILD) --json=$(BUILD)/egress-bench.json $(if $(WRITE),--write=$(WRITE)/reports)
+
+# An execution of an agent by LangChain's backends, E2B's SDKs and without a sandbox, and a tool of MCP. WRITE=docs writes
+# docs/reports/backend-benchmarks.md.
+bench-backends:
+	@scripts/deps build run test
+	@$(MAKE) --no-print-directory build
+	@scripts/bench backends $(BUILD) --json=$(BUILD)/backend-bench.json $(if $(WRITE),--write=$(WRITE)/reports)
 
 # What a sandbox takes of the kernel beyond what it is charged with, and what a neighbour pays meanwhile. A few MiB and a
 # few seconds of each. WRITE=docs writes docs/reports/neighbour-cost.md.

@@ -57,3 +57,10 @@ class Calls:
         self.api("DELETE", f"/sandboxes/{self.id}")
         self.by_mcp.close()
         self.by_api.close()
+
+
+def in_turns(calls, count):
+    """Times of the tool, of the plain call, and of the list of tools, when all paths are warm."""
+    for _ in range(10):
+        calls.tool(), calls.plain(), calls.list()
+    return zip(*((calls.tool(), calls.plain(), calls.list()) for _ in range(max(2, count))))

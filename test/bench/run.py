@@ -19,8 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 
 import imports
 import kernels
@@ -131,7 +129,7 @@ class Bench:
             return self.out.absent("sdk_first_output", "JS SDK: create to first output", "ms", "BENCH_SDK=no")
         folder = server.ROOT / "test/sdk/js"
         try:
-            node = test_run().node_of(folder)
+            node = server.test_run().node_of(folder)
             times = lines([node, server.ROOT / "test/bench/sdk.mjs", folder, max(2, COUNT // 2)],
                           env={**os.environ, "E2B_API_URL": self.own.url, "E2B_SANDBOX_URL": self.own.url,
                                "E2B_DOMAIN": f"localhost:{self.own.port}", "E2B_API_KEY": self.own.key})
@@ -144,13 +142,7 @@ class Bench:
         """The same command by MCP's tool and by /cay/v1, in turns, over one connection each."""
         calls = mcp_calls.Calls(self.own)
         try:
-            for _ in range(10):  # both paths are warm afterwards
-                calls.tool(), calls.plain(), calls.list()
-            tool, plain, tools = [], [], []
-            for _ in range(max(2, COUNT)):
-                tool.append(calls.tool())
-                plain.append(calls.plain())
-                tools.append(calls.list())
+            tool, plain, tools = mcp_calls.in_turns(calls, COUNT)
         finally:
             calls.close()
         self.out.row("mcp_run", "run of true by MCP's tool, beyond the same by /cay/v1", "ms", median(tool) - median(plain),
@@ -312,14 +304,6 @@ def a_privd(base, uid_base, slots_ready):
 
 def rate(times_us):
     return MIB / (median(times_us) / 1e6)
-
-
-def test_run():
-    """test/run knows which Node and which SDK are pinned, and installs them."""
-    loader = SourceFileLoader("test_run", str(server.ROOT / "test/run"))
-    module = module_from_spec(spec_from_loader("test_run", loader))
-    loader.exec_module(module)
-    return module
 
 
 def main():

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 import urllib.request
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/scenario"))
@@ -32,6 +34,14 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def test_run():
+    """test/run knows which Node and which SDK are pinned, and installs them."""
+    loader = SourceFileLoader("test_run", str(ROOT / "test/run"))
+    module = module_from_spec(spec_from_loader("test_run", loader))
+    loader.exec_module(module)
+    return module
 
 
 class User:
