@@ -267,10 +267,11 @@ class Web(http.server.BaseHTTPRequestHandler):
             with Web.seen:
                 Web.events_seen = int(self.path.split("/")[2])
                 Web.seen.notify_all()
+        length = int(self.headers.get("Content-Length") or 0)
         if file := self.file():
+            self.rfile.read(length)  # else it would be taken for the next request
             self.send(file.read_bytes(), "text/html" if file.name == "index.html" else "application/octet-stream")
             return
-        length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length).decode("latin-1")
         if self.path.startswith("/bytes/"):
             self.send_bytes(int(self.path.split("/")[2]))
