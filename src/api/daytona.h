@@ -65,7 +65,8 @@ void daytona_no_sandbox(struct api_call *call);
 /* A new reference: n in whole units, as clients insist on; what is left of one counts as one. */
 json_t *daytona_whole(uint64_t n, uint64_t unit);
 
-/* The sandbox of the path's first part; it counts as used. NULL: the call was answered. */
+/* The sandbox of the path's first part; it counts as used, where the key may write. NULL: the call
+ * was answered. */
 const struct sandbox *daytona_find(struct api_call *call);
 
 /* An autoStopInterval as what core takes; ERR_INVALID above the server's longest life. */

@@ -1,0 +1,51 @@
+"""What Daytona's API and toolbox answer where a part is missing, and what counts as use: lists that are not whole,
+codes of errors, terminals of a sandbox that does not run, and keys that may only read."""
+
+import json
+import time
+import urllib.parse
+
+import pytest
+from test_toolbox import CONTROL, Box, Socket, parts_of
+
+SESSIONS = "~/.daytona/sessions"
+
+
+@pytest.fixture(scope="module")
+def make(cay):
+    made = []
+
+    def one(**fields):
+        reply = cay.call("POST", "/api/sandbox", {"snapshot": "host", **fields})
+        assert reply.status == 200, reply.body
+        made.append(reply.json["id"])
+        return Box(cay, made[-1])
+
+    yield one
+    for id in made:
+        cay.call("DELETE", f"/sandboxes/{id}")
+
+
+@pytest.fixture(scope="module")
+def box(make):
+    return make()
+
+
+# -- use ------------------------------------------------------------------------------------------------
+
+
+def test_who_may_only_read_keeps_no_sandbox_running(cay, make):
+    """The end of one that stops when it is not used moves with each use, and is shown."""
+    box = make(autoStopInterval=30)
+    key = cay.call("POST", "/cay/v1/keys", {"tenant": "default", "label": "looks", "role": "read-only"}).json
+    end = lambda: cay.call("GET", f"/sandboxes/{box.id}").json["endAt"]  # noqa: E731
+    get = lambda key, path="": cay.call("GET", f"/api/sandbox/{box.id}{path}", None, {"Authorization": f"Bearer {key}"}, key=False)  # noqa: E731
+    before = end()
+    try:
+        time.sleep(0.05)  # the end is shown in milliseconds
+        for path in ("", "/toolbox-proxy-url", "/telemetry/metrics"):
+            assert get(key["key"], path).status == 200, path
+        assert end() == before
+        assert get(cay.key).status == 200 and end() > before
+    finally:
+        cay.call("DELETE", f"/cay/v1/keys/{key['id']}")
