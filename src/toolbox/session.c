@@ -223,6 +223,26 @@ static json_t *sessions_json(const char *at, size_t len)
     return out;
 }
 
+/* A part of the list would be taken for all of it. */
+static void not_whole(struct session *s, const struct toolbox_result *r)
+{
+    const char *of = s->sid ? "the session's commands" : "the sessions";
+
+    if (r->timed_out)
+        toolbox_fail(s->call, 408, NULL,
+                     "the sandbox took longer than %u s to list %s; delete sessions that are not "
+                     "needed, or look at what is in " SESSIONS_AGENT,
+                     CALL_MS / 1000, of);
+    else if (r->truncated)
+        toolbox_fail(s->call, 413, NULL,
+                     "the list of %s is longer than this server holds; delete sessions, or ask for "
+                     "one of them",
+                     of);
+    else
+        toolbox_fail(s->call, r->reason ? 507 : 500, NULL, "cannot list %s: %s", of,
+                     r->reason ? r->reason : "the program for it failed in the sandbox");
+}
+
 static void shown(void *arg, const struct toolbox_result *r, const struct err *why)
 {
     struct session *s = arg;
@@ -230,6 +250,10 @@ static void shown(void *arg, const struct toolbox_result *r, const struct err *w
 
     if (why) {
         toolbox_fail_err(s->call, why);
+        return;
+    }
+    if (r->timed_out || r->truncated || r->exit_code != 0) {
+        not_whole(s, r);
         return;
     }
     all = sessions_json(r->out[0], r->len[0]);

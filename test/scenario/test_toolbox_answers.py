@@ -31,6 +31,33 @@ def box(make):
     return make()
 
 
+# -- lists of sessions ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(box):
+    """A session whose folder the test fills; its list is whole before and after."""
+    box.good("POST", "/process/session", {"sessionId": "lists"}, 201)
+    assert [s["sessionId"] for s in box.good("GET", "/process/session")] == ["lists"]
+    yield f"{SESSIONS}/lists"
+    box.run(f"chmod -R u+rwx {SESSIONS}; rm -rf {SESSIONS}/lists/x")
+    assert box.good("GET", "/process/session/lists")["commands"] == []
+    box.good("DELETE", "/process/session/lists", status=204)
+
+
+def test_a_list_of_sessions_that_is_over_its_time_is_no_list(box, session):
+    assert box.run(f"mkdir {session}/x && echo true >{session}/x/cmd && mkfifo {session}/x/exit")["exitCode"] == 0
+    for path, of in (("", "the sessions"), ("/lists", "the session's commands")):
+        error = box.refused(408, "GET", f"/process/session{path}", code="REQUEST_TIMEOUT", why="took longer than 15 s")
+        assert of in error["message"] and "delete sessions" in error["message"]
+
+
+def test_a_list_of_sessions_that_is_cut_is_no_list(box, session):
+    assert box.run(f"mkdir {session}/x && head -c 20000000 /dev/zero | tr '\\0' y >{session}/x/cmd")["exitCode"] == 0
+    for path in ("", "/lists"):
+        box.refused(413, "GET", f"/process/session{path}", why="longer than this server holds")
+
+
 # -- use ------------------------------------------------------------------------------------------------
 
 
