@@ -292,8 +292,8 @@ static bool check_paths(struct toolbox_call *c, const json_t *paths)
         const json_t *path = json_array_get(paths, i);
 
         if (json_string_length(path) == 0 || json_string_length(path) >= TOOLBOX_PATH_SIZE) {
-            toolbox_fail(c, 400, "INVALID_FILE_PATH", "paths[%zu] must be a path of 1 to %u bytes",
-                         i, TOOLBOX_PATH_SIZE - 1);
+            toolbox_fail(c, 400, "BAD_REQUEST", "paths[%zu] must be a path of 1 to %u bytes", i,
+                         TOOLBOX_PATH_SIZE - 1);
             return false;
         }
     }

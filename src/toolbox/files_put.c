@@ -252,13 +252,13 @@ static void answer(struct upload *u)
         status = toolbox_file_error(status, body, len, u->bulk ? "the file" : u->path, &code,
                                     message, sizeof(message));
         if (u->bulk) {
-            json_t *error = toolbox_error_json(u->call, 400, code, message);
+            json_t *error = toolbox_error_json(u->call, 400, toolbox_whole_code(code), message);
 
             json_object_set_new(error, "errors", json_pack("[s]", message));
             json_object_set_new(error, "files", json_array());
             toolbox_reply_json(u->call, 400, error);
         } else {
-            toolbox_fail(u->call, status, code, "%s", message);
+            toolbox_fail(u->call, status, toolbox_whole_code(code), "%s", message);
         }
     } else {
         reply_good(u, body, len);

@@ -190,6 +190,10 @@ void toolbox_fail_err(struct toolbox_call *c, const struct err *why);
  * tell errors apart. Returns the status; code is a literal. */
 int toolbox_file_error(int status, const char *body, size_t len, const char *path,
                        const char **code, char *message, size_t size);
+/* The same code where the whole answer is that error: INVALID_FILE_PATH is in no contract's list of
+ * codes, and upstream says it in the parts of an answer of many files alone, which clients read
+ * without that list. */
+const char *toolbox_whole_code(const char *code);
 void toolbox_fail_file(struct toolbox_call *c, const struct http_head *head, const char *body,
                        size_t len, const struct err *why, const char *path);
 

@@ -215,6 +215,11 @@ int toolbox_file_error(int status, const char *body, size_t len, const char *pat
     return status == 412 ? 400 : status;
 }
 
+const char *toolbox_whole_code(const char *code)
+{
+    return code && strcmp(code, "INVALID_FILE_PATH") == 0 ? NULL : code;
+}
+
 void toolbox_fail_file(struct toolbox_call *c, const struct http_head *head, const char *body,
                        size_t len, const struct err *why, const char *path)
 {
@@ -227,7 +232,7 @@ void toolbox_fail_file(struct toolbox_call *c, const struct http_head *head, con
         return;
     }
     status = toolbox_file_error(head->status, body, len, path, &code, message, sizeof(message));
-    toolbox_fail(c, status, code, "%s", message);
+    toolbox_fail(c, status, toolbox_whole_code(code), "%s", message);
 }
 
 void toolbox_unsupported(struct toolbox_call *c)

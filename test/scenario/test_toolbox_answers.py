@@ -58,6 +58,22 @@ def test_a_list_of_sessions_that_is_cut_is_no_list(box, session):
         box.refused(413, "GET", f"/process/session{path}", why="longer than this server holds")
 
 
+# -- codes of errors ------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_no_file_by_the_codes_of_either_contract(box):
+    """INVALID_FILE_PATH is for the parts of an answer of many files. A whole answer has a code of the contract's list,
+    and is JSON by its type too, which is what clients go by when they read an error."""
+    box.run("mkdir -p folder; echo x >folder/file")
+    error = box.refused(400, "GET", "/files/download", query={"path": "folder"}, code="BAD_REQUEST", why="points to a directory")
+    assert error["path"].endswith("/files/download") and error["method"] == "GET"
+    assert box.take("folder").headers["Content-Type"] == "application/json"
+    assert box.take("folder/file").headers["Content-Type"] == "application/octet-stream"
+    box.refused(400, "POST", "/files/bulk-download", {"paths": [""]}, code="BAD_REQUEST")
+    parts = list(parts_of(box.call("POST", "/files/bulk-download", {"paths": ["folder", "folder/file"]})))
+    assert json.loads(parts[0][1])["code"] == "INVALID_FILE_PATH" and parts[1][1] == b"x\n"
+
+
 # -- use ------------------------------------------------------------------------------------------------
 
 
