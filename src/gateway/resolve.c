@@ -288,6 +288,20 @@ static void resume(struct gateway_resolver *r, const struct gateway_query *q,
     core_sandbox_resume(r->core, NULL, s->id, 0, false, on_resumed, w);
 }
 
+/* In the words of Daytona's clients. The first 123 bytes must do: of a terminal's WebSocket some
+ * show no more. */
+static void refuse_keyed(const struct sandbox *s, struct gateway_answer *a)
+{
+    if (life_of(s->state)->files)
+        refuse(a, 502, true,
+               "the sandbox is stopped: its files are kept, and nothing runs in it; start it first "
+               "(the SDK's start(), or `cay resume`)");
+    else
+        refuse(a, 502, true,
+               "the sandbox is paused: its programs stand still; start it first (the SDK's "
+               "start(), or `cay resume`)");
+}
+
 static void resume_first(struct gateway_resolver *r, const struct gateway_query *q,
                          const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
                          void *arg)
@@ -297,7 +311,9 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
         return;
     }
     /* Also while it is just being paused: 502 is what clients take for "does not run". */
-    if (life_of(s->state)->files)
+    if (q->kind == ROUTE_KEYED || q->kind == ROUTE_FILE_URL)
+        refuse_keyed(s, a);
+    else if (life_of(s->state)->files)
         refuse(a, 502, true,
                "The sandbox is paused with its files alone; connect to it (`cay resume`, "
                "Daytona's start) to start it on them");

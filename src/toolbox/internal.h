@@ -34,9 +34,9 @@ struct toolbox_call;
 typedef void (*toolbox_handler)(struct toolbox_call *c);
 
 enum {
-    TOOLBOX_NO_BODY = 1u << 0, /* it is not read as JSON: there is none, or it is a stream */
-    TOOLBOX_UPGRADE = 1u << 1, /* WebSocket */
-    TOOLBOX_SIGNED = 1u << 2,  /* a signed URL opens it too (core/file_url.h): of one file */
+    TOOLBOX_NO_BODY = 1u << 0,  /* it is not read as JSON: there is none, or it is a stream */
+    TOOLBOX_TERMINAL = 1u << 1, /* a terminal's WebSocket: see pty_refuse */
+    TOOLBOX_SIGNED = 1u << 2,   /* a signed URL opens it too (core/file_url.h): of one file */
 };
 
 struct toolbox_route {

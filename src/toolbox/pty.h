@@ -11,3 +11,7 @@ void pty_delete(struct toolbox_call *c);
 void pty_resize(struct toolbox_call *c);
 void pty_connect(struct toolbox_call *c);        /* WebSocket */
 void pty_create_connect(struct toolbox_call *c); /* the same, made first */
+
+/* Answers either of the two for a sandbox that does not run: clients show no body of a handshake
+ * that was refused, so that it is accepted, and why is told as a terminal's own errors are. */
+void pty_refuse(struct toolbox_call *c, const char *why);

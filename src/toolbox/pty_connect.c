@@ -280,6 +280,14 @@ static struct terminal *begin(struct toolbox_call *c, const char *id)
     return t->socket ? t : NULL;
 }
 
+void pty_refuse(struct toolbox_call *c, const char *why)
+{
+    struct terminal *t = begin(c, "");
+
+    if (t)
+        fail(t, why);
+}
+
 void pty_connect(struct toolbox_call *c)
 {
     struct terminal *t;

@@ -12,6 +12,7 @@
 #include "http/json.h"
 #include "http/websocket.h"
 #include "toolbox/events.h"
+#include "toolbox/pty.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -273,6 +274,18 @@ static void take_body(struct toolbox_call *c)
 
 /* -- the request ------------------------------------------------------------------------------- */
 
+/* 502, the gateway's word for a sandbox that does not run, would be a broken server's here. */
+static void refuse(struct toolbox_call *c, const struct gateway_answer *a)
+{
+    bool rests = a->status == 502;
+
+    if (rests && c->route->flags & TOOLBOX_TERMINAL &&
+        websocket_requested(http_exchange_head(c->x)))
+        pty_refuse(c, a->message);
+    else
+        toolbox_fail(c, rests ? 409 : a->status, NULL, "%s", a->message);
+}
+
 static void on_found(void *arg, struct gateway_answer *a)
 {
     struct toolbox_call *c = arg;
@@ -284,7 +297,7 @@ static void on_found(void *arg, struct gateway_answer *a)
     if (!a) {
         toolbox_fail(c, 503, NULL, "the server is too busy to look for the sandbox; try again");
     } else if (a->status) {
-        toolbox_fail(c, a->status == 502 ? 409 : a->status, NULL, "%s", a->message);
+        refuse(c, a);
     } else {
         memcpy(c->id, a->id, sizeof(c->id));
         memcpy(c->tenant, a->tenant, sizeof(c->tenant));

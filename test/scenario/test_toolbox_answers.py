@@ -74,6 +74,37 @@ def test_a_folder_is_no_file_by_the_codes_of_either_contract(box):
     assert json.loads(parts[0][1])["code"] == "INVALID_FILE_PATH" and parts[1][1] == b"x\n"
 
 
+# -- terminals of what does not run ---------------------------------------------------------------------
+
+
+def test_a_terminal_of_a_stopped_sandbox_says_why_and_what_to_do(cay, make):
+    box = make()
+    create = f"/api/toolbox/{box.id}/process/pty/create-connect?" + urllib.parse.urlencode({"id": "t"})
+    connect = f"/api/toolbox/{box.id}/process/pty/t/connect"
+    socket = Socket(cay, create, (CONTROL,))
+    assert json.loads(socket.read())["status"] == "connected"
+    for change, state in (("stop", "is stopped"), ("pause", "is paused")):
+        assert cay.call("POST", f"/api/sandbox/{box.id}/{change}", b"").status == 200
+        for path in (create, connect):
+            socket = Socket(cay, path, (CONTROL,))
+            assert socket.answer.status == 101 and socket.answer.headers["Sec-WebSocket-Protocol"] == CONTROL
+            (message,), end = socket.rest()
+            said = json.loads(message)
+            assert said["type"] == "control" and said["status"] == "error"
+            assert state in said["error"] and "start it first" in said["error"]
+            assert end[0] == 1011 and "start it first" in end[1]  # Python's older SDK shows that alone
+        box.refused(409, "GET", "/process/pty/create-connect?id=t", code="CONFLICT", why="start it first")
+        box.refused(409, "POST", "/process/pty", {"id": "t"}, code="CONFLICT", why=state)
+        assert cay.call("POST", f"/api/sandbox/{box.id}/start", b"").status == 200
+    assert json.loads(Socket(cay, create, (CONTROL,)).read())["status"] == "connected"
+
+
+def test_a_terminal_of_what_is_not_there_is_refused_by_its_status(cay, box, other_tenant):
+    for id, key, status in ((box.id, other_tenant.key, 404), ("none", None, 404), (box.id, "e2b_" + "0" * 40, 401)):
+        path = f"/api/toolbox/{id}/process/pty/create-connect?id=t"
+        assert Socket(cay, path, (CONTROL,), key=key).answer.status == status
+
+
 # -- use ------------------------------------------------------------------------------------------------
 
 
