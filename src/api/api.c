@@ -264,10 +264,11 @@ bool api_call_body(struct api_call *call)
 
 void *api_call_state(struct api_call *call, size_t size, void (*state_free)(void *state))
 {
-    void *state = api_call_body(call) ? calloc(1, size) : NULL;
+    void *state;
 
-    if (!call->body)
+    if (!api_call_body(call)) /* the call was answered, and is gone */
         return NULL;
+    state = calloc(1, size);
     if (!state) {
         api_fail(call, 503, "memory is out");
         return NULL;
