@@ -8,11 +8,20 @@
  * answer for another generation of the sandbox is refused: its agent is not the one that the
  * call began with. */
 
-#include "toolbox/internal.h"
+#include "toolbox/agent.h"
 
 #include "base/base64.h"
 #include "base/clock.h"
+#include "base/ids.h"
+#include "gateway/idle.h"
+#include "gateway/resolve.h"
+#include "http/client.h"
+#include "http/server.h"
+#include "toolbox/call.h"
 #include "toolbox/collect.h"
+#include "toolbox/lookup.h"
+#include "toolbox/toolbox.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,7 +1,10 @@
-#include "toolbox/internal.h"
+#include "toolbox/call.h"
 
 #include "base/heap.h"
 #include "base/share.h"
+#include "http/message.h"
+#include "http/server.h"
+#include "toolbox/reply.h"
 
 #include <errno.h>
 #include <string.h>

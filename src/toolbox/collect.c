@@ -1,6 +1,9 @@
 #include "toolbox/collect.h"
 
+#include "base/buf.h"
 #include "base/share.h"
+#include "toolbox/call.h"
+#include "toolbox/toolbox_internal.h"
 
 /* That much is worth the walk through the heap at the call's end. */
 #define LARGE_SHARES 4u

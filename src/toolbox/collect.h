@@ -4,7 +4,20 @@
  * `outputs`, on the account of the sandbox and its tenant. The holder owns bytes and places until
  * collect_free. */
 
-#include "toolbox/internal.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+
+#define TOOLBOX_OUTPUT_BYTES (256u * 1024u) /* of a program or an answer, for nothing */
+/* Each further OUTPUT_BLOCK takes one of OUTPUTS_MAX places. */
+#define TOOLBOX_OUTPUT_BLOCK (1024u * 1024u)
+#define TOOLBOX_OUTPUTS_MAX  256u /* on one loop, shared out by tenant and sandbox (base/share.h) */
+/* The longest answer of an agent that is collected: a list of files. */
+#define TOOLBOX_COLLECTED_MAX (32u * 1024u * 1024u)
+
+struct share;
+struct toolbox_call;
 
 struct collected {
     struct toolbox_call *call; /* whose account it is; borrowed */

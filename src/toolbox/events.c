@@ -9,10 +9,18 @@
  * alone. */
 #include "toolbox/events.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "core/state_follow.h"
+#include "gateway/resolve.h"
+#include "http/server.h"
 #include "http/websocket.h"
+#include "toolbox/call.h"
+#include "toolbox/lookup.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
 #include "toolbox/socketio.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -5,6 +5,11 @@
 #include "toolbox/files.h"
 
 #include "base/clock.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/collect.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 #pragma once
 /* Handlers about files. */
 
-#include "toolbox/internal.h"
+struct toolbox_call;
+struct toolbox_result;
 
 #define TOOLBOX_TREE_MS 300000u /* for what goes through a whole tree */
 

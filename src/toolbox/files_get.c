@@ -7,6 +7,15 @@
  * error is a part of it. Called by the routes alone. */
 #include "toolbox/files.h"
 
+#include "base/buf.h"
+#include "http/client.h"
+#include "http/server.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/toolbox.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

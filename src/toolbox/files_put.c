@@ -2,8 +2,18 @@
  * so that nothing of a file is held. */
 #include "toolbox/files.h"
 
+#include "base/buf.h"
 #include "base/share.h"
+#include "http/client.h"
+#include "http/message.h"
 #include "http/multipart.h"
+#include "http/server.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/toolbox.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,11 @@
 
 #include "toolbox/files.h"
 
+#include "base/buf.h"
 #include "http/json.h"
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
 
 #include <stdio.h>
 #include <string.h>

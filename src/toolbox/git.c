@@ -6,8 +6,11 @@
  * what git said, and leaves the rest to the call's reader (git_read.c). */
 #include "toolbox/git.h"
 
+#include "base/buf.h"
 #include "http/json.h"
-#include "toolbox/process.h"
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
 
 #include <stdio.h>
 #include <string.h>

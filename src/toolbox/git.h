@@ -7,7 +7,9 @@
  * bound to the scheme and host of the remote; hooks are not run then. They are in no argument, no
  * file and no configuration. */
 
-#include "toolbox/internal.h"
+#include "base/buf.h"
+
+struct toolbox_call;
 
 #define GIT_RUN_MS    1800000u /* for one call */
 #define GIT_FILES_MAX 1000u    /* of one add */

@@ -6,8 +6,10 @@
 
 #include "toolbox/git.h"
 
+#include "base/buf.h"
 #include "http/json.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* -- parts ------------------------------------------------------------------------------------- */

@@ -5,9 +5,16 @@
  * and lets go of it when it has said where it runs. */
 #include "toolbox/interpreter.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/ids.h"
 #include "base/plain_name.h"
 #include "http/json.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <stdio.h>
 #include <string.h>

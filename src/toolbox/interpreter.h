@@ -11,7 +11,9 @@
  * Source: /process/interpreter of openapi-specs/toolbox.json (toolbox.h), and what the SDKs
  * send. */
 
-#include "toolbox/internal.h"
+#include <stdbool.h>
+
+struct toolbox_call;
 
 #define INTERPRETER_ID_SIZE      65
 #define INTERPRETER_CONTEXTS_MAX 16u /* of one sandbox, beside the default one */

@@ -7,10 +7,19 @@
  * is ended for it (stop_execution). */
 #include "toolbox/interpreter.h"
 
+#include "base/buf.h"
 #include "base/share.h"
 #include "http/json.h"
+#include "http/server.h"
 #include "http/websocket.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/collect.h"
 #include "toolbox/process.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/toolbox.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,9 +5,15 @@
  * by another and is dropped. done is called once: by the answer, or with NULL by the sweep when
  * the time is over or the mailbox was full. */
 
-#include "toolbox/internal.h"
+#include "toolbox/lookup.h"
 
 #include "base/clock.h"
+#include "gateway/idle.h"
+#include "gateway/resolve.h"
+#include "http/server.h"
+#include "toolbox/call.h"
+#include "toolbox/toolbox.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

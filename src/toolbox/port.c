@@ -5,6 +5,10 @@
 
 #include "toolbox/port.h"
 
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+
 #include <string.h>
 
 #define CALL_MS   15000u

@@ -1,7 +1,10 @@
 #pragma once
 /* Which ports of a sandbox are listened on, as its own kernel tables say. */
 
-#include "toolbox/internal.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct toolbox_call;
 
 /* The range of ports that upstream looks at. */
 #define PORT_FIRST 3000u

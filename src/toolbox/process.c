@@ -7,7 +7,14 @@
 
 #include "toolbox/process.h"
 
+#include "base/buf.h"
 #include "http/json.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/toolbox.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,11 @@
 #pragma once
 /* Handlers of the toolbox, by what they are about; and what handlers share of reading requests. */
 
-#include "toolbox/internal.h"
+#include "base/err.h"
+
+#include <jansson.h>
+
+struct toolbox_call;
 
 /* "timeout" in seconds, 0 or absent: none. */
 enum err_code toolbox_read_timeout(const json_t *body, uint64_t *out_ms, struct err *e);

@@ -4,12 +4,18 @@
  * (pty_find): processes with a tag of ours. A create looks for the id first, starts the shell and
  * lets go of its output. The WebSocket to one is pty_connect.c's, which uses pty_fill and
  * pty_find. */
-#include "toolbox/pty_internal.h"
+#include "toolbox/pty.h"
 
 #include "base/clock.h"
 #include "base/plain_name.h"
 #include "http/json.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
 #include "toolbox/process.h"
+#include "toolbox/pty_internal.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Terminals: each a shell of the sandbox on a terminal, known to the agent by a tag; its shape at
  * the start stands in the arguments of the process. Any number of clients see and type into one. */
 
-#include "toolbox/internal.h"
+struct toolbox_call;
 
 void pty_create(struct toolbox_call *c);
 void pty_list(struct toolbox_call *c);

@@ -7,8 +7,16 @@
 #include "toolbox/pty_internal.h"
 
 #include "base/base64.h"
+#include "base/buf.h"
 #include "http/json.h"
+#include "http/server.h"
 #include "http/websocket.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/pty.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,13 @@
 #pragma once
 /* Shared by the two files of terminals. */
 
+#include "toolbox/call.h"
 #include "toolbox/pty.h"
+
+#include <jansson.h>
+
+struct err;
+struct toolbox_run;
 
 #define PTY_TAG      "daytona-pty-"
 #define PTY_ID_SIZE  129

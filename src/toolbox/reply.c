@@ -4,10 +4,14 @@
  * plain, and are read here; the status that a client sees is derived from the code alone, the
  * message is for people. */
 
-#include "toolbox/internal.h"
+#include "toolbox/reply.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "http/json.h"
+#include "http/server.h"
+#include "toolbox/call.h"
+#include "toolbox/routes.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,10 +1,13 @@
 /* The routes that exist, and those that are answered with a sentence. */
+#include "toolbox/routes.h"
+
 #include "toolbox/files.h"
 #include "toolbox/git.h"
 #include "toolbox/interpreter.h"
 #include "toolbox/port.h"
 #include "toolbox/process.h"
 #include "toolbox/pty.h"
+#include "toolbox/reply.h"
 #include "toolbox/session.h"
 
 static const struct toolbox_route process_routes[] = {

@@ -5,11 +5,18 @@
  * is handed on, or kept within places of the loop's pool. A token in the output counts as the end
  * (find_mark): what the program left behind may hold its outputs for longer. Called by the
  * handlers of programs, sessions, terminals and searches. */
-#include "toolbox/internal.h"
+#include "toolbox/run.h"
 
+#include "base/buf.h"
+#include "base/ids.h"
 #include "base/share.h"
 #include "base/signal_names.h"
 #include "core/exec_stream.h"
+#include "http/client.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/collect.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <signal.h>
 #include <stdio.h>

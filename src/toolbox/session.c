@@ -8,7 +8,12 @@
 
 #include "base/plain_name.h"
 #include "http/json.h"
-#include "toolbox/files.h"
+#include "http/message.h"
+#include "http/server.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,9 @@
  * with one folder for each command: cmd, out, err, in (a FIFO, of one that runs asynchronously),
  * exit (its end), quiet (no echo of what is put in). Nothing of it is kept in cayd. */
 
-#include "toolbox/internal.h"
+#include "toolbox/toolbox.h"
+
+struct toolbox_call;
 
 #define SESSION_ID_SIZE 129
 

@@ -3,11 +3,19 @@
  * routes, and by session_exec.c for what a synchronous command printed. */
 #include "toolbox/session_command.h"
 
+#include "base/buf.h"
 #include "base/share.h"
 #include "http/json.h"
+#include "http/server.h"
 #include "http/websocket.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
 #include "toolbox/files.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/session.h"
 #include "toolbox/session_oom.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,8 @@
 /* A call about one command of a session: session_command.c and session_exec.c alone include
  * this. */
 
-#include "base/share.h"
+#include "base/buf.h"
+#include "toolbox/call.h"
 #include "toolbox/session.h"
 
 #define SESSION_CID_SIZE  40

@@ -5,10 +5,19 @@
 #include "toolbox/session_command.h"
 
 #include "base/base64.h"
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/ids.h"
 #include "http/json.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
 #include "toolbox/files.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
+#include "toolbox/session.h"
 #include "toolbox/session_oom.h"
+#include "toolbox/toolbox.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,8 +3,12 @@
 #include "toolbox/session.h"
 
 #include "core/exec_stream.h"
+#include "http/server.h"
 #include "http/websocket.h"
-#include "toolbox/files.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/reply.h"
+#include "toolbox/run.h"
 #include "toolbox/session_oom.h"
 
 #include <stdio.h>

@@ -1,8 +1,11 @@
 /* One question at a time: the file of the command first (file_read), then the agent (answered). */
 #include "toolbox/session_oom.h"
 
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
 #include "toolbox/files.h"
 #include "toolbox/session.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <stdio.h>
 #include <string.h>

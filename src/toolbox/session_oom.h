@@ -4,7 +4,9 @@
  * command's folder from its start (SESSION_KILLS), and is compared with the agent's. The sandbox
  * may write anything there: it changes what its owner is told of itself, and nothing else. */
 
-#include "toolbox/internal.h"
+#include <stdint.h>
+
+struct toolbox_call;
 
 #define SESSION_KILLS  "kills"
 #define SESSION_KILLED 137

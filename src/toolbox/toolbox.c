@@ -5,14 +5,26 @@
  * route's handler answers. A call is held by its exchange and by what waits for it, and outlives
  * the exchange where the client goes first (c->x is NULL then). */
 
-#include "toolbox/internal.h"
+#include "toolbox/toolbox.h"
 
 #include "base/clock.h"
 #include "base/share.h"
+#include "core/core.h"
+#include "gateway/idle.h"
+#include "gateway/resolve.h"
 #include "http/json.h"
+#include "http/message.h"
+#include "http/server.h"
 #include "http/websocket.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/collect.h"
 #include "toolbox/events.h"
+#include "toolbox/lookup.h"
 #include "toolbox/pty.h"
+#include "toolbox/reply.h"
+#include "toolbox/routes.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

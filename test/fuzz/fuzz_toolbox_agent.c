@@ -6,7 +6,11 @@
 #include "base/clock.h"
 #include "base/share.h"
 #include "fuzz.h"
-#include "toolbox/internal.h"
+#include "gateway/idle.h"
+#include "gateway/resolve.h"
+#include "http/server.h"
+#include "toolbox/toolbox.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <signal.h>
 #include <sys/socket.h>

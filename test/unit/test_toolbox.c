@@ -11,6 +11,8 @@
 #include "toolbox/port.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TEXT(s) s, sizeof(s) - 1

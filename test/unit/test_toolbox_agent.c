@@ -9,7 +9,13 @@
 
 #include "base/clock.h"
 #include "base/share.h"
-#include "toolbox/internal.h"
+#include "gateway/idle.h"
+#include "gateway/resolve.h"
+#include "toolbox/agent.h"
+#include "toolbox/call.h"
+#include "toolbox/collect.h"
+#include "toolbox/toolbox.h"
+#include "toolbox/toolbox_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,9 @@
 #include <cmocka.h>
 
 #include "failing_malloc.h"
+#include "toolbox/call.h"
 #include "toolbox/pty_internal.h"
+#include "toolbox/toolbox_internal.h"
 
 /* Before the agent is asked: what is kept until the answer, the request's target and body, the request. */
 #define ALLOCATIONS 4
