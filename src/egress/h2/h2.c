@@ -6,7 +6,11 @@
 
 #include "egress/h2/h2.h"
 
+#include "egress/h2/h2_end.h"
 #include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_response.h"
+#include "egress/h2/h2_share.h"
+#include "egress/h2/h2_stream.h"
 
 #include <errno.h>
 #include <string.h>

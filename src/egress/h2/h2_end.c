@@ -3,9 +3,14 @@
  * the socket takes it, which is what flow control waits for. What a peer may send of frames that
  * cost us more than their sender is h2_meter.c's. */
 
-#include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_end.h"
 
 #include "base/log.h"
+#include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_meter.h"
+#include "egress/h2/h2_request.h"
+#include "egress/h2/h2_response.h"
+#include "egress/h2/h2_stream.h"
 
 #include <errno.h>
 #include <malloc.h>

@@ -1,14 +1,15 @@
 #pragma once
-/* What the files of egress/h2 share; no other file includes it.
+/* A connection, its sides and its streams, and what the files of egress/h2 use of h2.c. No file
+ * outside of this folder includes it, nor those named here:
  *
- * h2.c           a connection's life: start, sweep, recheck, end
- * h2_end.c       one side: socket and nghttp2 session
- * h2_meter.c     what its peer may send of frames that bring nothing on
- * h2_stream.c    a stream's life, and bytes on their way through it
- * h2_request.c   a request: evaluated, given its credential, sent on
- * h2_response.c  an answer: searched, sent back; or made here
- * h2_pause.c     what is kept back of an answer, when its server pauses
- * h2_head.c      heads
+ * h2_end.h       one side: socket and nghttp2 session
+ * h2_meter.h     what its peer may send of frames that bring nothing on
+ * h2_share.h     what a loop's connections hold together
+ * h2_stream.h    a stream's life, and bytes on their way through it
+ * h2_request.h   a request: evaluated, given its credential, sent on
+ * h2_response.h  an answer: searched, sent back; or made here
+ * h2_pause.h     what is kept back of an answer, when its server pauses
+ * h2_head.h      heads
  *
  * nghttp2's callbacks only note and submit; what frees or closes waits for h2_conn_pump, which runs
  * from the loop alone. A stream is found by nghttp2's own table and is freed when neither session
@@ -134,8 +135,6 @@ struct h2 {
     struct turn turn; /* of what is searched */
 };
 
-/* -- h2.c -------------------------------------------------------------------------------------- */
-
 /* A socket of its is ready: reads, pumps. The handle's data is the end. */
 void h2_conn_event(uv_poll_t *poll, int status, int events);
 
@@ -154,136 +153,3 @@ uint64_t h2_conn_may_send(struct h2 *conn);
 
 /* No new streams; those that are there go on. The client is told. */
 void h2_conn_drain(struct h2 *conn, uint32_t code);
-
-/* -- h2_share.c -------------------------------------------------------------------------------- */
-
-/* So many bytes more are held for it, or less. True: there is room for more than the windows. */
-bool h2_conn_hold(struct h2 *conn, size_t n);
-void h2_conn_release(struct h2 *conn, size_t n);
-
-/* Windows may be so much larger: false, where there is no room. And they are smaller again. */
-bool h2_conn_grow(struct h2 *conn, size_t n);
-void h2_conn_shrink(struct h2 *conn, size_t n);
-
-/* n bytes more of heads: false, where there is no room. And they are gone again. */
-bool h2_conn_take_head(struct h2 *conn, size_t n);
-void h2_conn_drop_head(struct h2 *conn, size_t n);
-
-/* What it holds and has grown by is no longer counted: once, at its end. */
-void h2_conn_leave_share(struct h2 *conn);
-
-/* -- h2_end.c ---------------------------------------------------------------------------------- */
-
-int end_open(struct h2_end *e, struct h2 *conn, enum side side, const struct tls_endpoint *io);
-void end_close(struct h2_end *e);
-
-/* Bytes of its peer, as they came. False: it may not go on. */
-bool end_take(struct h2_end *e, const char *data, size_t n);
-
-/* Sends what its session has to say, as far as the socket takes it. True when any left. */
-bool end_flush(struct h2_end *e);
-void end_watch(struct h2_end *e);
-
-/* Gives the peer back n bytes of the windows: of the stream (id; 0: of none), of the connection. */
-void end_credit(struct h2_end *e, int32_t id, size_t stream, size_t connection);
-
-/* Its peer may have so many bytes of the stream on the way; by as many as that is more or less than
- * before, of all streams. */
-void end_set_window(struct h2_end *e, int32_t id, size_t window, size_t before);
-void end_reset(struct h2_end *e, int32_t id, uint32_t code);
-
-/* -- h2_meter.c -------------------------------------------------------------------------------- */
-
-void meter_begin(struct h2_end *e);
-
-/* Before the session sees them. */
-void meter_bytes(struct h2_end *e, const uint8_t *data, size_t n);
-
-/* One that nghttp2 has taken. */
-void meter_frame(struct h2_end *e, const nghttp2_frame *f);
-
-/* A stream is reset here that was not to be: its peer has broken a rule of it, which costs the same
- * as a reset of the peer's own. */
-void meter_reset(struct h2_end *e, const struct h2_stream *s);
-
-/* One DATA frame has left towards it. */
-void meter_data_sent(struct h2_end *e);
-
-/* -- h2_stream.c ------------------------------------------------------------------------------- */
-
-/* NULL: there are too many, or memory is out. */
-struct h2_stream *stream_new(struct h2 *conn, int32_t id);
-
-/* nghttp2 has closed it on that side. */
-void stream_closed(struct h2_stream *s, enum side side, uint32_t code);
-
-/* The server has its request: the answer may come at once, where there is room for it. */
-void stream_begin_wide(struct h2_stream *s);
-
-/* n bytes of its body came from that side. 0 or -errno. */
-int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n);
-
-/* No more comes from that side. */
-int stream_ended(struct h2_stream *s, enum side from);
-int stream_trailers(struct h2_stream *s, enum side from, const struct h2_fields *f);
-
-/* n bytes of a head, until the stream is gone. False: there is no room for them. */
-bool stream_hold_head(struct h2_stream *s, size_t n);
-
-/* Where nghttp2 gets a body for that side from. */
-nghttp2_data_provider stream_provider(struct h2_stream *s);
-
-/* It ends on both sides, without another word. */
-void stream_cut(struct h2_stream *s, uint32_t code);
-
-/* What the client says of it is of no use any more. */
-void stream_give_up(struct h2_stream *s);
-void stream_forget_job(struct h2_stream *s);
-
-/* The client has its whole answer; does it still send? Clients that are told at once to stop (RFC
- * 9113 8.1) do not always look at the answer: they are given some time, and some bytes. */
-void stream_hush(struct h2_stream *s, uint64_t now);
-void stream_free(struct h2_stream *s);
-
-/* n bytes that came for that side have been passed on, or used up: their sender may send more. */
-void stream_pay(struct h2_stream *s, enum side to, size_t n);
-
-/* -- h2_request.c ------------------------------------------------------------------------------ */
-
-/* Its head is whole, in the client's fields. */
-void request_begin(struct h2_stream *s, bool ends);
-int request_collect(struct h2_stream *s, const char *data, size_t n);
-
-/* Nothing more comes of a body that was collected. */
-void request_collected(struct h2_stream *s);
-int request_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
-
-/* -- h2_response.c ----------------------------------------------------------------------------- */
-
-/* A head of so many lines has left towards the client. */
-void response_head_sent(struct h2_stream *s, const nghttp2_nv *lines, size_t n);
-
-/* A head in the server's fields: of an answer, or of an interim one. */
-int response_head(struct h2_stream *s, bool ends);
-int response_data(struct h2_stream *s, const char *data, size_t n);
-int response_ended(struct h2_stream *s);
-
-/* Of a compressed answer, some more for the client to read; -errno. unzip is gone when that was
- * all. */
-int response_more(struct h2_stream *s);
-int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out);
-
-/* The bytes of the answer that are kept back may pass. 0 or -errno. */
-int response_paused(struct h2_stream *s);
-
-/* Answered here, if nothing was yet; the server's stream is given up. */
-void response_here(struct h2_stream *s, const struct h2_verdict *v);
-void response_fail(struct h2_stream *s, int status, const char *why);
-
-/* -- h2_pause.c -------------------------------------------------------------------------------- */
-
-/* More of its answer came. */
-void pause_await(struct h2_stream *s);
-
-/* The connection's timer. */
-void pause_over(uv_timer_t *t);

@@ -4,9 +4,10 @@
  * nine bytes that each frame begins with are looked at on their way to the session, too
  * (meter_bytes). */
 
-#include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_meter.h"
 
 #include "base/log.h"
+#include "egress/h2/h2_internal.h"
 
 #include <string.h>
 

@@ -1,4 +1,8 @@
+#include "egress/h2/h2_pause.h"
+
 #include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_response.h"
+#include "egress/h2/h2_stream.h"
 
 /* Where the client is behind, its server may have had to wait for it: that is no pause of the
  * server's. */

@@ -6,9 +6,13 @@
  * body, the body is collected first, within H2_COLLECT_BYTES of a connection, and the head
  * leaves after it. Each stream ends in one of: submitted to the server, answered here, failed. */
 
-#include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_request.h"
 
 #include "egress/credential/client_keys.h"
+#include "egress/h2/h2_end.h"
+#include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_response.h"
+#include "egress/h2/h2_stream.h"
 #include "egress/http/override.h"
 
 #include <ctype.h>

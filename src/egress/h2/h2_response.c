@@ -4,10 +4,14 @@
  * when a request is refused or its server is lost, in the words of what the client speaks
  * (gRPC's in trailers). Called by h2_stream.c and h2.c in that order of events. */
 
-#include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_response.h"
 
 #include "egress/credential/response_secrets.h"
 #include "egress/flow/deny.h"
+#include "egress/h2/h2_end.h"
+#include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_pause.h"
+#include "egress/h2/h2_stream.h"
 
 #include <errno.h>
 #include <stdio.h>

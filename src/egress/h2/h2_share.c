@@ -1,3 +1,5 @@
+#include "egress/h2/h2_share.h"
+
 #include "egress/h2/h2_internal.h"
 
 bool h2_conn_hold(struct h2 *conn, size_t n)

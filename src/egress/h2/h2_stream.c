@@ -4,7 +4,13 @@
  * sender so much credit again, and what was dropped does too. Freed by h2.c outside of
  * nghttp2's callbacks. */
 
+#include "egress/h2/h2_stream.h"
+
+#include "egress/h2/h2_end.h"
 #include "egress/h2/h2_internal.h"
+#include "egress/h2/h2_request.h"
+#include "egress/h2/h2_response.h"
+#include "egress/h2/h2_share.h"
 
 #include <errno.h>
 #include <string.h>
