@@ -9,7 +9,11 @@
 #include "http/relay.h"
 
 #include "http/body.h"
+#include "http/relay_end.h"
+#include "http/relay_filter.h"
+#include "http/relay_head.h"
 #include "http/relay_internal.h"
+#include "http/relay_tunnel.h"
 #include "http/response.h"
 
 #include <assert.h>

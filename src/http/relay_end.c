@@ -3,6 +3,8 @@
  * with an error (relay_fail), or done (relay_finish), and then the upstream's socket may be used
  * again where both sides are where a new request would begin. */
 
+#include "http/relay_end.h"
+
 #include "http/relay_internal.h"
 
 #define HALF_CLOSED_MS 300000 /* a tunnel of which one direction ended, without traffic */

@@ -4,12 +4,14 @@
  * has time for it (its `most`); what is left in the filter then is asked for before more is read,
  * and the upstream's end is acted on when nothing is left. */
 
+#include "http/relay_filter.h"
+
+#include "base/log.h"
+#include "http/relay_end.h"
 #include "http/relay_internal.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "base/log.h"
 
 /* What one call may give: what it keeps back, all of which may pass at once, and one read. */
 #define FILTERED_MAX ((size_t)2 * 1024 * 1024)

@@ -1,5 +1,6 @@
-#include "http/relay_internal.h"
+#include "http/relay_head.h"
 
+#include "http/relay_internal.h"
 #include "http/response.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 #pragma once
-/* Shared by the files of the relay. */
+/* A relay, and what its files use of relay.c: relay_head.h makes heads, relay_filter.h passes bytes
+ * through a filter, relay_tunnel.h takes over after an answer 101, relay_end.h ends it. */
 
 #include "http/exchange.h"
 #include "http/relay.h"
@@ -38,8 +39,6 @@ struct relay {
     struct http_head head;
 };
 
-/* -- relay.c ----------------------------------------------------------------------------------- */
-
 /* The next bytes of the answer. False: the relay has ended, or its exchange is about to. */
 bool relay_deliver(struct relay *r, const char *data, size_t n);
 
@@ -58,56 +57,3 @@ void relay_request_data(struct http_exchange *x, const char *data, size_t len);
 
 /* The upstream does not take what there is: the client is not read, until it does. */
 void relay_window_full(struct relay *r);
-
-/* -- relay_end.c ------------------------------------------------------------------------------- */
-
-/* The exchange goes on without the relay. */
-struct http_exchange *relay_detach(struct relay *r);
-
-/* The upstream cannot be relayed any further: the exchange is cut where its answer has begun,
- * else told to on_fail. errnum: as err_set_sys, 0 for none. r is gone. */
-void relay_fail(struct relay *r, enum err_code code, const char *text, int errnum);
-
-/* The answer is whole. r is gone. */
-void relay_finish(struct relay *r);
-
-/* The upstream has gone without announcing the end of its answer, which may be a part that looks
- * like the whole: the client's connection ends likewise, behind what came. r is gone. */
-void relay_finish_unannounced(struct relay *r);
-
-/* (Re)starts the timer for what is due next, and its end. */
-void relay_arm(struct relay *r);
-void relay_timed_out(struct wire *w);
-
-/* -- relay_filter.c ---------------------------------------------------------------------------- */
-
-/* Bytes of the request, through the filter where there is one. False: the relay has ended. */
-bool relay_write(struct relay *r, const char *data, size_t n);
-
-void relay_filter_start(struct relay *r);
-
-/* Reads once and passes on what comes of it. */
-void relay_filter_read(struct relay *r);
-
-/* What the filter has more, as far as the client takes it. */
-void relay_filter_pour(struct relay *r);
-
-/* -- relay_head.c ------------------------------------------------------------------------------ */
-
-/* The request as the upstream gets it, appended to b. Decides about an upgrade. */
-void relay_request_head(struct relay *r, struct buf *b);
-
-/* The response's head without its framing and end, in the server's scratch buffer. */
-struct buf *relay_response_head(struct relay *r);
-
-/* -- relay_tunnel.c ---------------------------------------------------------------------------- */
-
-/* The answer's head is a 101 that may be passed on. */
-void relay_tunnel_start(struct relay *r);
-
-/* The upstream's next bytes, or its end. */
-void relay_tunnel_data(struct relay *r, const char *data, size_t n);
-void relay_tunnel_up_ended(struct relay *r);
-
-/* Both sides have ended. r is gone. */
-void relay_tunnel_end(struct relay *r);

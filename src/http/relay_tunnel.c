@@ -2,6 +2,10 @@
  * as they come, under the same back-pressure as contents; each side's end is passed on by itself,
  * and both end the relay. */
 
+#include "http/relay_tunnel.h"
+
+#include "http/relay_end.h"
+#include "http/relay_head.h"
 #include "http/relay_internal.h"
 #include "http/response.h"
 
