@@ -5,7 +5,9 @@
 #include "agent/start_command.h"
 
 #include "agent/common/logs.h"
+#include "agent/common/user.h"
 #include "agent/process/proc.h"
+#include "agent/process/proc_start.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "http/json.h"

@@ -1,5 +1,6 @@
 #include "agent/volumes.h"
 
+#include "agent/common/user.h"
 #include "agent/fs/fs_open.h"
 #include "base/util.h"
 #include "contract/agent_boot.h"

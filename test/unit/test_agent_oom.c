@@ -1,6 +1,7 @@
 /* Units of what tells that a command was killed at the memory limit. The control group's file is a
  * file of the test's own. */
 #include "agent/process/proc.h"
+#include "agent/process/proc_oom.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -53,6 +53,7 @@ struct process_table;
 struct logs;
 struct files_state;
 struct watch_state;
+struct user; /* user.h */
 
 struct agent {
     uv_loop_t *loop;
@@ -129,36 +130,3 @@ void process_oom_get(struct http_exchange *x, struct agent *a);
 void envs_get(struct http_exchange *x, struct agent *a);
 void init_post(struct http_exchange *x, struct agent *a);
 void logs_get(struct http_exchange *x, struct agent *a);
-
-/* -- the user of a request: user.c ---------------------------------------------------------------
- */
-
-#define USER_GROUPS_MAX 64
-
-struct user {
-    char name[AGENT_NAME_SIZE];
-    char home[AGENT_PATH_SIZE];
-    char shell[AGENT_PATH_SIZE];
-    uint32_t uid, gid;
-    size_t group_count; /* the primary group is among them */
-    uint32_t groups[USER_GROUPS_MAX];
-    /* its files are touched with its rights alone: AGENT_ACCESS_HEADER of the request */
-    bool own_rights;
-};
-
-/* Reads the sandbox's own /etc/passwd and /etc/group, bounded, without NSS. ERR_UNAUTHENTICATED
- * with a text that names the user when there is none of that name. */
-enum err_code user_find(const char *name, struct user *out, struct err *e);
-
-/* The user of a request: Authorization: Basic base64("name:"), else default_user. */
-enum err_code user_of_request(const struct http_exchange *x, const struct agent *a,
-                              struct user *out, struct err *e);
-
-/* Does the request say that files are to be touched with the user's rights alone? */
-bool user_own_rights(const struct http_exchange *x);
-
-/* What a path means for a user (path.c): "" is default_dir, or the home when that is NULL or "";
- * "~" and "~/x" are the home, "~other" is ERR_INVALID; relative ones start at the home. Text only,
- * cleaned of ".", ".." and double slashes: no file is looked at. */
-enum err_code path_resolve(const char *path, const struct user *u, const char *default_dir,
-                           char out[static AGENT_PATH_SIZE], struct err *e);

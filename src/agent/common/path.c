@@ -1,5 +1,7 @@
 #include "agent/common/path.h"
 
+#include "agent/common/user.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

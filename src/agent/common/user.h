@@ -1,6 +1,6 @@
 #pragma once
-/* Users of the sandbox, read from its own /etc/passwd and /etc/group; the rest of the contract
- * (struct user, user_find, user_of_request) is in agent.h.
+/* Users of the sandbox, read from its own /etc/passwd and /etc/group, and whom a request's programs
+ * and files belong to.
  *
  * cay-init is static and uses no NSS: the two files are the whole truth. They belong to the tenant,
  * so they are read with a maximum size, only as regular files, and every line is checked. Reads are
@@ -10,7 +10,30 @@
 #include "agent/common/agent.h"
 #include "base/buf.h"
 
-#define USER_FILE_MAX (1024u * 1024u)
+#define USER_FILE_MAX   (1024u * 1024u)
+#define USER_GROUPS_MAX 64
+
+struct user {
+    char name[AGENT_NAME_SIZE];
+    char home[AGENT_PATH_SIZE];
+    char shell[AGENT_PATH_SIZE];
+    uint32_t uid, gid;
+    size_t group_count; /* the primary group is among them */
+    uint32_t groups[USER_GROUPS_MAX];
+    /* its files are touched with its rights alone: AGENT_ACCESS_HEADER of the request */
+    bool own_rights;
+};
+
+/* Reads the sandbox's own /etc/passwd and /etc/group, bounded, without NSS. ERR_UNAUTHENTICATED
+ * with a text that names the user when there is none of that name. */
+enum err_code user_find(const char *name, struct user *out, struct err *e);
+
+/* The user of a request: Authorization: Basic base64("name:"), else default_user. */
+enum err_code user_of_request(const struct http_exchange *x, const struct agent *a,
+                              struct user *out, struct err *e);
+
+/* Does the request say that files are to be touched with the user's rights alone? */
+bool user_own_rights(const struct http_exchange *x);
 
 /* user_find on text instead of files. group may be NULL. 0; -ENOENT; -EMSGSIZE a field is too long.
  */

@@ -1,5 +1,8 @@
 #include "agent/files/files.h"
 
+#include "agent/common/path.h"
+#include "agent/common/user.h"
+
 #include <errno.h>
 #include <string.h>
 

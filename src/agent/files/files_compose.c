@@ -2,6 +2,7 @@
  * clients put large uploads together). The whole is written beside the destination and renamed over
  * it, so that a failure leaves the old file and the sources as they were. */
 #include "agent/common/path.h"
+#include "agent/common/user.h"
 #include "agent/files/files.h"
 #include "agent/fs/fs_copy.h"
 #include "agent/fs/fs_json.h"

@@ -4,6 +4,7 @@
  * The size that stat tells is not trusted: files of /proc say 0 and of /sys 4096. So a first piece
  * is read before the head is made; when the file ends in it, its real length is known. */
 #include "agent/common/path.h"
+#include "agent/common/user.h"
 #include "agent/files/files.h"
 #include "agent/files/files_disposition.h"
 #include "agent/fs/fs_open.h"

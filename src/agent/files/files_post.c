@@ -4,6 +4,7 @@
  * The loop only gathers bytes; the worker takes them in pieces and does all the rest (unpacking,
  * parsing, writing), so a slow disk or a body that unpacks to gigabytes holds up no other request.
  * Two buffers: one is filled while the other is at the worker; with both full the client waits. */
+#include "agent/common/user.h"
 #include "agent/files/files.h"
 #include "agent/files/files_sink.h"
 #include "agent/fs/fs_open.h"

@@ -1,6 +1,7 @@
 #include "agent/files/files_sink.h"
 
 #include "agent/common/path.h"
+#include "agent/common/user.h"
 #include "agent/files/files.h"
 #include "agent/fs/fs_entry.h"
 #include "agent/fs/fs_json.h"

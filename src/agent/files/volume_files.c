@@ -7,6 +7,7 @@
 #include "agent/files/volume_files.h"
 
 #include "agent/common/path.h"
+#include "agent/common/user.h"
 #include "agent/files/files.h"
 #include "agent/files/volume_entry.h"
 #include "agent/files/volume_tree.h"

@@ -6,6 +6,7 @@
 #include "agent/fs/fs_open.h"
 
 #include "agent/common/path.h"
+#include "agent/common/user.h"
 
 #include <errno.h>
 #include <fcntl.h>

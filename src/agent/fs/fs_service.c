@@ -3,6 +3,7 @@
 #include "agent/fs/fs_service.h"
 
 #include "agent/common/path.h"
+#include "agent/common/user.h"
 #include "agent/fs/fs_entry.h"
 #include "agent/fs/fs_open.h"
 #include "http/json.h"

@@ -1,5 +1,6 @@
 /* filesystem.Filesystem, the calls that walk trees: ListDir, Remove, and Move where it must copy.
  * They work in steps on the file worker, since a tree is as large as its maker likes. */
+#include "agent/common/user.h"
 #include "agent/fs/fs_list.h"
 #include "agent/fs/fs_move.h"
 #include "agent/fs/fs_open.h"

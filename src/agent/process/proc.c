@@ -7,6 +7,9 @@
 
 #include "agent/common/logs.h"
 #include "agent/common/procfs.h"
+#include "agent/process/proc_input.h"
+#include "agent/process/proc_oom.h"
+#include "agent/process/proc_output.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/signal_names.h"

@@ -155,38 +155,8 @@ struct process_table {
     char *scratch; /* one read's worth of output and its JSON; only while processes live */
 };
 
-/* -- proc.c ------------------------------------------------------------------------------------ */
-
 /* Makes the table and starts to reap children. -errno. */
 int proc_table_new(struct agent *a);
-
-struct proc_start {
-    const struct user *user;
-    const char *cwd; /* absolute */
-    const char *cmd;
-    const json_t *args; /* array of strings, or NULL */
-    const json_t *envs; /* object of strings, or NULL */
-    const char *tag;    /* or NULL */
-    bool want_stdin, terminal;
-    uint16_t cols, rows;
-    uint64_t timeout_ms; /* 0: none */
-    json_t *config;      /* kept (a reference is taken) */
-    size_t config_bytes;
-    struct proc_watcher *watcher; /* or NULL; lives until `ended`, or until proc_unwatch */
-};
-
-/* Starts a process and answers x, at once or later: with a stream that begins with the start event
- * and tells all that comes, or with why not. Other than CONNECT_OK: x is the caller's to answer, *e
- * has the text. A process whose start is not known to have worked yet is in no list. x NULL: the
- * log alone is told. */
-enum connect_code proc_start(struct agent *a, const struct proc_start *s, struct http_exchange *x,
-                             struct err *e);
-
-/* In proc_launch.c: waits for what spawn_begin's descriptor says, which it owns from the call on,
- * and answers x then. path: PATH if cmd was looked for there, for an error's text. -errno: x is not
- * its own, the process is the caller's to end. */
-int proc_launch_begin(struct proc *p, const struct proc_start *s, const char *path, int status_fd,
-                      struct http_exchange *x);
 
 /* No call of w comes any more. */
 void proc_unwatch(struct proc_watcher *w);
@@ -196,9 +166,6 @@ void proc_unwatch(struct proc_watcher *w);
  * invalid_argument. */
 enum connect_code proc_select(struct agent *a, const json_t *selector, struct proc **out,
                               const struct proc_exit **ended, struct err *e);
-
-/* In proc_signal.c: SIGTERM or SIGKILL to its process group; SIGKILL to all that it started. */
-int proc_signal(struct proc *p, int sig);
 
 /* Is there a process of that pid in the table that was not reaped yet? */
 bool proc_is_running(const struct agent *a, pid_t pid);
@@ -221,58 +188,3 @@ void proc_describe_end(int wait_status, char *out, size_t size);
 /* {"event":{"end":{...}}} of a wait status. oom: the sandbox was out of memory, which its error
  * says. */
 json_t *proc_end_event(const struct agent *a, int wait_status, bool oom);
-
-/* -- proc_oom.c -------------------------------------------------------------------------------- */
-
-/* How many of the sandbox's processes the kernel has killed at its memory limit so far; 0 too where
- * that is not to be had. */
-uint64_t proc_oom_kills(const struct agent *a);
-
-/* Was p, which was reaped, ended by that, as far as can be told? Its own signal, or that of the
- * program which a shell ran last (137), and a number that grew while it ran. Not where it was
- * killed through the API. */
-bool proc_oom_ended(const struct proc *p);
-
-/* A terminal has printed bytes: where does a line end that says "killed", as shells do of a
- * command, once the kernel has killed at the limit? The place after it, or 0. Once for each such
- * time. */
-size_t proc_oom_line(struct proc *p, const char *bytes, size_t n);
-
-/* The sentence for its owner: why, and what to do. */
-void proc_oom_text(const struct agent *a, char *out, size_t size);
-
-/* -- proc_output.c ----------------------------------------------------------------------------- */
-
-/* Of the table, once. */
-void proc_output_init(struct process_table *t);
-
-/* Nothing is read before proc_output_start. */
-int proc_output_open(struct proc *p, struct proc_output *o, enum proc_output_kind kind, int fd);
-void proc_output_start(struct proc *p);
-void proc_output_close(struct proc_output *o);
-
-/* Reads and sends what is there now, at most one pipe's worth, without waiting. */
-void proc_output_drain(struct proc_output *o);
-
-/* Subscribes an exchange: begins the stream and sends the start event. stream_ms: how long the
- * stream may last, 0 for ever. -ENOSPC over a limit, then nothing was sent. */
-int proc_subscribe(struct proc *p, struct http_exchange *x, bool starter, uint64_t stream_ms);
-
-/* Sends the end event, or the deadline, to all subscribers, and lets go of them. */
-void proc_report_end(struct proc *p);
-void proc_report_deadline(struct proc *p);
-
-/* -- proc_input.c ------------------------------------------------------------------------------ */
-
-int proc_input_open(struct proc *p, int fd);
-
-/* Queues bytes; done is called once when all were written (why NULL) or cannot be (why says so),
- * perhaps before it returns; not when the exchange closed first, which proc_input_forget tells.
- * -ENOSPC when too much waits already. */
-int proc_input_write(struct proc *p, const void *bytes, size_t n, struct http_exchange *x,
-                     void (*done)(struct http_exchange *x, const struct err *why));
-void proc_input_forget(struct agent *a, struct http_exchange *x);
-
-/* Closes stdin once all that waits was written. */
-void proc_input_finish(struct proc *p);
-void proc_input_close(struct proc *p, const char *why);

@@ -7,6 +7,8 @@
  * list: they were accepted. An answer may close the input, so each step looks at the descriptor
  * again. */
 
+#include "agent/process/proc_input.h"
+
 #include "agent/process/proc.h"
 
 #include <errno.h>

@@ -6,9 +6,14 @@
  * frees itself on the loop's next turn. The time limit of a process is here too, since it counts
  * from the start; it goes on after the launch. */
 
-#include "agent/process/proc.h"
+#include "agent/process/proc_launch.h"
 
 #include "agent/common/logs.h"
+#include "agent/common/user.h"
+#include "agent/process/proc.h"
+#include "agent/process/proc_output.h"
+#include "agent/process/proc_signal.h"
+#include "agent/process/proc_start.h"
 #include "agent/process/spawn.h"
 #include "base/clock.h"
 

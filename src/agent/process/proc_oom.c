@@ -2,6 +2,8 @@
  * parent, and counts it in a file of the control group, which cay-init holds open
  * (agent_boot.h). */
 
+#include "agent/process/proc_oom.h"
+
 #include "agent/process/proc.h"
 
 #include <ctype.h>

@@ -4,8 +4,10 @@
  * subscriber lives from proc_subscribe until both its exchange is closed and its timer is; the
  * process forgets it earlier. */
 
-#include "agent/process/proc.h"
+#include "agent/process/proc_output.h"
 
+#include "agent/process/proc.h"
+#include "agent/process/proc_oom.h"
 #include "base/clock.h"
 
 #include <errno.h>

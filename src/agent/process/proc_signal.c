@@ -1,6 +1,7 @@
-#include "agent/process/proc.h"
+#include "agent/process/proc_signal.h"
 
 #include "agent/common/procfs.h"
+#include "agent/process/proc.h"
 
 #include <errno.h>
 #include <signal.h>

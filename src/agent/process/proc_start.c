@@ -4,8 +4,14 @@
  * why not. Before the fork a failure leaves nothing; after it the record ends as every process
  * does. */
 
-#include "agent/process/proc.h"
+#include "agent/process/proc_start.h"
 
+#include "agent/common/user.h"
+#include "agent/process/proc.h"
+#include "agent/process/proc_input.h"
+#include "agent/process/proc_launch.h"
+#include "agent/process/proc_oom.h"
+#include "agent/process/proc_output.h"
 #include "agent/process/spawn.h"
 #include "base/arena.h"
 #include "http/json.h"

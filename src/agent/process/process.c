@@ -5,6 +5,12 @@
 
 #include "agent/process/proc.h"
 
+#include "agent/common/path.h"
+#include "agent/common/user.h"
+#include "agent/process/proc_input.h"
+#include "agent/process/proc_output.h"
+#include "agent/process/proc_signal.h"
+#include "agent/process/proc_start.h"
 #include "base/clock.h"
 #include "http/json.h"
 

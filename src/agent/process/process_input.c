@@ -5,6 +5,7 @@
 
 #include "agent/process/proc.h"
 
+#include "agent/process/proc_input.h"
 #include "base/envelope.h"
 #include "http/json.h"
 

@@ -1,5 +1,6 @@
 #include "agent/process/spawn.h"
 
+#include "agent/common/user.h"
 #include "base/test_bypass.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 #pragma once
-/* The state of a watched tree, shared by watch_tree.c (its life), watch_scan.c, watch_events.c and
- * watch_dirs.c (which directory is where, which names were told). Nothing else includes it. */
+/* The state of a watched tree, and which directory of it is where, and which names were told. Only
+ * the files of the tree include it: watch_tree.c (its life), watch_scan.c, watch_events.c and
+ * watch_dirs.c. */
 
 #include "agent/watch/watch_tree.h"
 
@@ -82,41 +83,3 @@ struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const ch
 void watch_dirs_forget(struct watch_tree *t, struct seen *seen);
 void watch_dirs_forget_events(struct watch_tree *t, const struct dir *d);
 void watch_dirs_clear_seen(struct watch_tree *t);
-
-/* -- watch_tree.c ------------------------------------------------------------------------------ */
-
-/* Without a place in the tree: nothing is told of it, and it is dropped soon. */
-void watch_tree_put_in_limbo(struct watch_tree *t, struct dir *d, uint32_t cookie);
-
-/* Forgets d. Its directory is gone, or out of the tree. Directories below it are normally forgotten
- * already; if events were lost they are left without a place. */
-void watch_tree_free_dir(struct watch_tree *t, struct dir *d);
-
-/* Tells the owner of name in d ("" for d itself). The owner may close the tree. */
-void watch_tree_report(struct watch_tree *t, enum watch_type type, const struct dir *d,
-                       const char *name);
-
-/* error: of a directory that should be watched. The owner is told that it does not see all, or,
- * before the tree is ready, why not. 0: nothing. */
-void watch_tree_fail(struct watch_tree *t, int error);
-
-/* The idle callback while there is something to scan. */
-void watch_tree_slice(uv_idle_t *idle);
-
-/* -- watch_scan.c ------------------------------------------------------------------------------ */
-
-/* Watches the directory name in parent (NULL and "" for the root). 0, also when it has vanished;
- * -ENOSPC over a limit; -errno. */
-int watch_scan_directory(struct watch_tree *t, struct dir *parent, const char *name, bool report);
-
-/* d is to be scanned; news: what is found is told. */
-void watch_scan_queue(struct watch_tree *t, struct dir *d, bool report);
-void watch_scan_take_off(struct watch_tree *t, struct dir *d);
-
-/* One buffer of names. False: no scan is left. */
-bool watch_scan_step(struct watch_tree *t);
-
-/* -- watch_events.c ---------------------------------------------------------------------------- */
-
-/* One buffer of events. True when there may be more. */
-bool watch_events_read(struct watch_tree *t);

@@ -1,7 +1,11 @@
 /* Events of inotify, one buffer at a time: they become what fsnotify would tell, and move
  * directories about in the tree. watch_tree.c says in which order an event and a scan may come upon
  * a name. */
+#include "agent/watch/watch_events.h"
+
 #include "agent/watch/watch_dirs.h"
+#include "agent/watch/watch_scan.h"
+#include "agent/watch/watch_tree_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,10 @@
 /* Which directories are watched, and what is in them when they come to be: a scan reads a
  * directory's names in slices and tells those that no event told (watch_tree.c says in which order
  * both may come upon one). */
+#include "agent/watch/watch_scan.h"
+
 #include "agent/watch/watch_dirs.h"
+#include "agent/watch/watch_tree_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

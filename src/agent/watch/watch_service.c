@@ -1,6 +1,7 @@
 /* filesystem.Filesystem, the watchers: WatchDir, a stream that ends with its client, and
  * CreateWatcher, GetWatcherEvents, RemoveWatcher for clients that poll. Source: E2B's
  * filesystem.proto and envd. */
+#include "agent/common/user.h"
 #include "agent/fs/fs_open.h"
 #include "agent/fs/fs_service.h"
 #include "agent/watch/watch_queue.h"

@@ -10,6 +10,10 @@
  * and waits without a place (`limbo`) for the second half of the move. */
 #include "agent/watch/watch_dirs.h"
 
+#include "agent/watch/watch_events.h"
+#include "agent/watch/watch_scan.h"
+#include "agent/watch/watch_tree_internal.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <string.h>
