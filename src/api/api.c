@@ -11,6 +11,7 @@
 #include "api/openmetrics.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/key.h"
 #include "core/trace.h"
 #include "http/json.h"
 #include "http/message.h"

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "core/core.h"
+#include "core/key.h"
 #include "core/role.h"
 
 #include <jansson.h>

@@ -6,6 +6,7 @@
 #include "api/e2b.h"
 #include "api/openmetrics.h"
 #include "base/clock.h"
+#include "core/key.h"
 #include "http/json.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/key.h"
 #include "http/json.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "api/cay_v1.h"
 
 #include "base/clock.h"
+#include "core/key.h"
 #include "core/quota.h"
 #include "core/usage.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "core/build.h"
+#include "core/key.h"
 #include "http/json.h"
 
 #include <stdio.h>

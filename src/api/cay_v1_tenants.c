@@ -1,6 +1,9 @@
 /* Tenants, and what each may do on the network at most. See cay_v1.h. */
 #include "api/cay_v1.h"
 
+#include "core/ceiling.h"
+#include "core/key.h"
+
 #include <string.h>
 
 static enum err_code list_tenant(void *arg, const struct core_tenant *t, struct err *e)

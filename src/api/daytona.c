@@ -3,6 +3,7 @@
 #include "api/daytona_network.h"
 #include "api/e2b.h"
 #include "base/clock.h"
+#include "core/archive.h"
 #include "core/ingress.h"
 #include "http/message.h"
 

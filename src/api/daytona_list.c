@@ -6,6 +6,7 @@
 #include "api/daytona.h"
 #include "api/e2b.h"
 #include "base/arena.h"
+#include "core/list.h"
 #include "http/json.h"
 
 #include <string.h>

@@ -6,6 +6,7 @@
 
 #include "api/daytona.h"
 #include "base/clock.h"
+#include "core/archive.h"
 #include "core/file_url.h"
 #include "core/ingress.h"
 #include "core/life.h"

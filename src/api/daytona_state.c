@@ -3,6 +3,7 @@
 #include "api/daytona.h"
 
 #include "base/clock.h"
+#include "core/archive.h"
 #include "core/life.h"
 
 #include <string.h>

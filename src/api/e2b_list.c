@@ -6,6 +6,7 @@
 #include "api/e2b.h"
 #include "base/arena.h"
 #include "base/clock.h"
+#include "core/list.h"
 #include "http/message.h"
 
 #include <stdio.h>

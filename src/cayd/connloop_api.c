@@ -6,6 +6,7 @@
 #include "cayd/connloop_internal.h"
 
 #include "base/clock.h"
+#include "core/key.h"
 
 #include <stdatomic.h>
 #include <string.h>

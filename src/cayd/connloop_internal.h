@@ -5,6 +5,7 @@
 #include "base/share.h"
 #include "cayd/connloop.h"
 #include "cayd/stream.h"
+#include "core/key.h"
 #include "gateway/gateway.h"
 #include "gateway/pending.h"
 #include "http/server.h"

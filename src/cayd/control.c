@@ -1,6 +1,7 @@
 #include "cayd/control.h"
 
 #include "base/log.h"
+#include "core/key.h"
 #include "mcp/mcp.h"
 
 #include <errno.h>

@@ -2,11 +2,13 @@
  * archived: its files alone are kept, as of any that is stopped, and a start makes a running one of
  * it. Nothing is moved, so that nothing is done when its time comes: whether it is archived follows
  * from when its files were kept (sandbox.c). */
+#include "core/archive.h"
+
 #include "core/core_internal.h"
 #include "core/life.h"
 #include "core/sandbox.h"
 #include "core/state_follow.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 
 bool core_sandbox_is_archived(const struct sandbox *s, int64_t now_real_ms)
 {

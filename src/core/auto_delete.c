@@ -15,7 +15,7 @@
 #include "core/keep.h"
 #include "core/lifecycle.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 
 #define NOT_READY_MS 1000u /* LIST and KEPTS tell first what there is of it */
 

@@ -13,7 +13,7 @@
 #include "core/deferred.h"
 #include "core/lifecycle.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_build.h"
 #include "core/template.h"
 
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* What a tenant's sandboxes may do at most on the network, whatever their own policies say: see
  * core.h. */
+#include "core/ceiling.h"
+
 #include "base/log.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -8,7 +10,7 @@
 #include "core/logs.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_tenant.h"
 #include "core/tenant.h"
 #include "policy/policy.h"
 

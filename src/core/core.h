@@ -155,92 +155,8 @@ void core_call_end(struct core *c);
 
 /* -- tenants and keys -------------------------------------------------------------------------- */
 
-#define CORE_OPERATOR_TENANT "default" /* whose keys alone may have the role of the operator */
-
-/* What a key may do: docs/tenants.md. The store holds these numbers. 0 is no role, and permits
- * nothing. */
-enum core_role {
-    CORE_ROLE_NONE,
-    CORE_ROLE_OPERATOR,  /* everything, of its own tenant's sandboxes; and the server's settings */
-    CORE_ROLE_OWNER,     /* everything of its tenant's */
-    CORE_ROLE_READ_ONLY, /* sees what is its tenant's, but no token that opens a sandbox */
-    CORE_ROLE_COUNT
-};
-
-/* "operator", "owner", "read-only"; CORE_ROLE_NONE for another name. "" for no role. */
-const char *core_role_name(enum core_role role);
-enum core_role core_role_from(const char *name);
-
-/* Whom a key belongs to, and what it may do. */
-struct core_identity {
-    char tenant[CORE_TENANT_SIZE];
-    enum core_role role;
-};
-
-/* Of an API key ("e2b_" + hex), into out. Keys are stored as SHA-256. ERR_UNAUTHENTICATED with a
- * text that says whether it was missing, malformed or unknown. */
-enum err_code core_authenticate(struct core *c, const char *key, struct core_identity *out,
-                                struct err *e);
-
-/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). ERR_INVALID for no
- * role, and for the operator's where the tenant is not CORE_OPERATOR_TENANT. ERR_EXHAUSTED when the
- * tenant has CORE_KEYS_MAX. */
-enum err_code core_key_create(struct core *c, const struct core_identity *whose, const char *label,
-                              char out[static CORE_TOKEN_SIZE], struct err *e);
-
-#define CORE_KEYS_MAX      256u /* of one tenant */
-#define CORE_KEY_ID_BYTES  8    /* of the hash: names a key and says nothing about it */
-#define CORE_KEY_ID_SIZE   (2 * CORE_KEY_ID_BYTES + 1)
-#define CORE_KEY_LABEL_MAX 127
-
-struct core_key {
-    char id[CORE_KEY_ID_SIZE];
-    char tenant[CORE_TENANT_SIZE];
-    enum core_role role;
-    char label[CORE_KEY_LABEL_MAX + 1];
-    int64_t made_real_ms;
-};
-
-/* The id of a well-formed key, known or not. */
-void core_key_id(const char *key, char out[static CORE_KEY_ID_SIZE]);
-
-/* Calls fn for each key of a tenant (NULL: of all), oldest first. Stops when fn fails. */
-enum err_code core_key_each(struct core *c, const char *tenant,
-                            enum err_code (*fn)(void *arg, const struct core_key *k, struct err *e),
-                            void *arg, struct err *e);
-
-/* From now on the key opens nothing. Sandboxes that were made with it stay: they belong to the
- * tenant. An operator revokes any tenant's; for others there are only keys of their own tenant that
- * are not the operator's. ERR_INVALID for what is no id, ERR_NOT_FOUND. */
-enum err_code core_key_revoke(struct core *c, const struct core_identity *by, const char *id,
-                              struct err *e);
-
-struct core_tenant {
-    char name[CORE_TENANT_SIZE];
-    int64_t made_real_ms;
-    unsigned keys;
-    json_t *ceiling; /* NULL: only the operator's (config.egress_ceiling) */
-};
-
-/* By name; t lives during the call. Stops when fn fails. */
-enum err_code core_tenant_each(struct core *c,
-                               enum err_code (*fn)(void *arg, const struct core_tenant *t,
-                                                   struct err *e),
-                               void *arg, struct err *e);
-
-/* What the tenant's sandboxes may do on the network at most, a policy; NULL when it has no ceiling
- * of its own. A new reference. ERR_NOT_FOUND for an unknown tenant. */
-enum err_code core_tenant_ceiling(struct core *c, const char *tenant, json_t **out, struct err *e);
-
 /* why NULL: done. */
 typedef void (*core_done_cb)(void *arg, const struct err *why);
-
-/* Written through, then put in force for the tenant's sandboxes; connections that are denied now
- * are cut. ceiling NULL removes it. done perhaps from inside the call: ERR_INVALID with the place
- * of the mistake, ERR_NOT_FOUND; ERR_UNAVAILABLE: it is written, and in force as soon as cay-egress
- * answers. */
-void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *ceiling,
-                             core_done_cb done, void *arg);
 
 /* -- sandboxes --------------------------------------------------------------------------------- */
 
@@ -325,10 +241,6 @@ const char *core_pause_tier_name(const struct sandbox *s);
 void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
                          bool reboot, core_sandbox_cb done, void *arg);
 
-/* fn whenever a key was revoked, from inside the control loop, before core_key_revoke returns: what
- * is open for its clients ends. */
-void core_on_key_revoked(struct core *c, void (*fn)(void *arg, const char *key_id), void *arg);
-
 /* fn whenever a sandbox has been paused, from inside the control loop: what others relay to it
  * ends. */
 void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void *arg);
@@ -349,20 +261,6 @@ void core_sandbox_used(struct core *c, const char *id);
  * end, or as late as a sandbox may; one without an idle time keeps its end. Written through. */
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
-
-#define CORE_ARCHIVE_DEFAULT_MS (7ll * 86400 * 1000)
-#define CORE_ARCHIVE_MAX_MS     (30ll * 86400 * 1000)
-
-/* One whose files alone are kept counts as archived from now on, until it is resumed. ERR_CONFLICT:
- * it is not stopped. Written through. */
-enum err_code core_sandbox_archive(struct core *c, const char *tenant, const char *id,
-                                   const struct sandbox **out, struct err *e);
-
-/* It counts as archived so long after its stop; 1 to CORE_ARCHIVE_MAX_MS. Written through. */
-enum err_code core_sandbox_set_auto_archive(struct core *c, const char *tenant, const char *id,
-                                            int64_t after_ms, const struct sandbox **out,
-                                            struct err *e);
-bool core_sandbox_is_archived(const struct sandbox *s, int64_t now_real_ms);
 
 #define CORE_AUTO_DELETE_MAX_MS (60000ll * 2147483647ll)
 
@@ -391,29 +289,6 @@ struct core_network {
  * force as soon as cay-egress answers. */
 void core_sandbox_set_network(struct core *c, const char *tenant, const char *id,
                               const struct core_network *n, core_sandbox_cb done, void *arg);
-
-struct sandbox_filter {
-    const char *tenant;
-    bool running, paused;      /* neither: both */
-    const json_t *metadata;    /* all of these must be equal; NULL: any */
-    const char *template_name; /* NULL: any */
-    int64_t started_after_ms;  /* inclusive; 0: any */
-    bool ascending;            /* by started_real_ms, then id */
-    size_t limit;              /* 1..1000 */
-    int64_t cursor_ms;         /* with cursor_id: only what comes strictly after it */
-    const char *cursor_id;     /* NULL: from the start */
-};
-
-struct sandbox_page {
-    const struct sandbox **items; /* in the caller's arena */
-    size_t count;
-    bool more;
-    size_t total_running;
-};
-
-struct arena;
-enum err_code core_sandbox_list(struct core *c, const struct sandbox_filter *f, struct arena *arena,
-                                struct sandbox_page *out, struct err *e);
 
 /* The envd access token of a sandbox: HMAC-SHA256 of the id under the server's key: nothing to
  * store, the same for its whole life. Hex. */

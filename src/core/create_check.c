@@ -7,6 +7,7 @@
 
 #include "base/share.h"
 #include "core/build.h"
+#include "core/ceiling.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"

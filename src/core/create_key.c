@@ -9,6 +9,7 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/store.h"
+#include "core/store_create_key.h"
 
 #include <string.h>
 

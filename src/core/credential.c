@@ -18,7 +18,7 @@
 #include "core/renewal.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_credential.h"
 #include "core/tenant.h"
 #include "policy/policy.h"
 

@@ -6,6 +6,7 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/events_internal.h"
+#include "core/key.h"
 #include "core/pipe_writer.h"
 #include "core/sandbox.h"
 #include "core/tenant.h"

@@ -2,7 +2,7 @@
 
 #include "core/core_internal.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 #include "http/digest.h"
 
 #include <openssl/evp.h>

@@ -7,7 +7,7 @@
 #include "core/life.h"
 #include "core/lifecycle.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 #include "core/timers.h"
 
 #include <errno.h>

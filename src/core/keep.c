@@ -21,7 +21,7 @@
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/sockets.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 #include "core/template.h"
 #include "core/tenant.h"
 #include "core/timers.h"

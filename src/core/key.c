@@ -1,6 +1,8 @@
 /* Tenants and API keys. A key is 160 random bits, so a plain SHA-256 of it is enough to store:
  * there is nothing to guess, and a copy of the store opens nothing. */
 
+#include "core/key.h"
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/core.h"
@@ -10,6 +12,7 @@
 #include "core/lifecycle.h"
 #include "core/state_follow.h"
 #include "core/store.h"
+#include "core/store_key.h"
 
 #include <stdio.h>
 #include <string.h>

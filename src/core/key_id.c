@@ -4,6 +4,7 @@
 #include "core/key_id.h"
 
 #include "core/core.h"
+#include "core/key.h"
 #include "core/store.h"
 #include "http/digest.h"
 

@@ -29,7 +29,7 @@
 #include "core/sandbox.h"
 #include "core/sandbox_make.h"
 #include "core/sockets.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 #include "core/timers.h"
 
 #include <errno.h>

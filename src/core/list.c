@@ -1,6 +1,8 @@
 /* Listings: filters and pages over the registry's order. Nothing is kept between pages but the
  * cursor, which names a place that need not exist any more. */
 
+#include "core/list.h"
+
 #include "base/arena.h"
 #include "core/build.h"
 #include "core/core.h"

@@ -23,7 +23,7 @@
 #include "core/registry.h"
 #include "core/sandbox.h"
 #include "core/sockets.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 #include "core/timers.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "core/core_internal.h"
 #include "core/credential_internal.h"
 #include "core/sandbox_network.h"
-#include "core/store.h"
+#include "core/store_tenant.h"
 #include "policy/lint.h"
 
 /* The tenant's ceiling; NULL: it has none of its own. */

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/core_internal.h"
-#include "core/store.h"
+#include "core/store_quota.h"
 #include "core/tenant.h"
 
 #include <string.h>

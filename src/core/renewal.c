@@ -19,7 +19,7 @@
 #include "core/egress.h"
 #include "core/egress_query.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_credential.h"
 #include "core/tenant.h"
 
 #include <errno.h>

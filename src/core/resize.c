@@ -15,7 +15,7 @@
 #include "core/quota.h"
 #include "core/sandbox.h"
 #include "core/state_follow.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 #include "core/template.h"
 
 #include <errno.h>

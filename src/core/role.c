@@ -3,6 +3,7 @@
 #include "core/role.h"
 
 #include "base/util.h"
+#include "core/key.h"
 
 enum verdict {
     NOT_DECIDED, /* refused: an entry that was not written */

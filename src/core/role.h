@@ -3,6 +3,7 @@
  * for what the gateway opens by a key. Pure. */
 
 #include "core/core.h"
+#include "core/key.h"
 
 /* The kind of a call. 0 is not decided, and refused to all. */
 enum role_access {

@@ -6,6 +6,7 @@
 #include "core/sandbox_make.h"
 
 #include "base/clock.h"
+#include "core/archive.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/egress.h"

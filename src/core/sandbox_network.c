@@ -10,7 +10,7 @@
 #include "core/egress.h"
 #include "core/events.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 #include "policy/policy.h"
 
 /* Read once here, so that a bad one is refused with its place before anything is made of it. */

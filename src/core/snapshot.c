@@ -13,7 +13,7 @@
 #include "core/events.h"
 #include "core/keep.h"
 #include "core/reserve.h"
-#include "core/store.h"
+#include "core/store_snapshot.h"
 #include "core/tenant.h"
 #include "core/timers.h"
 

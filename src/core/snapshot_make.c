@@ -17,7 +17,7 @@
 #include "core/reboot.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_snapshot.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 
 #include "base/share.h"
 #include "core/core_internal.h"
+#include "core/key.h"
 #include "core/pipe_writer.h"
 #include "core/sandbox.h"
 

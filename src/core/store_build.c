@@ -1,3 +1,5 @@
+#include "core/store_build.h"
+
 #include "core/store_internal.h"
 
 #include <string.h>

@@ -4,9 +4,10 @@
  * credential that its owner has set meanwhile is not undone. A tenant's number is bounded at the
  * insert. */
 
-#include "core/store_internal.h"
+#include "core/store_credential.h"
 
 #include "base/log.h"
+#include "core/store_internal.h"
 
 #include <string.h>
 

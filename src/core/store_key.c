@@ -3,6 +3,9 @@
  * tenant is written with the tenant's row in one transaction, so that neither is there without
  * the other; a row with a role that this version does not know opens nothing. */
 
+#include "core/store_key.h"
+
+#include "core/key.h"
 #include "core/store_internal.h"
 
 #include <string.h>

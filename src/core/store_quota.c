@@ -1,4 +1,6 @@
 /* The tables of quotas and of usage: see quota.h and usage.h. */
+#include "core/store_quota.h"
+
 #include "core/store_internal.h"
 
 enum err_code store_quota_put(struct store *st, const char *tenant, const char *name, int64_t most,

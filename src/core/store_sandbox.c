@@ -5,6 +5,8 @@
  * level or key that this version does not know makes the start fail, since a sandbox must not be
  * taken over on a guess. */
 
+#include "core/store_sandbox.h"
+
 #include "core/life.h"
 #include "core/store_internal.h"
 

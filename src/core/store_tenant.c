@@ -1,3 +1,6 @@
+#include "core/store_tenant.h"
+
+#include "core/ceiling.h"
 #include "core/store_internal.h"
 
 #include <string.h>

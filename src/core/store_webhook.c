@@ -5,6 +5,8 @@
  * may revive those. So a delivery that was under way when cayd ended is sent once more:
  * receivers see its id. */
 
+#include "core/store_webhook.h"
+
 #include "core/store_internal.h"
 #include "core/webhook_internal.h"
 

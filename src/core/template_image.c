@@ -4,7 +4,7 @@
 #include "base/plain_name.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
-#include "core/store.h"
+#include "core/store_template.h"
 #include "core/template.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* What a template's sandboxes get: its own limits where it has some, else the server's. */
 #include "core/core.h"
 #include "core/core_internal.h"
-#include "core/store.h"
+#include "core/store_template.h"
 #include "core/template.h"
 
 #include <inttypes.h>

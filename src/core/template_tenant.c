@@ -7,7 +7,7 @@
 #include "core/core_internal.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
-#include "core/store.h"
+#include "core/store_template.h"
 
 #include <stdio.h>
 #include <string.h>

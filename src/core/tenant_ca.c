@@ -8,7 +8,7 @@
 #include "core/create.h"
 #include "core/egress.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_sandbox.h"
 #include "core/tenant.h"
 #include "core/timers.h"
 

@@ -15,7 +15,7 @@
 #include "core/quota.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
-#include "core/store.h"
+#include "core/store_volume.h"
 #include "core/volume_content.h"
 #include "core/volume_obj.h"
 

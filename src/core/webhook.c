@@ -12,7 +12,7 @@
 #include "core/credential.h"
 #include "core/deferred.h"
 #include "core/events_internal.h"
-#include "core/store.h"
+#include "core/store_webhook.h"
 #include "policy/https_url.h"
 
 #include <inttypes.h>

@@ -14,7 +14,7 @@
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/egress.h"
-#include "core/store.h"
+#include "core/store_webhook.h"
 #include "policy/https_url.h"
 
 #include <inttypes.h>

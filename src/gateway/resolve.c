@@ -9,7 +9,9 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "core/ingress.h"
+#include "core/key.h"
 #include "core/life.h"
+#include "core/list.h"
 #include "core/role.h"
 #include "core/volume_content.h"
 

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/base64.h"
 #include "core/life.h"
+#include "core/list.h"
 #include "http/message.h"
 #include "mcp/file_call.h"
 #include "mcp/schema.h"

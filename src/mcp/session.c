@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "core/life.h"
+#include "core/list.h"
 
 #include <string.h>
 

@@ -16,6 +16,7 @@
  * The others declare handlers, by what they are about. */
 
 #include "core/core.h"
+#include "core/key.h"
 #include "gateway/access.h"
 #include "http/server.h"
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/share.h"
 #include "core/core.h"
+#include "core/key.h"
 #include "gateway/idle.h"
 #include "gateway/resolve.h"
 #include "http/json.h"

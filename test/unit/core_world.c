@@ -1,6 +1,6 @@
 #include "core_world.h"
-
 #include "base/clock.h"
+#include "core/key.h"
 
 #include <dirent.h>
 #include <ftw.h>

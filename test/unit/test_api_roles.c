@@ -2,6 +2,7 @@
  * decided, and docs/tenants.md lists all of them. */
 #include "api/api.h"
 #include "base/util.h"
+#include "core/key.h"
 #include "mcp/http.h"
 
 #include <setjmp.h>

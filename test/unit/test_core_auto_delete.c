@@ -1,6 +1,7 @@
 /* Sandboxes that are ended when they were stopped for as long as their owner has set: the time, who moves it, what comes
  * in between, and restarts at each step of the end. Time passes by moving the time of the stop back. */
 #include "base/clock.h"
+#include "core/archive.h"
 #include "core/auto_delete.h"
 #include "core/core_internal.h"
 #include "core/fork.h"

@@ -4,6 +4,7 @@
 #include "core/core_internal.h"
 #include "core/egress_event_reader.h"
 #include "core/events_internal.h"
+#include "core/key.h"
 #include "core/tenant.h"
 #include "core_world.h"
 

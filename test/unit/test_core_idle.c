@@ -1,5 +1,6 @@
 /* The end of a sandbox that lives as long as it is used: what callers are shown of it, and who may move it. */
 #include "base/clock.h"
+#include "core/archive.h"
 #include "core/core.h"
 #include "core/file_url.h"
 #include "core/lifecycle.h"

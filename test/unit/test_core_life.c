@@ -8,6 +8,7 @@
 #include "core/keep.h"
 #include "core/life.h"
 #include "core/lifecycle.h"
+#include "core/list.h"
 #include "core/sandbox.h"
 #include "core/tenant.h"
 #include "core/timers.h"

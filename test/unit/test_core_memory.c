@@ -5,6 +5,7 @@
 #include "core/events.h"
 #include "core/exec.h"
 #include "core/fork.h"
+#include "core/list.h"
 #include "core/reboot.h"
 #include "core/sandbox.h"
 #include "core/snapshot_internal.h"

@@ -1,11 +1,14 @@
 /* Units of the parts of src/core that need no privd: timers, registry, states, store. */
 #include "base/clock.h"
 #include "core/core.h"
+#include "core/key.h"
 #include "core/life.h"
 #include "core/registry.h"
 #include "core/sandbox.h"
 #include "core/store.h"
 #include "core/store_internal.h"
+#include "core/store_key.h"
+#include "core/store_sandbox.h"
 #include "core/timers.h"
 
 #include <fcntl.h>

@@ -1,6 +1,8 @@
 /* Units of src/core: keys, templates, sockets, metrics, logs, status, listings. */
 #include "base/arena.h"
 #include "base/clock.h"
+#include "core/key.h"
+#include "core/list.h"
 #include "core_world.h"
 
 #include <stdio.h>

@@ -4,8 +4,9 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/events.h"
-#include "core/store.h"
+#include "core/key.h"
 #include "core/store_internal.h"
+#include "core/store_quota.h"
 #include "core/tenant.h"
 #include "core_world.h"
 
