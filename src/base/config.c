@@ -25,18 +25,6 @@ union value {
 
 /* -- single values ----------------------------------------------------------------------------- */
 
-const struct config_unit config_byte_units[CONFIG_BYTE_UNITS] = {
-    {"", 1},
-    {"K", UINT64_C(1) << 10},
-    {"M", UINT64_C(1) << 20},
-    {"G", UINT64_C(1) << 30},
-    {"T", UINT64_C(1) << 40},
-};
-
-const struct config_unit config_time_units[CONFIG_TIME_UNITS] = {
-    {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
-};
-
 /* Digits and one of the units, nothing else. 0, -EINVAL, or -ERANGE when it does not fit. */
 static int parse_amount(const char *text, const struct config_unit *units, size_t n, uint64_t *out)
 {

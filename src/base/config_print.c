@@ -10,6 +10,18 @@
 #include <inttypes.h>
 #include <string.h>
 
+const struct config_unit config_byte_units[CONFIG_BYTE_UNITS] = {
+    {"", 1},
+    {"K", UINT64_C(1) << 10},
+    {"M", UINT64_C(1) << 20},
+    {"G", UINT64_C(1) << 30},
+    {"T", UINT64_C(1) << 40},
+};
+
+const struct config_unit config_time_units[CONFIG_TIME_UNITS] = {
+    {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
+};
+
 /* -- parts of sentences ------------------------------------------------------------------------ */
 
 /* 1G rather than 1073741824, so that what is allowed can be typed as it is shown. */
