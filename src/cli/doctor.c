@@ -14,7 +14,6 @@
 #include <linux/capability.h>
 #include <linux/netlink.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -28,16 +27,6 @@
 #define KERNEL_MINOR 19
 /* Of net.core.bpf_jit_limit: 1,000 sandboxes with 8 KiB, 2,048 filters of tenants with 33 KiB. */
 #define FILTERS_BYTES (80ull << 20)
-
-void doctor_say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
-{
-    va_list ap;
-
-    r->level = level;
-    va_start(ap, fmt);
-    vsnprintf(r->text, sizeof(r->text), fmt, ap);
-    va_end(ap);
-}
 
 /* -- the kernel -------------------------------------------------------------------------------- */
 
