@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "core/archive.h"
 #include "core/ingress.h"
-#include "http/message.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,20 +13,6 @@
 #define ADDRESS_BYTES 512       /* beyond any host name */
 
 /* -- shapes ------------------------------------------------------------------------------------ */
-
-static json_t *error(struct api_call *call, int status, const char *message, const char *hint)
-{
-    char now[CLOCK_RFC3339_SIZE];
-    json_t *body = json_object();
-
-    clock_format_rfc3339(clock_real_ms(), now);
-    json_object_set_new(body, "path", api_json_text(call->request->path));
-    json_object_set_new(body, "timestamp", json_string(now));
-    json_object_set_new(body, "statusCode", json_integer(status));
-    json_object_set_new(body, "error", json_string(http_status_text(status)));
-    json_object_set_new(body, "message", api_json_text(message));
-    return body;
-}
 
 /* A switch, so that a state without a name does not compile. */
 const char *daytona_state_name(enum sandbox_state state)
@@ -158,7 +143,7 @@ const struct sandbox *daytona_find(struct api_call *call)
     return s;
 }
 
-static void get(struct api_call *call)
+void daytona_get(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
 
@@ -192,7 +177,7 @@ void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s)
     core_sandbox_kill(call->core, call->who.tenant, s->id, removed, call);
 }
 
-static void remove_one(struct api_call *call)
+void daytona_remove(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
 
@@ -219,7 +204,7 @@ static enum err_code next_network(const struct sandbox *s, json_t *settings, str
     return rc;
 }
 
-static void set_network(struct api_call *call)
+void daytona_set_network(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
     struct core_network n = {.network = NULL};
@@ -242,51 +227,3 @@ static void set_network(struct api_call *call)
     network_unref(n.network);
     json_decref(n.policy);
 }
-
-/* -- routes ------------------------------------------------------------------------------------ */
-
-static const struct api_route routes[] = {
-    {API_WRITE, "POST", "/api/sandbox", daytona_sandbox_create},
-    {API_READ, "GET", "/api/sandbox", daytona_sandbox_list},
-    {API_READ, "GET", "/api/sandbox/paginated", daytona_sandbox_paginated},
-    {API_READ, "GET", "/api/sandbox/{id}", get},
-    {API_WRITE, "DELETE", "/api/sandbox/{id}", remove_one},
-    {API_WRITE, "POST", "/api/sandbox/{id}/start", daytona_start},
-    {API_WRITE, "POST", "/api/sandbox/{id}/stop", daytona_stop},
-    {API_WRITE, "POST", "/api/sandbox/{id}/pause", daytona_pause},
-    {API_WRITE, "POST", "/api/sandbox/{id}/archive", daytona_archive},
-    {API_WRITE, "POST", "/api/sandbox/{id}/network-settings", set_network},
-    {API_WRITE, "POST", "/api/sandbox/{id}/autostop/{interval}", daytona_set_auto_stop},
-    {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", daytona_set_auto_archive},
-    {API_WRITE, "POST", "/api/sandbox/{id}/autodelete/{interval}", daytona_set_auto_delete},
-    {API_WRITE, "PUT", "/api/sandbox/{id}/labels", daytona_set_labels},
-    {API_WRITE, "POST", "/api/sandbox/{id}/last-activity", daytona_activity},
-    {API_READ, "GET", "/api/sandbox/{id}/toolbox-proxy-url", daytona_toolbox_url},
-    {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/preview-url", daytona_preview_url},
-    {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/signed-preview-url",
-     daytona_signed_preview_url},
-    {API_WRITE, "GET", "/api/sandbox/{id}/signing-key", daytona_signing_key},
-    {API_WRITE, "POST", "/api/sandbox/{id}/signing-key/rotate", daytona_replace_signing_key},
-    {API_READ, "GET", "/api/sandbox/{id}/telemetry/metrics", daytona_metrics},
-    {API_READ, "GET", "/api/config", daytona_config},
-    {API_READ, "GET", DAYTONA_EVENTS_PATH, daytona_events},
-    {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
-     "ending a signed address of a port before its time (ask for one of few seconds, by "
-     "expiresInSeconds)"},
-    {API_WRITE, "POST", "/api/sandbox/{id}/resize", daytona_resize},
-    {API_WRITE, "*", "/api/snapshots*", api_unsupported,
-     "making snapshots of images, and switching them off (E2B's template builder and `cay "
-     "template` "
-     "make templates, which are snapshots here)"},
-    {API_WRITE, "*", "/api/secret*", api_unsupported,
-     "Daytona's vault of secrets (see `cay secret set` and a policy's \"inject\")"},
-    {API_WRITE, "*", "/api/*", api_unsupported,
-     "this call of Daytona's API (there are those of sandboxes, their network settings, labels and "
-     "auto-stop intervals, and of the toolbox: see docs/compatibility.md)"},
-    {0},
-};
-
-static const struct api_route *const tables[] = {daytona_volume_routes, daytona_snapshot_routes,
-                                                 routes, NULL};
-
-const struct api_dialect daytona_dialect = {DAYTONA_PREFIX, tables, error};

@@ -46,7 +46,7 @@
 #define DAYTONA_PAGES_MAX        1000000
 #define DAYTONA_LABELS_BYTES     16384u /* of a list's filter */
 
-extern const struct api_dialect daytona_dialect;
+extern const struct api_dialect daytona_dialect; /* daytona_routes.c */
 
 /* -- daytona.c --------------------------------------------------------------------------------- */
 
@@ -98,8 +98,11 @@ enum err_code daytona_name_read(const json_t *body, const char **out, struct err
 
 extern const struct api_route daytona_snapshot_routes[];
 
-/* -- handlers in files of their own ------------------------------------------------------------ */
+/* -- handlers ---------------------------------------------------------------------------------- */
 
+void daytona_get(struct api_call *call);
+void daytona_remove(struct api_call *call);
+void daytona_set_network(struct api_call *call);
 void daytona_sandbox_create(struct api_call *call);
 void daytona_sandbox_list(struct api_call *call);
 void daytona_sandbox_paginated(struct api_call *call);

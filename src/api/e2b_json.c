@@ -147,3 +147,13 @@ void e2b_reply(struct api_call *call, int status, json_t *out, const struct err 
     json_decref(out);
     e2b_fail(call, why);
 }
+
+void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (!why)
+        api_reply_empty(call, 204);
+    else
+        e2b_fail(call, why);
+}

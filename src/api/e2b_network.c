@@ -1,12 +1,10 @@
-/* E2B's network object, from a create's body or from PUT .../network: checked here by E2B's own
- * rules first; header values of its rules are sealed as credentials before anything is stored,
- * and hidden from it; what is left is kept as the client sent it for the listings, and split
- * into core's own setting, policy and credentials (e2b_policy.c). A failure at any step leaves
- * the sandbox with what it had. */
+/* E2B's network object, from a create's body or from PUT .../network (e2b_network_put.c): checked
+ * here by E2B's own rules first; header values of its rules are sealed as credentials before
+ * anything is stored, and hidden from it; what is left is kept as the client sent it for the
+ * listings, and split into core's own setting, policy and credentials (e2b_policy.c). */
 
 #include "api/daytona_network.h"
 #include "api/e2b.h"
-#include "core/credential.h"
 #include "http/json.h"
 #include "policy/policy.h"
 
@@ -350,35 +348,7 @@ json_t *e2b_network_shown(const json_t *network)
     return shown;
 }
 
-/* -- the update -------------------------------------------------------------------------------- */
-
-struct update {
-    struct core_network n;
-};
-
-static void update_free(void *state)
-{
-    struct update *u = state;
-
-    network_unref(u->n.network);
-    json_decref(u->n.policy);
-    json_decref(u->n.credentials);
-    free(u);
-}
-
-static void update_sealed(void *arg, json_t *sealed, const struct err *why)
-{
-    struct api_call *call = arg;
-    struct update *u = call->state;
-
-    if (why) {
-        api_fail_err(call, why);
-        return;
-    }
-    u->n.credentials = json_incref(sealed);
-    core_sandbox_set_network(call->core, call->who.tenant, call->params[0], &u->n, e2b_sandbox_done,
-                             call);
-}
+/* -- what core reads of it --------------------------------------------------------------------- */
 
 enum err_code e2b_network_setting(json_t *network, struct network **out, struct err *e)
 {
@@ -406,35 +376,4 @@ enum err_code e2b_network_split(json_t *network, bool internet, struct network *
     if (!*policy || !*secrets)
         return err_set(e, ERR_UNAVAILABLE, "memory is out");
     return e2b_network_setting(network, setting, e);
-}
-
-/* E2B's update replaces everything: an absent field is cleared. Traffic from outside is not part of
- * it. */
-void e2b_sandbox_network(struct api_call *call)
-{
-    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
-    json_t *secrets = NULL, *network = NULL;
-    struct update *u;
-    struct err e;
-
-    if (!s) {
-        e2b_no_sandbox(call, call->params[0]);
-        return;
-    }
-    u = api_call_state(call, sizeof(*u), update_free);
-    if (!u)
-        return;
-    u->n.allow_internet = true;
-    if (json_get_bool(call->body, E2B_INTERNET_KEY, NULL, JSON_OPTIONAL, &u->n.allow_internet,
-                      &e) ||
-        e2b_network_update(network_shown(s->network), call->body, &network, &e) ||
-        e2b_network_split(network, u->n.allow_internet, &u->n.network, &u->n.policy, &secrets, &e))
-        api_fail_err(call, &e);
-    else if (json_array_size(secrets) > 0)
-        core_credentials_seal(call->core, call->who.tenant, secrets, update_sealed, call);
-    else
-        core_sandbox_set_network(call->core, call->who.tenant, call->params[0], &u->n,
-                                 e2b_sandbox_done, call);
-    json_decref(network);
-    json_decref(secrets);
 }

@@ -24,16 +24,6 @@ static void get(struct api_call *call)
         api_reply_json(call, 200, e2b_detail_json(call, s));
 }
 
-void e2b_sandbox_done(void *arg, const struct sandbox *s, const struct err *why)
-{
-    struct api_call *call = arg;
-
-    if (!why)
-        api_reply_empty(call, 204);
-    else
-        e2b_fail(call, why);
-}
-
 static void kill_one(struct api_call *call)
 {
     core_sandbox_kill(call->core, call->who.tenant, call->params[0], e2b_sandbox_done, call);

@@ -1,0 +1,64 @@
+/* Daytona's table of routes, and the form of its errors. */
+#include "api/daytona.h"
+#include "base/clock.h"
+#include "http/message.h"
+
+static json_t *error(struct api_call *call, int status, const char *message, const char *hint)
+{
+    char now[CLOCK_RFC3339_SIZE];
+    json_t *body = json_object();
+
+    clock_format_rfc3339(clock_real_ms(), now);
+    json_object_set_new(body, "path", api_json_text(call->request->path));
+    json_object_set_new(body, "timestamp", json_string(now));
+    json_object_set_new(body, "statusCode", json_integer(status));
+    json_object_set_new(body, "error", json_string(http_status_text(status)));
+    json_object_set_new(body, "message", api_json_text(message));
+    return body;
+}
+
+static const struct api_route routes[] = {
+    {API_WRITE, "POST", "/api/sandbox", daytona_sandbox_create},
+    {API_READ, "GET", "/api/sandbox", daytona_sandbox_list},
+    {API_READ, "GET", "/api/sandbox/paginated", daytona_sandbox_paginated},
+    {API_READ, "GET", "/api/sandbox/{id}", daytona_get},
+    {API_WRITE, "DELETE", "/api/sandbox/{id}", daytona_remove},
+    {API_WRITE, "POST", "/api/sandbox/{id}/start", daytona_start},
+    {API_WRITE, "POST", "/api/sandbox/{id}/stop", daytona_stop},
+    {API_WRITE, "POST", "/api/sandbox/{id}/pause", daytona_pause},
+    {API_WRITE, "POST", "/api/sandbox/{id}/archive", daytona_archive},
+    {API_WRITE, "POST", "/api/sandbox/{id}/network-settings", daytona_set_network},
+    {API_WRITE, "POST", "/api/sandbox/{id}/autostop/{interval}", daytona_set_auto_stop},
+    {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", daytona_set_auto_archive},
+    {API_WRITE, "POST", "/api/sandbox/{id}/autodelete/{interval}", daytona_set_auto_delete},
+    {API_WRITE, "PUT", "/api/sandbox/{id}/labels", daytona_set_labels},
+    {API_WRITE, "POST", "/api/sandbox/{id}/last-activity", daytona_activity},
+    {API_READ, "GET", "/api/sandbox/{id}/toolbox-proxy-url", daytona_toolbox_url},
+    {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/preview-url", daytona_preview_url},
+    {API_WRITE, "GET", "/api/sandbox/{id}/ports/{port}/signed-preview-url",
+     daytona_signed_preview_url},
+    {API_WRITE, "GET", "/api/sandbox/{id}/signing-key", daytona_signing_key},
+    {API_WRITE, "POST", "/api/sandbox/{id}/signing-key/rotate", daytona_replace_signing_key},
+    {API_READ, "GET", "/api/sandbox/{id}/telemetry/metrics", daytona_metrics},
+    {API_READ, "GET", "/api/config", daytona_config},
+    {API_READ, "GET", DAYTONA_EVENTS_PATH, daytona_events},
+    {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
+     "ending a signed address of a port before its time (ask for one of few seconds, by "
+     "expiresInSeconds)"},
+    {API_WRITE, "POST", "/api/sandbox/{id}/resize", daytona_resize},
+    {API_WRITE, "*", "/api/snapshots*", api_unsupported,
+     "making snapshots of images, and switching them off (E2B's template builder and `cay "
+     "template` "
+     "make templates, which are snapshots here)"},
+    {API_WRITE, "*", "/api/secret*", api_unsupported,
+     "Daytona's vault of secrets (see `cay secret set` and a policy's \"inject\")"},
+    {API_WRITE, "*", "/api/*", api_unsupported,
+     "this call of Daytona's API (there are those of sandboxes, their network settings, labels and "
+     "auto-stop intervals, and of the toolbox: see docs/compatibility.md)"},
+    {0},
+};
+
+static const struct api_route *const tables[] = {daytona_volume_routes, daytona_snapshot_routes,
+                                                 routes, NULL};
+
+const struct api_dialect daytona_dialect = {DAYTONA_PREFIX, tables, error};
