@@ -1,5 +1,5 @@
-/* Which numbers of kept files are free, whose each is, and what privd says of them (KEPTS); what
- * no row names is dropped. A number is in use from the row that is written before KEEP or COPY
+/* Which numbers of kept files are free, and what no row names is dropped: privd says what there is
+ * (kept_list.c). A number is in use from the row that is written before KEEP or COPY
  * until the row of a sandbox that runs again, or of what was dropped. */
 
 #include "core/keep.h"
@@ -73,59 +73,7 @@ enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *o
     return err_set(e, ERR_UNAVAILABLE, "kept files are still being removed; try again");
 }
 
-void keep_owner(const char *id, uint8_t out[static PRIVSEP_OWNER_SIZE])
-{
-    memset(out, 0, PRIVSEP_OWNER_SIZE);
-    memcpy(out, id, strnlen(id, PRIVSEP_OWNER_SIZE));
-}
-
-enum kept_seen keep_seen(const struct core *c, uint32_t number, const char *id)
-{
-    static const uint8_t unknown[PRIVSEP_OWNER_SIZE];
-    const struct kept_listed *t = &c->kepts.listed[number];
-    uint8_t owner[PRIVSEP_OWNER_SIZE];
-
-    keep_owner(id, owner);
-    if (memcmp(t->owner, owner, sizeof(owner)) != 0 &&
-        memcmp(t->owner, unknown, sizeof(unknown)) != 0)
-        return KEPT_SEEN_NONE;
-    return t->seen;
-}
-
-bool keep_is_gone(int status)
-{
-    return status == 0 || status == -ENOENT || status == -EPERM;
-}
-
-/* -- KEPTS ------------------------------------------------------------------------------------- */
-
-static void on_kepts(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                     int *fds, size_t n_fds, void *arg)
-{
-    void (*fn)(struct core *, int) = arg;
-
-    fn(c, status);
-}
-
-int keep_send_kepts(struct core *c, void (*fn)(struct core *c, int status))
-{
-    struct privsep_msg m = {.op = PRIVSEP_KEPTS};
-    int64_t rc;
-
-    memset(c->kepts.listed, 0, sizeof(c->kepts.listed));
-    rc = call_privd(c, "", &m, on_kepts, fn);
-    return rc < 0 ? (int)rc : 0;
-}
-
-void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
-{
-    uint32_t n = m->u.kept.number;
-
-    if (n < 1 || n > PRIVSEP_KEPT_MAX)
-        return;
-    c->kepts.listed[n].seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
-    memcpy(c->kepts.listed[n].owner, m->u.kept.owner, sizeof(c->kepts.listed[n].owner));
-}
+/* -- what no row names ------------------------------------------------------------------------- */
 
 static void drop_stray(struct core *c, uint32_t n);
 

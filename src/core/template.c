@@ -12,6 +12,7 @@
 #include "core/deferred.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
+#include "core/store_template.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -339,6 +340,18 @@ static void job_error(const struct core *c, struct err *e, const struct job *j, 
         err_set_sys(e, err_code_from_errno(status), status, "%s: %s", what, j->last);
 }
 
+/* The template is gone: its name too. */
+static enum err_code forget_image(struct core *c, size_t place, struct err *e)
+{
+    struct template_info *info = &c->templates->info[place];
+
+    if (store_image_delete(c->store, info->id, e) != ERR_OK)
+        return e->code;
+    *info = (struct template_info){.id = NULL};
+    c->templates->failed[place][0] = '\0';
+    return ERR_OK;
+}
+
 /* The list is asked for anew before the waiting callers are answered: the answer is then true. The
  * reply to it need not be waited for: it is in order. */
 static void on_job(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -366,7 +379,7 @@ static void on_job(struct core *c, const char *id, int status, const struct priv
         t->info[j->which].size_bytes = 0;
     }
     if (status == 0 && !j->build && t->info[j->which].source[0] &&
-        template_image_forget(c, j->which, &why) != ERR_OK)
+        forget_image(c, j->which, &why) != ERR_OK)
         status = -EIO;
     templates_note(t, j->which);
     templates_request(c, NULL);

@@ -25,10 +25,9 @@ struct templates {
 
 void templates_note(struct templates *t, size_t place); /* why it is not ready, anew */
 
-/* template_image.c. Load: after the store is open. Forget: the template is gone, its name too. */
+/* template_image.c. Load: after the store is open. */
 enum err_code template_images_load(struct core *c, struct err *e);
 void template_image_take(struct templates *t, size_t place, const struct template_image *image);
-enum err_code template_image_forget(struct core *c, size_t place, struct err *e);
 
 enum err_code templates_init(struct core *c, struct err *e);
 void templates_free(struct core *c);

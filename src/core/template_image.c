@@ -46,17 +46,6 @@ enum err_code template_images_load(struct core *c, struct err *e)
     return store_image_each(c->store, load_one, c->templates, e);
 }
 
-enum err_code template_image_forget(struct core *c, size_t place, struct err *e)
-{
-    struct template_info *info = &c->templates->info[place];
-
-    if (store_image_delete(c->store, info->id, e) != ERR_OK)
-        return e->code;
-    *info = (struct template_info){.id = NULL};
-    c->templates->failed[place][0] = '\0';
-    return ERR_OK;
-}
-
 static enum err_code check_request(const char *name, const char *source, const char *digest,
                                    struct err *e)
 {

@@ -253,30 +253,6 @@ int cgroup_enter(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
     return 0;
 }
 
-int cgroup_freeze(const struct cgroup *cg, uint32_t slot, bool frozen)
-{
-    char path[PATH_SIZE];
-    if (cg->of[FREEZER] < 0)
-        return -EOPNOTSUPP;
-    int fd = cg->h[cg->of[FREEZER]].fd;
-    if (cg->v2)
-        return io_write_text_at(fd, slot_path(path, slot, "cgroup.freeze"), frozen ? "1" : "0");
-    return io_write_text_at(fd, slot_path(path, slot, "freezer.state"),
-                            frozen ? "FROZEN" : "THAWED");
-}
-
-bool cgroup_is_frozen(const struct cgroup *cg, uint32_t slot)
-{
-    char path[PATH_SIZE], text[256];
-    if (cg->of[FREEZER] < 0)
-        return false;
-    const char *file = cg->v2 ? "cgroup.events" : "freezer.state";
-    if (io_read_text_at(cg->h[cg->of[FREEZER]].fd, slot_path(path, slot, file), text,
-                        sizeof(text)) < 0)
-        return false;
-    return cg->v2 ? strstr(text, "frozen 1") != NULL : strcmp(text, "FROZEN") == 0;
-}
-
 int cgroup_pids(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, pid_t *pids, int max)
 {
     char path[PATH_SIZE];

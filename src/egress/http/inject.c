@@ -17,78 +17,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* -- what may go where ------------------------------------------------------------------------- */
-
-enum err_code inject_no_memory(struct plan *p)
-{
-    return err_set(p->e, ERR_EXHAUSTED, "out of memory");
-}
-
-enum err_code inject_take_rc(struct plan *p, int rc)
-{
-    if (rc == -EMSGSIZE)
-        return err_set(p->e, ERR_TOO_LARGE, "the request is too large with its credential");
-    return rc < 0 ? inject_no_memory(p) : ERR_OK;
-}
-
-static enum policy_fit fit_of(const struct plan *p, const struct credential *c)
-{
-    return credential_fits(c, p->r->host, p->r->port, p->r->transport, p->head->method,
-                           p->head->path);
-}
-
-/* May this credential be put on this request? */
-enum err_code inject_check_bound(struct plan *p, const struct credential *c)
-{
-    enum policy_fit fit = fit_of(p, c);
-
-    return fit == POLICY_FITS
-               ? ERR_OK
-               : err_set(p->e, ERR_DENIED, "the credential %s %s", c->name, policy_fit_text(fit));
-}
-
-/* -- headers ----------------------------------------------------------------------------------- */
-
-bool inject_is_removed(const void *arg, const char *name)
-{
-    const struct plan *p = arg;
-
-    for (size_t i = 0; i < p->removed; i++)
-        if (http_name_like(p->remove[i], name))
-            return true;
-    return false;
-}
-
-static enum err_code leave_out(struct plan *p, const char *name)
-{
-    if (inject_is_removed(p, name))
-        return ERR_OK;
-    if (p->removed == INJECT_REMOVE_MAX)
-        return err_set(p->e, ERR_TOO_LARGE, "the request has too many headers");
-    p->remove[p->removed++] = name;
-    return ERR_OK;
-}
-
-/* Replaces all of the client's of that name. */
-enum err_code inject_set_header(struct plan *p, const char *name, const char *fmt, ...)
-{
-    enum err_code code = leave_out(p, name);
-    struct buf *b = &p->job->lines;
-    va_list ap;
-    int rc;
-
-    if (code != ERR_OK)
-        return code;
-    va_start(ap, fmt);
-    rc = buf_printf(b, "%s: ", name);
-    if (rc == 0)
-        rc = buf_vprintf(b, fmt, ap);
-    va_end(ap);
-    if (rc == 0)
-        rc = buf_append(b, "\r\n", 2);
-    return inject_take_rc(p, rc);
-}
-
 /* -- the credential that the policy names ------------------------------------------------------ */
 
 static enum err_code set_basic(struct plan *p, const struct credential *c)
@@ -177,7 +105,7 @@ static enum err_code leave_out_other_keys(struct plan *p)
 
         if (credential_is_key_header(h->name) &&
             !placeholder_find(h->value, strlen(h->value), &at) && !inject_is_removed(p, h->name) &&
-            leave_out(p, h->name) != ERR_OK)
+            inject_leave_out(p, h->name) != ERR_OK)
             return p->e->code;
     }
     return ERR_OK;
@@ -230,7 +158,7 @@ static enum err_code leave_out_client_keys(struct plan *p)
                            "the header %.64s must have the key cay-secret:%s alone, without a key "
                            "beside it",
                            h->name, p->named->name);
-        if (!here && !inject_is_removed(p, h->name) && leave_out(p, h->name) != ERR_OK)
+        if (!here && !inject_is_removed(p, h->name) && inject_leave_out(p, h->name) != ERR_OK)
             return p->e->code;
     }
     return ERR_OK;
@@ -334,7 +262,7 @@ static bool has_placeholders_here(const struct plan *p)
     const struct credentials *all = p->r->credentials;
 
     for (size_t i = 0; all && i < all->count; i++)
-        if (all->list[i].in_bodies && fit_of(p, &all->list[i]) == POLICY_FITS)
+        if (all->list[i].in_bodies && inject_fit_of(p, &all->list[i]) == POLICY_FITS)
             return true;
     return false;
 }
@@ -358,9 +286,9 @@ static enum err_code prepare_late(struct plan *p)
     if (late_prepare(p->job, &l, &without, p->e) != ERR_OK)
         return p->e->code;
     for (size_t i = 0; without && without[i]; i++)
-        if (leave_out(p, without[i]) != ERR_OK)
+        if (inject_leave_out(p, without[i]) != ERR_OK)
             return p->e->code;
-    return p->job->collect ? leave_out(p, "content-length") : ERR_OK;
+    return p->job->collect ? inject_leave_out(p, "content-length") : ERR_OK;
 }
 
 /* -- what answers are searched for ------------------------------------------------------------- */
@@ -373,10 +301,10 @@ static enum err_code prepare_redact(struct plan *p)
 
     if (rc < 0 || !p->redact)
         return inject_take_rc(p, rc);
-    if (leave_out(p, "sec-websocket-extensions") != ERR_OK)
+    if (inject_leave_out(p, "sec-websocket-extensions") != ERR_OK)
         return p->e->code;
     for (size_t i = 0; response_secrets_leaves_out[i]; i++)
-        if (leave_out(p, response_secrets_leaves_out[i]) != ERR_OK)
+        if (inject_leave_out(p, response_secrets_leaves_out[i]) != ERR_OK)
             return p->e->code;
     return inject_set_header(p, "Accept-Encoding", "identity");
 }
@@ -389,7 +317,7 @@ static enum err_code leave_out_overrides(struct plan *p)
 
     for (size_t i = 0; p->r->ruled && i < p->head->header_count && code == ERR_OK; i++)
         if (override_is(p->head->headers[i].name))
-            code = leave_out(p, p->head->headers[i].name);
+            code = inject_leave_out(p, p->head->headers[i].name);
     return code;
 }
 

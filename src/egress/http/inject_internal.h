@@ -1,5 +1,6 @@
 #pragma once
-/* What inject.c (what a request gets) and inject_placeholder.c (placeholders in its head) share. */
+/* A request's plan in the making: inject.c (what a request gets) and inject_placeholder.c
+ * (placeholders in its head) write it by inject_plan.c. */
 
 #include "egress/credential/placeholder.h"
 #include "egress/http/inject.h"
@@ -22,15 +23,22 @@ struct plan {
     struct err *e;
 };
 
+/* -- inject_plan.c ----------------------------------------------------------------------------- */
+
 /* Errors go to p->e, and are what is returned. */
 enum err_code inject_no_memory(struct plan *p);
 enum err_code inject_take_rc(struct plan *p, int rc); /* 0 or more: ERR_OK */
 
-/* May this credential be put on this request? */
+/* May this credential be put on this request? The first says why not, the second makes it the
+ * error. */
+enum policy_fit inject_fit_of(const struct plan *p, const struct credential *c);
 enum err_code inject_check_bound(struct plan *p, const struct credential *c);
 
 /* arg: the plan. Is that header of the client's left out? */
 bool inject_is_removed(const void *arg, const char *name);
+
+/* That header of the client's is left out; name lives as long as the plan. */
+enum err_code inject_leave_out(struct plan *p, const char *name);
 
 /* Replaces all of the client's of that name. */
 enum err_code inject_set_header(struct plan *p, const char *name, const char *fmt, ...)
