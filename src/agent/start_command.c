@@ -10,12 +10,11 @@
 #include "agent/process/proc_start.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/loopback.h"
 #include "http/json.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -208,17 +207,16 @@ static void done(struct wait *w, const char *why)
  * for a full backlog. */
 static int probe(struct wait *w)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons(w->port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int rc;
 
     if (w->fd < 0)
         w->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (w->fd < 0)
         return -errno;
-    if (connect(w->fd, (struct sockaddr *)&at, sizeof(at)) == 0 || errno == EISCONN)
+    rc = loopback_connect(w->fd, w->port);
+    if (rc == 0 || rc == -EISCONN)
         return 1;
-    if (errno == EINPROGRESS || errno == EALREADY)
+    if (rc == 1 || rc == -EALREADY)
         return 0;
     util_close(&w->fd);
     return -ECONNREFUSED;

@@ -13,6 +13,7 @@
 #include "base/base64.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/loopback.h"
 #include "gateway/idle.h"
 #include "gateway/resolve.h"
 #include "http/client.h"
@@ -23,7 +24,6 @@
 #include "toolbox/toolbox.h"
 #include "toolbox/toolbox_internal.h"
 
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -186,14 +186,10 @@ static void send_request(struct toolbox_op *op, int fd, bool connecting)
 /* connect() to the sandbox's own agent. 0, 1 in progress, or -errno. */
 static int connect_agent(int fd)
 {
-    struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons(AGENT_PORT), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int one = 1;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
-        return 0;
-    return errno == EINPROGRESS ? 1 : -errno;
+    return loopback_connect(fd, AGENT_PORT);
 }
 
 static void begin(struct toolbox_op *op, int fd)

@@ -141,8 +141,8 @@ void toolbox_files_list(struct toolbox_call *c)
     toolbox_agent(c, &r);
 }
 
-static void told(void *arg, const struct http_head *head, const char *body, size_t len,
-                 const struct err *why)
+static void on_stat(void *arg, const struct http_head *head, const char *body, size_t len,
+                    const struct err *why)
 {
     struct toolbox_paths *p = arg;
     json_t *o = NULL;
@@ -161,7 +161,7 @@ void toolbox_files_info(struct toolbox_call *c)
     struct toolbox_paths *p = paths_new(c);
 
     if (p && toolbox_query_path(c, "path", p->path))
-        toolbox_rpc(c, "/filesystem.Filesystem/Stat", path_json(p->path), told, p);
+        toolbox_rpc(c, "/filesystem.Filesystem/Stat", path_json(p->path), on_stat, p);
 }
 
 /* -- folder ------------------------------------------------------------------------------------ */

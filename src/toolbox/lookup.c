@@ -142,8 +142,8 @@ static int send_follow(struct toolbox_call *c, uint64_t ticket)
 }
 
 /* One that cannot be asked is answered by the sweep, whose time is now. */
-static void ask(struct toolbox_call *c, int (*send)(struct toolbox_call *c, uint64_t ticket),
-                toolbox_lookup_cb done, void *arg)
+static void begin(struct toolbox_call *c, int (*send)(struct toolbox_call *c, uint64_t ticket),
+                  toolbox_lookup_cb done, void *arg)
 {
     struct toolbox_lookups *a = c->toolbox->asks;
     struct entry *l;
@@ -166,10 +166,10 @@ static void ask(struct toolbox_call *c, int (*send)(struct toolbox_call *c, uint
 
 void toolbox_lookup(struct toolbox_call *c, toolbox_lookup_cb done, void *arg)
 {
-    ask(c, send_query, done, arg);
+    begin(c, send_query, done, arg);
 }
 
 void toolbox_follow(struct toolbox_call *c, toolbox_lookup_cb done, void *arg)
 {
-    ask(c, send_follow, done, arg);
+    begin(c, send_follow, done, arg);
 }
