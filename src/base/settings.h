@@ -9,7 +9,8 @@
 #include "base/config.h"
 #include "base/host_dir.h"
 
-#define SETTINGS_PATH "/etc/cay/cay.conf"
+#define SETTINGS_PATH      "/etc/cay/cay.conf"
+#define SETTINGS_UID_RANGE INT64_C(65536) /* of one sandbox */
 
 struct settings {
     /* [listen] */

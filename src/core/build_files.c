@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #define DIRECTORY "builds"
 #define OWNER_LEN 32 /* hex digits of a tenant's hash */
@@ -163,7 +162,7 @@ static enum err_code enter(struct build_files *all, const char *name, uint64_t b
 /* -- the start and the end --------------------------------------------------------------------- */
 
 /* What is there of an earlier life: archives stay, what was being received goes. */
-static enum err_code look(struct build_files *all, struct err *e)
+static enum err_code scan(struct build_files *all, struct err *e)
 {
     int fd = openat(all->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -202,7 +201,7 @@ enum err_code build_files_init(struct core *c, struct err *e)
     all->dir_fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (all->dir_fd < 0)
         return err_set_sys(e, ERR_INTERNAL, errno, "opening %s", path);
-    if (look(all, e) != ERR_OK)
+    if (scan(all, e) != ERR_OK)
         return e->code;
     sweep(all);
     return ERR_OK;
@@ -415,19 +414,6 @@ static enum err_code check_room(struct build_files *all, const char *owner, stru
         return err_set(e, ERR_NO_SPACE,
                        "the server holds as many archives of builds as it may, and no tenant has "
                        "more than this one would");
-    return ERR_OK;
-}
-
-enum err_code core_build_upload_room(int fd, struct err *e)
-{
-    struct statvfs fs;
-
-    if (fstatvfs(fd, &fs) < 0)
-        return err_set_sys(e, ERR_INTERNAL, errno, "asking for the room of the server's disk");
-    if (fs.f_blocks > 0 && fs.f_bavail < fs.f_blocks * CORE_BUILD_FILES_FREE / 100)
-        return err_set(e, ERR_NO_SPACE,
-                       "less than %u %% of the disk that the server keeps archives on are free",
-                       CORE_BUILD_FILES_FREE);
     return ERR_OK;
 }
 

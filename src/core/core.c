@@ -92,10 +92,10 @@ static void end_missing(struct core *c)
 }
 
 /* An answer has to come within the deadline. */
-static void asking(struct core *c, bool on)
+static void set_list_pending(struct core *c, bool on)
 {
-    c->asking = on && c->privd_up;
-    if (c->asking)
+    c->list_pending = on && c->privd_up;
+    if (c->list_pending)
         timers_set(&c->timers, &c->relist, clock_mono_ms() + c->config.privd_timeout_ms);
     else
         timers_cancel(&c->timers, &c->relist);
@@ -104,7 +104,7 @@ static void asking(struct core *c, bool on)
 static void on_ready_templates(struct core *c, int status)
 {
     if (!call_is_channel_error(status))
-        asking(c, false);
+        set_list_pending(c, false);
     if (status == 0) {
         /* A sandbox that privd was still making for an earlier cayd was not in its list yet. */
         c->sweeping = true;
@@ -126,7 +126,7 @@ static void list_or_relist(struct core *c, int rc)
 {
     if (rc != -ENOMEM)
         return;
-    asking(c, false);
+    set_list_pending(c, false);
     timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
 }
 
@@ -149,7 +149,7 @@ static void on_kepts(struct core *c, int status)
     volumes_request(c);
     keep_drop_strays(c);
     templates_forget(c);
-    asking(c, true);
+    set_list_pending(c, true);
     list_or_relist(c, templates_request(c, on_ready_templates));
 }
 
@@ -158,7 +158,7 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
 {
     if (call_is_channel_error(status))
         return; /* on_up comes again */
-    asking(c, false);
+    set_list_pending(c, false);
     if (status < 0) {
         log_error("privd does not list its sandboxes: %s", strerror(-status));
         timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
@@ -170,7 +170,7 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
         match(c, &c->listed[i]);
     free(TAKE_PTR(c->listed));
     c->listed_n = c->listed_cap = 0;
-    asking(c, !c->sweeping);
+    set_list_pending(c, !c->sweeping);
     list_or_relist(c, keep_send_kepts(c, on_kepts));
 }
 
@@ -196,9 +196,9 @@ static void send_list(struct core *c)
     struct privsep_msg m = {.op = PRIVSEP_LIST};
 
     c->listed_n = 0;
-    asking(c, true);
+    set_list_pending(c, true);
     if (call_privd(c, "", &m, on_listed, NULL) == -ENOMEM) {
-        asking(c, false);
+        set_list_pending(c, false);
         timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
     }
 }
@@ -207,9 +207,9 @@ static void on_relist(struct timer *t)
 {
     struct core *c = CONTAINER_OF(t, struct core, relist);
 
-    if (c->asking) {
+    if (c->list_pending) {
         log_error("privd does not answer: its channel begins anew");
-        c->asking = false;
+        c->list_pending = false;
         privsep_client_restart(c->privd);
     } else if (c->privd_up) {
         send_list(c);
@@ -232,7 +232,7 @@ static void on_down(void *arg)
 {
     struct core *c = arg;
 
-    c->privd_up = c->ready = c->asking = false;
+    c->privd_up = c->ready = c->list_pending = false;
     timers_cancel(&c->timers, &c->relist);
 }
 
@@ -257,70 +257,6 @@ void core_on_paused(struct core *c, void (*fn)(void *arg, const char *id), void 
 {
     c->on_paused = fn;
     c->on_paused_arg = arg;
-}
-
-/* -- status ------------------------------------------------------------------------------------ */
-
-struct status_wait {
-    struct core *core;
-    void (*done)(void *arg, const struct core_status *s);
-    void *arg;
-    struct deferred later;
-};
-
-static void take_pool(const struct core *c, const struct privsep_pool *from, struct core_status *s)
-{
-    for (size_t i = 0; i < PRIVSEP_POOL_ROWS && from[i].template_number; i++) {
-        struct core_pool *to = &s->pool[s->n_pool++];
-
-        *to = (struct core_pool){.template = templates_name(c, from[i].template_number),
-                                 .ready = from[i].ready,
-                                 .target = from[i].target,
-                                 .claims = from[i].claims,
-                                 .misses = from[i].misses,
-                                 .refills = from[i].refills};
-    }
-}
-
-static void answer_status(struct status_wait *w, const struct privsep_msg *m)
-{
-    const struct core *c = w->core;
-    struct core_status s = {.privd_up = c->privd_up,
-                            .ready = c->ready,
-                            .sandboxes = c->registry.n,
-                            .started_real_ms = c->started_real_ms};
-
-    if (m) {
-        s.slots_max = m->u.capacity.slots_max;
-        s.slots_ready = m->u.capacity.slots_ready;
-        s.disk_total_bytes = m->u.capacity.disk_total_bytes;
-        s.disk_free_bytes = m->u.capacity.disk_free_bytes;
-        memcpy(s.disk_backend, m->u.capacity.disk_backend, sizeof(s.disk_backend) - 1);
-        take_pool(c, m->u.capacity.pool, &s);
-    }
-    w->done(w->arg, &s);
-    free(w);
-}
-
-static void on_capacity(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                        int *fds, size_t n_fds, void *arg)
-{
-    answer_status(arg, status == 0 ? m : NULL);
-}
-
-static void answer_status_deferred(void *arg)
-{
-    answer_status(arg, NULL);
-}
-
-void core_status(struct core *c, void (*done)(void *arg, const struct core_status *s), void *arg)
-{
-    struct privsep_msg m = {.op = PRIVSEP_CAPACITY};
-    struct status_wait *w = RESERVE_NEW(&c->reserve, struct status_wait);
-
-    *w = (struct status_wait){c, done, arg};
-    if (call_privd(c, "", &m, on_capacity, w) < 0)
-        core_defer(c, &w->later, answer_status_deferred, w);
 }
 
 /* -- making and ending ------------------------------------------------------------------------- */

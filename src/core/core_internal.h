@@ -101,7 +101,7 @@ struct core {
     void *on_key_revoked_arg;
 
     struct timer relist; /* LIST once more, or no answer to what is asked after a connection */
-    bool asking;         /* LIST, then TEMPLATES: relist is the deadline of their answers */
+    bool list_pending;   /* LIST, then TEMPLATES: relist is the deadline of their answers */
     bool sweeping;       /* that LIST only looks for strays */
     uint64_t templates_requested_ms;
 

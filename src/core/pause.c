@@ -31,29 +31,6 @@
 
 #define PAUSE_AGAIN_MS 2000u /* after the end of its time, when it could not be paused */
 
-static const char *const reasons[] = {
-    [SANDBOX_PAUSE_NONE] = "",
-    [SANDBOX_PAUSE_API] = "api",
-    [SANDBOX_PAUSE_TIMEOUT] = "timeout",
-    [SANDBOX_PAUSE_IDLE] = "idle",
-};
-
-_Static_assert(ARRAY_SIZE(reasons) == SANDBOX_PAUSE_REASON_COUNT, "each reason has a word");
-
-const char *core_pause_reason_name(enum sandbox_pause_reason reason)
-{
-    return (size_t)reason < ARRAY_SIZE(reasons) ? reasons[reason] : "";
-}
-
-const char *core_pause_tier_name(const struct sandbox *s)
-{
-    const struct life *life = life_of(s->state);
-
-    if (life->group != LIFE_GROUP_PAUSED)
-        return "";
-    return life->files ? "files" : "frozen";
-}
-
 /* What those who resume it asked for goes with them: it is not the next one's. */
 static void forget_wishes(struct sandbox_obj *o)
 {
@@ -81,9 +58,9 @@ void pause_write_row(struct sandbox_obj *o)
 
 /* Row first: privd is asked only for what the next start would look for. On failure nothing has
  * changed. */
-static enum err_code ask(struct sandbox_obj *o, enum privsep_op op, enum sandbox_state state,
-                         enum sandbox_pause_reason reason, call_privd_cb cb, const char *what,
-                         struct err *e)
+static enum err_code send_change(struct sandbox_obj *o, enum privsep_op op,
+                                 enum sandbox_state state, enum sandbox_pause_reason reason,
+                                 call_privd_cb cb, const char *what, struct err *e)
 {
     struct privsep_msg m = {.op = (uint16_t)op, .slot = o->s.slot, .gen = o->s.gen};
     struct core *c = o->core;
@@ -250,8 +227,8 @@ enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 {
     if (sandbox_life(o)->files)
         return keep_begin_restart(o, e);
-    return ask(o, PRIVSEP_THAW, SANDBOX_RESUMING, o->s.pause_reason, on_thawed,
-               "resuming the sandbox", e);
+    return send_change(o, PRIVSEP_THAW, SANDBOX_RESUMING, o->s.pause_reason, on_thawed,
+                       "resuming the sandbox", e);
 }
 
 /* -- pausing ----------------------------------------------------------------------------------- */
@@ -357,8 +334,8 @@ static void on_frozen(struct core *c, const char *id, int status, const struct p
 static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reason reason,
                                  struct err *e)
 {
-    enum err_code code = ask(o, PRIVSEP_FREEZE, SANDBOX_PAUSING, reason, on_frozen,
-                             "pausing the sandbox", e);
+    enum err_code code = send_change(o, PRIVSEP_FREEZE, SANDBOX_PAUSING, reason, on_frozen,
+                                     "pausing the sandbox", e);
 
     if (code != ERR_OK)
         return code;

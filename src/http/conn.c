@@ -19,8 +19,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,11 +26,6 @@
 
 #define MAX_ROUNDS   32 /* of work for one connection before others get their turn */
 #define LINGER_BYTES (16u * 1024u * 1024u)
-
-/* A peer that has vanished is known after two minutes, though nothing is sent to it. */
-#define KEEPALIVE_IDLE_S  60
-#define KEEPALIVE_AGAIN_S 15
-#define KEEPALIVE_TIMES   4
 
 #define OUT_MAX (SIZE_MAX / 4) /* bounded by what handlers write, who heed "full", and by held.c */
 
@@ -71,19 +64,6 @@ int conn_new(struct http_server *s, int fd, uint64_t tag, const struct http_laye
     c->read_kind = WAIT_IDLE;
     server_wait(s, &c->read_wait, WAIT_IDLE);
     return 0;
-}
-
-/* What sockets inherit from their listener: answers leave at once, and a peer that vanished without
- * a word is found out by the kernel. Fails harmlessly on unix sockets. */
-void conn_socket_options(int fd)
-{
-    int one = 1, idle_s = KEEPALIVE_IDLE_S, again_s = KEEPALIVE_AGAIN_S, times = KEEPALIVE_TIMES;
-
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof(again_s));
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
-    (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
 static void conn_end(struct conn *c)

@@ -94,7 +94,6 @@ struct conn {
  * are not used then. */
 int conn_new(struct http_server *s, int fd, uint64_t tag, const struct http_layer_ops *ops,
              void *layer);
-void conn_socket_options(int fd);
 
 /* Does all that can be done now. */
 void conn_pump(struct conn *c);

@@ -13,6 +13,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -24,6 +26,11 @@
 #define FULL_SAY_MS     10000
 #define DROP_IDLE_MS    1000 /* between requests for less is not idle */
 #define DROP_TRIES      8
+
+/* A peer that has vanished is known after two minutes, though nothing is sent to it. */
+#define KEEPALIVE_IDLE_S  60
+#define KEEPALIVE_AGAIN_S 15
+#define KEEPALIVE_TIMES   4
 
 /* -- time -------------------------------------------------------------------------------------- */
 
@@ -314,6 +321,19 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
     }
 }
 
+/* What sockets inherit from their listener: answers leave at once, and a peer that vanished without
+ * a word is found out by the kernel. Fails harmlessly on unix sockets. */
+static void set_options(int fd)
+{
+    int one = 1, idle_s = KEEPALIVE_IDLE_S, again_s = KEEPALIVE_AGAIN_S, times = KEEPALIVE_TIMES;
+
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof(again_s));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+    (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+}
+
 int http_server_listen(struct http_server *s, int listen_fd)
 {
     struct listener *l = calloc(1, sizeof(*l));
@@ -328,7 +348,7 @@ int http_server_listen(struct http_server *s, int listen_fd)
         free(l);
         return r;
     }
-    conn_socket_options(listen_fd);
+    set_options(listen_fd);
     l->server = s;
     l->fd = listen_fd;
     l->poll.data = l;
@@ -360,7 +380,7 @@ int http_server_adopt_layer(struct http_server *s, int fd, uint64_t tag,
     r = io_set_nonblock(fd, true);
     if (r < 0)
         return r;
-    conn_socket_options(fd);
+    set_options(fd);
     return conn_new(s, fd, tag, ops, layer);
 }
 

@@ -1,0 +1,17 @@
+#include "core/build_files.h"
+
+#include <errno.h>
+#include <sys/statvfs.h>
+
+enum err_code core_build_upload_room(int fd, struct err *e)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(fd, &fs) < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "asking for the room of the server's disk");
+    if (fs.f_blocks > 0 && fs.f_bavail < fs.f_blocks * CORE_BUILD_FILES_FREE / 100)
+        return err_set(e, ERR_NO_SPACE,
+                       "less than %u %% of the disk that the server keeps archives on are free",
+                       CORE_BUILD_FILES_FREE);
+    return ERR_OK;
+}
