@@ -248,7 +248,7 @@ struct search {
     const struct build *ready, *any;
 };
 
-static bool look(void *arg, const struct build *b)
+static bool see_build(void *arg, const struct build *b)
 {
     struct search *s = arg;
 
@@ -265,7 +265,7 @@ const struct build *e2b_build_of(struct api_call *call, const char *name)
 {
     struct search s = {.name = name};
 
-    core_build_each(call->core, call->who.tenant, NULL, look, &s);
+    core_build_each(call->core, call->who.tenant, NULL, see_build, &s);
     return s.ready ? s.ready : s.any;
 }
 

@@ -45,7 +45,7 @@ static void end_answered(struct control_request *a, void *reader)
 }
 
 /* x NULL: its client has gone, or was answered. */
-static void tell_end(struct upload *u, struct http_exchange *x, bool whole)
+static void report_end(struct upload *u, struct http_exchange *x, bool whole)
 {
     struct connloop *l = u->l;
     struct control_request *a = control_request_upload(l->config.control, NULL, NULL, &l->inbox,
@@ -70,7 +70,7 @@ static void tell_end(struct upload *u, struct http_exchange *x, bool whole)
 
 static void client_gone(struct http_exchange *x, void *data)
 {
-    tell_end(data, NULL, false);
+    report_end(data, NULL, false);
 }
 
 /* -- the body ---------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static void client_gone(struct http_exchange *x, void *data)
 static void refuse(struct http_exchange *x, struct upload *u, int status, const char *why)
 {
     http_exchange_set(x, NULL, NULL);
-    tell_end(u, NULL, false);
+    report_end(u, NULL, false);
     http_respond_error(x, status, "%s", why);
 }
 
@@ -114,7 +114,7 @@ static void on_end(struct http_exchange *x)
     if (!u)
         return;
     http_exchange_set(x, NULL, NULL);
-    tell_end(u, x, true);
+    report_end(u, x, true);
 }
 
 static void begin_answered(struct control_request *a, void *reader)
@@ -132,7 +132,7 @@ static void begin_answered(struct control_request *a, void *reader)
             http_exchange_set(x, u, client_gone);
             http_body_stream(x, on_data, on_end);
         } else {
-            tell_end(u, NULL, false);
+            report_end(u, NULL, false);
         }
     } else if (x && a->upload->why.code != ERR_OK) {
         http_respond_error(x, api_status_of(a->upload->why.code), "%s", a->upload->why.text);

@@ -70,7 +70,7 @@ static int archive_tmpfs(const char *pid_text)
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? 0 : -EIO;
 }
 
-static int tell(const char *text)
+static int report(const char *text)
 {
     return io_write_full(CHECKPOINT_ASK_FD, text, strlen(text));
 }
@@ -123,10 +123,10 @@ int dump_hook(const char *self, const char *action, const char *pid_text)
         rc = checkpoint_fail(&why, -EIO, "/run and /dev/shm could not be archived");
     if (rc < 0) {
         snprintf(line, sizeof(line), "E %d %s\n", -rc, why.text);
-        (void)tell(line);
+        (void)report(line);
         return 1;
     }
-    return tell(CHECKPOINT_DONE) == 0 && is_told_to_end() ? 0 : 1;
+    return report(CHECKPOINT_DONE) == 0 && is_told_to_end() ? 0 : 1;
 }
 
 /* -- CRIU -------------------------------------------------------------------------------------- */

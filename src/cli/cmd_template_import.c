@@ -217,7 +217,7 @@ static enum err_code put_layers(const struct import *m, struct err *e)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static enum err_code ask_number(struct import *m, unsigned *number, struct err *e)
+static enum err_code request_number(struct import *m, unsigned *number, struct err *e)
 {
     json_t *body = json_pack("{s:s, s:s}", "source", m->source, "digest", m->image.digest);
     json_t *answer = NULL;
@@ -278,7 +278,7 @@ static enum err_code run(struct import *m, struct err *e)
 
     if (check_source(m, e) != ERR_OK || lock_name(m, e) != ERR_OK ||
         remove_all_left(m, e) != ERR_OK || open_image(m, e) != ERR_OK ||
-        ask_number(m, &number, e) != ERR_OK)
+        request_number(m, &number, e) != ERR_OK)
         return e->code;
     if (open_spool(m, number, e) == ERR_OK && put_layers(m, e) == ERR_OK &&
         put_notes(m, e) == ERR_OK)

@@ -37,8 +37,8 @@ static void fail(struct build_image_read *m, const struct err *e)
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-static void ask(struct build_image_read *m, const char *name, const char *range, size_t most,
-                core_agent_cb done)
+static void request(struct build_image_read *m, const char *name, const char *range, size_t most,
+                    core_agent_cb done)
 {
     char target[256];
     const struct core_agent_file_call call = {
@@ -185,7 +185,7 @@ static void next_piece(struct build_image_read *m)
     }
     (void)snprintf(range, sizeof(range), "bytes=%llu-%llu", (unsigned long long)m->at,
                    (unsigned long long)MIN(m->at + BUILD_IMAGE_PIECE_BYTES, b->size) - 1);
-    ask(m, b->digest + HEX_AT, range, BUILD_IMAGE_PIECE_BYTES, on_piece);
+    request(m, b->digest + HEX_AT, range, BUILD_IMAGE_PIECE_BYTES, on_piece);
 }
 
 /* -- 1: manifest and configuration ------------------------------------------------------------- */
@@ -240,7 +240,7 @@ static void on_manifest(void *arg, const struct err *why, int status, const char
     if (image_manifest_parse(body ? body : "", body ? len : 0, &m->manifest, &e) != ERR_OK)
         fail(m, &e);
     else
-        ask(m, m->manifest.config.digest + HEX_AT, NULL, IMAGE_TEXT_MAX, on_config);
+        request(m, m->manifest.config.digest + HEX_AT, NULL, IMAGE_TEXT_MAX, on_config);
 }
 
 void build_image_read_begin(struct build_run *r, struct build_image_read *m,
@@ -248,5 +248,5 @@ void build_image_read_begin(struct build_run *r, struct build_image_read *m,
 {
     m->r = r;
     m->done = done;
-    ask(m, "manifest.json", NULL, IMAGE_TEXT_MAX, on_manifest);
+    request(m, "manifest.json", NULL, IMAGE_TEXT_MAX, on_manifest);
 }

@@ -91,11 +91,11 @@ static bool go_on(struct build_run *r)
 
 /* -- 4: start and ready ------------------------------------------------------------------------ */
 
-static void ask_ready(struct build_run *r);
+static void check_ready(struct build_run *r);
 
 static void on_again(struct timer *t)
 {
-    ask_ready(CONTAINER_OF(t, struct build_run, again));
+    check_ready(CONTAINER_OF(t, struct build_run, again));
 }
 
 static void become_ready(struct build_run *r)
@@ -148,7 +148,7 @@ static void on_ready(void *arg, const struct core_exec_result *x, const struct e
         timers_set(&r->core->timers, &r->again, clock_mono_ms() + READY_AGAIN_MS);
 }
 
-static void ask_ready(struct build_run *r)
+static void check_ready(struct build_run *r)
 {
     uint64_t now = clock_mono_ms(), left = r->ready_until_ms > now ? r->ready_until_ms - now : 1;
     const struct build_command c = {.user = r->user,
@@ -193,7 +193,7 @@ static void try_start(struct build_run *r)
     if (r->spec.ready && !*r->spec.ready)
         r->spec.ready = NULL;
     if (r->spec.ready)
-        ask_ready(r);
+        check_ready(r);
     else
         timers_set(&r->core->timers, &r->again,
                    clock_mono_ms() + (r->start_runs ? NO_READY_MS : 0));

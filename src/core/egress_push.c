@@ -75,7 +75,7 @@ static void notify_deferred(void *arg)
 }
 
 /* In the next turn: callers may be inside a loop over sandboxes. why NULL: it is in force. */
-static void tell(struct sandbox_obj *o, const struct err *why)
+static void answer(struct sandbox_obj *o, const struct err *why)
 {
     struct egress_waiter *first = TAKE_PTR(o->egress_waiters);
 
@@ -98,7 +98,7 @@ static void refused(struct sandbox_obj *o, int status, const char *body, size_t 
             (int)MIN(len, 256u), body ? body : "");
     log_error("sandbox %s: %s", o->s.id, e.text);
     logs_add(o, "error", "%s; nothing leaves this sandbox", e.text);
-    tell(o, &e);
+    answer(o, &e);
 }
 
 static void not_reached(struct egress_link *l, struct sandbox_obj *o, const struct err *why)
@@ -109,7 +109,7 @@ static void not_reached(struct egress_link *l, struct sandbox_obj *o, const stru
             why->text);
     err_hint(&e, "it is sent again as soon as cay-egress answers; until then the sandbox has the "
                  "policy that it had, or no network");
-    tell(o, &e);
+    answer(o, &e);
     enqueue(l, o);
     if (!l->core->stopping)
         timers_set(&l->core->timers, &l->again, clock_mono_ms() + EGRESS_AGAIN_MS);
@@ -132,7 +132,7 @@ static void on_pushed(struct core *c, const char *id, const struct err *why, int
         else if (status / 100 != 2)
             refused(o, status, body, len);
         else
-            tell(o, NULL);
+            answer(o, NULL);
     }
     if (!c->stopping)
         egress_push_queue(l);
@@ -169,7 +169,7 @@ static void not_wanted(struct sandbox_obj *o)
     struct err e;
 
     if (sandbox_life(o)->files) { /* it is sent when it runs */
-        tell(o, NULL);
+        answer(o, NULL);
         return;
     }
     if (!sandbox_life(o)->policy) {
@@ -180,7 +180,7 @@ static void not_wanted(struct sandbox_obj *o)
                 o->s.id);
         err_hint(&e, "it is written, and sent as soon as the sandbox is there");
     }
-    tell(o, &e);
+    answer(o, &e);
 }
 
 void egress_push_queue(struct egress_link *l)
@@ -229,7 +229,7 @@ void egress_touch_and_notify(struct sandbox_obj *o, core_sandbox_cb done, void *
     *w = (struct egress_waiter){.next = o->egress_waiters, .done = done, .arg = arg};
     o->egress_waiters = w;
     if (!l) {
-        tell(o, NULL); /* there is nothing that lets anything out */
+        answer(o, NULL); /* there is nothing that lets anything out */
         return;
     }
     if (!l->up) {
@@ -250,7 +250,7 @@ void egress_leave(struct sandbox_obj *o)
     if (l)
         dequeue(l, o);
     if (sandbox_life(o)->files)
-        tell(o, NULL); /* what is stored is sent when it runs */
+        answer(o, NULL); /* what is stored is sent when it runs */
 }
 
 void egress_forget(struct sandbox_obj *o)
@@ -261,7 +261,7 @@ void egress_forget(struct sandbox_obj *o)
     if (l)
         dequeue(l, o);
     err_set(&e, ERR_NOT_FOUND, "sandbox %s has ended", o->s.id);
-    tell(o, &e);
+    answer(o, &e);
 }
 
 void egress_push_again(struct egress_link *l)

@@ -202,7 +202,7 @@ static void on_stat(struct core *c, const char *id, int status, const struct pri
     answer_all(o, &why);
 }
 
-static int64_t ask(struct sandbox_obj *o)
+static int64_t request_sample(struct sandbox_obj *o)
 {
     struct privsep_msg m = {.op = PRIVSEP_STAT, .slot = o->s.slot, .gen = o->s.gen};
     int64_t rc;
@@ -224,7 +224,7 @@ void metrics_on_timer(struct timer *t)
     if (!sandbox_life(o)->reachable)
         return;
     if (!is_fresh(o))
-        ask(o); /* privd away: the next one will do */
+        request_sample(o); /* privd away: the next one will do */
     if (now < o->sample_until_ms)
         timers_set(&o->core->timers, t, now + SAMPLE_EVERY_MS);
 }
@@ -254,7 +254,7 @@ void core_sandbox_metrics(struct core *c, const char *tenant, const char *id, in
     if (sandbox_visible(c, tenant, id, &o, &w->why) == ERR_OK) {
         metrics_touch(o, REQUESTED_MS);
         if (!is_fresh(o))
-            rc = ask(o);
+            rc = request_sample(o);
         if (o->sample_pending) {
             w->next = o->metric_waiters;
             o->metric_waiters = w;

@@ -42,7 +42,7 @@ static void on_gone(void *arg)
 
 /* -- what is told ------------------------------------------------------------------------------ */
 
-static int tell(struct state_follower *f, const struct sandbox *s, enum sandbox_state from)
+static int report(struct state_follower *f, const struct sandbox *s, enum sandbox_state from)
 {
     struct buf lines CLEANUP_BUF;
     int rc;
@@ -56,7 +56,7 @@ void state_follow_tell(struct sandbox_obj *o, enum sandbox_state from)
 {
     for (struct state_follower *f = o->core->state_followers, *next; f; f = next) {
         next = f->next;
-        if (strcmp(f->tenant, o->s.tenant) == 0 && tell(f, &o->s, from) < 0)
+        if (strcmp(f->tenant, o->s.tenant) == 0 && report(f, &o->s, from) < 0)
             end(f);
     }
 }

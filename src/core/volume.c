@@ -82,7 +82,7 @@ enum err_code volumes_adopt(void *core, const struct volume *v, struct err *e)
 }
 
 /* Each is told once. */
-static void tell(struct volume_obj *o, const struct err *why)
+static void answer(struct volume_obj *o, const struct err *why)
 {
     core_volume_cb made = o->made;
     core_done_cb removed = o->removed;
@@ -98,7 +98,7 @@ static void tell(struct volume_obj *o, const struct err *why)
 void volumes_free(struct core *c, const struct err *why)
 {
     for (struct volume_obj *o = c->volumes; o; o = o->next) {
-        tell(o, why);
+        answer(o, why);
         volume_content_free(o, why);
     }
     while (c->volumes)
@@ -138,7 +138,7 @@ static void remove_later(struct volume_obj *o, int64_t status)
     struct err why;
 
     call_privd_err(&why, status, "removing the volume");
-    tell(o, &why);
+    answer(o, &why);
     if (!call_is_channel_error(status)) /* else the next list tells */
         timers_set(&o->core->timers, &o->again, clock_mono_ms() + REMOVE_AGAIN_MS);
 }
@@ -153,7 +153,7 @@ static void on_removed(struct core *c, const char *id, int status, const struct 
     o->requested = false;
     if (keep_is_gone(status)) {
         log_info("volume %s: removed", id);
-        tell(o, NULL);
+        answer(o, NULL);
         forget(o);
     } else {
         remove_later(o, status);
@@ -255,13 +255,13 @@ static void on_made(struct core *c, const char *id, int status, const struct pri
     o->requested = false;
     if (status == 0 && set_state(o, VOLUME_READY, &e) == ERR_OK) {
         log_info("volume %s: made", id);
-        tell(o, NULL);
+        answer(o, NULL);
         return;
     }
     if (status < 0)
         call_privd_err(&e, status, "making the volume");
     log_warn("volume %s: %s", id, e.text);
-    tell(o, &e);
+    answer(o, &e);
     if (status == 0)
         send_remove(o);
     else if (!call_is_channel_error(status)) /* else the next list tells what there is */

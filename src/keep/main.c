@@ -67,7 +67,7 @@ static void enter(struct keep *k, enum phase phase, uint64_t within_ms)
 
 /* -- telling the starter ---------------------------------------------------------------- */
 
-static void tell(struct keep *k, char what, const char *reason)
+static void report(struct keep *k, char what, const char *reason)
 {
     if (k->report_fd >= 0)
         dprintf(k->report_fd, "%c%s", what, reason);
@@ -144,7 +144,7 @@ static void check_start(struct keep *k)
             late = c;
     }
     if (!late) {
-        tell(k, KEEP_READY, "");
+        report(k, KEEP_READY, "");
         log_info("ready");
         enter(k, PHASE_RUNNING, 0);
     }
@@ -401,7 +401,7 @@ static int keep_it(struct keep *k)
     make_children(k);
     if (prepare_write_pid(&k->prepared) < 0 || open_signals(k) < 0 ||
         prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || chdir("/") < 0) {
-        tell(k, KEEP_FAILED, strerror(errno));
+        report(k, KEEP_FAILED, strerror(errno));
         return KEEP_EXIT_FAILED;
     }
     umask(022);
@@ -416,7 +416,7 @@ static int keep_it(struct keep *k)
     run(k);
     prepare_remove(&k->options, &k->prepared);
     log_info("stopped");
-    tell(k, KEEP_FAILED, k->failure[0] ? k->failure : "it was stopped before it was ready");
+    report(k, KEEP_FAILED, k->failure[0] ? k->failure : "it was stopped before it was ready");
     return k->exit_status;
 }
 

@@ -175,7 +175,7 @@ static int put_head(struct buf *b, const struct run *run)
     return rc == 0 && run->reason[0] ? buf_printf(b, "%s.\n", run->reason) : rc;
 }
 
-static void tell(struct request *r)
+static void report(struct request *r)
 {
     struct run *run = r->state;
     CLEANUP_BUF struct buf b;
@@ -220,7 +220,7 @@ static void save_next(struct request *r)
     while (run->saving <= EXEC_STDERR && !is_longer(run, run->saving))
         run->saving++;
     if (run->saving > EXEC_STDERR || r->dropped) {
-        tell(r);
+        report(r);
         return;
     }
     file_of(run, run->saving, file, sizeof(file));

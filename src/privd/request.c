@@ -85,7 +85,7 @@ static void do_templates(struct privd *p, const struct reply_to *to, const struc
 }
 
 /* Rows of one template are one. */
-static void tell_pool(const struct privd *p, struct privsep_pool out[static PRIVSEP_POOL_ROWS])
+static void report_pool(const struct privd *p, struct privsep_pool out[static PRIVSEP_POOL_ROWS])
 {
     for (size_t i = 0; i < POOL_ROWS; i++) {
         const struct pool_row *row = &p->pool.rows[i];
@@ -114,7 +114,7 @@ static void do_capacity(struct privd *p, const struct reply_to *to, const struct
     r.u.capacity.slots_max = p->options.slots_max;
     r.u.capacity.slots_ready = p->ready.n + p->prestarted.n;
     r.u.capacity.sandboxes = p->n_sandboxes;
-    tell_pool(p, r.u.capacity.pool);
+    report_pool(p, r.u.capacity.pool);
     r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
                                   &r.u.capacity.disk_free_bytes);
     memcpy(r.u.capacity.disk_backend, name, strnlen(name, sizeof(r.u.capacity.disk_backend) - 1));

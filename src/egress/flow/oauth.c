@@ -41,7 +41,7 @@ static bool is_refused(const struct credential_oauth *o)
     return o->refused && (o->final || clock_mono_ms() < o->retry_ms);
 }
 
-static void ask(struct sandbox *s, struct credential *c)
+static void request_token(struct sandbox *s, struct credential *c)
 {
     uint64_t now = clock_mono_ms();
 
@@ -64,7 +64,7 @@ enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t wai
         return OAUTH_READY;
     refused = is_refused(&c->oauth);
     if (!refused)
-        ask(s, c);
+        request_token(s, c);
     /* One that a server has refused is of use no more, unless there will be no other. */
     if (has_token(c) && (!c->oauth.rejected || refused))
         return OAUTH_READY;

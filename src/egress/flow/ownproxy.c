@@ -28,7 +28,7 @@ static void record(struct egress *eg, const struct sandbox *s, const struct flow
 }
 
 /* A ceiling that looks at requests there cannot: what goes through a proxy is the proxy's. */
-static struct policy_verdict ask(const struct sandbox *s, const struct target *proxy)
+static struct policy_verdict evaluate(const struct sandbox *s, const struct target *proxy)
 {
     const struct sandbox *outer = s->parent ? s->parent : s;
     struct policy_verdict v = {
@@ -72,7 +72,7 @@ static struct target target_of(const struct upstream *own)
 bool ownproxy_may(const struct sandbox *s, const struct upstream *own, struct err *why)
 {
     const struct target proxy = target_of(own);
-    struct policy_verdict v = ask(s, &proxy);
+    struct policy_verdict v = evaluate(s, &proxy);
 
     return explain(&v, &proxy, why);
 }
@@ -81,7 +81,7 @@ bool ownproxy_allowed(struct egress *eg, const struct sandbox *s, const struct u
                       uint64_t flow_id, struct err *why)
 {
     const struct target proxy = target_of(own);
-    struct policy_verdict v = ask(s, &proxy);
+    struct policy_verdict v = evaluate(s, &proxy);
     bool allowed = explain(&v, &proxy, why);
 
     record(eg, s, flow_find(eg, flow_id), &proxy, &v, allowed ? NULL : why->text);

@@ -328,7 +328,7 @@ static int add_waiter(struct resolver *r, const struct sandbox *s, struct entry 
     return 0;
 }
 
-static void ask(struct resolve_channel *c, struct question *q, resolve_channel_cb cb)
+static void query(struct resolve_channel *c, struct question *q, resolve_channel_cb cb)
 {
     char absolute[POLICY_NAME_MAX + 2]; /* with its final dot no search domain is tried */
 
@@ -353,7 +353,7 @@ static void on_datagram(void *arg, int status, int timeouts, unsigned char *mess
     if (!k->stream)
         k->stream = new_stream(k->entry->resolver, k->entry);
     if (k->stream)
-        ask(k->stream->channel, q, on_stream);
+        query(k->stream->channel, q, on_stream);
     else
         take_answer(q, -EAGAIN, NULL, 0);
 }
@@ -371,8 +371,8 @@ static void start(struct resolver *r, struct entry *e, struct asking *k)
     r->asking++;
     if (!uv_is_active((uv_handle_t *)&r->timer))
         uv_timer_start(&r->timer, on_timer, TICK_MS, TICK_MS);
-    ask(r->datagrams, &k->six, on_datagram); /* the other is not answered yet: k stays */
-    ask(r->datagrams, &k->four, on_datagram);
+    query(r->datagrams, &k->six, on_datagram); /* the other is not answered yet: k stays */
+    query(r->datagrams, &k->four, on_datagram);
 }
 
 void resolver_query(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
