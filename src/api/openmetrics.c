@@ -2,12 +2,11 @@
  * end with their unit, and counters with _total, as OpenMetrics 1.0 wants it. */
 #include "api/openmetrics.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
+#include "base/text_writer.h"
 #include "core/counters.h"
 #include "core/trace.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #define TEXT_MAX (256u * 1024) /* about 20 KiB are used */
@@ -22,55 +21,39 @@ static const char *const step_words[COUNTER_STEP_COUNT] = {[COUNTER_CREATE] = "c
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-struct text {
-    struct buf buf;
-    int failed; /* the first error: nothing is written after it */
-};
-
-static void put(struct text *t, const char *fmt, ...) PRINTF(2, 3);
-
-static void put(struct text *t, const char *fmt, ...)
+static void family(struct text_writer *t, const char *name, const char *type, const char *help)
 {
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (t->failed == 0)
-        t->failed = buf_vprintf(&t->buf, fmt, ap);
-    va_end(ap);
+    text_writer_put(t, "# TYPE %s %s\n# HELP %s %s\n", name, type, name, help);
 }
 
-static void family(struct text *t, const char *name, const char *type, const char *help)
-{
-    put(t, "# TYPE %s %s\n# HELP %s %s\n", name, type, name, help);
-}
-
-static void put_count(struct text *t, const char *name, const char *label, const char *value,
+static void put_count(struct text_writer *t, const char *name, const char *label, const char *value,
                       uint64_t n)
 {
     if (label)
-        put(t, "%s{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)n);
+        text_writer_put(t, "%s{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)n);
     else
-        put(t, "%s %llu\n", name, (unsigned long long)n);
+        text_writer_put(t, "%s %llu\n", name, (unsigned long long)n);
 }
 
 /* Classes of the format hold all that are below them too. */
-static void put_histogram(struct text *t, const char *name, const char *label, const char *value,
-                          const struct histogram *h)
+static void put_histogram(struct text_writer *t, const char *name, const char *label,
+                          const char *value, const struct histogram *h)
 {
     uint64_t below = 0;
 
     for (unsigned i = 0; i < HISTOGRAM_CLASSES - 1; i++) {
         below += h->classes[i];
-        put(t, "%s_bucket{%s=\"%s\",le=\"%.4f\"} %llu\n", name, label, value,
-            (double)histogram_bound_us(i) / 1e6, (unsigned long long)below);
+        text_writer_put(t, "%s_bucket{%s=\"%s\",le=\"%.4f\"} %llu\n", name, label, value,
+                        (double)histogram_bound_us(i) / 1e6, (unsigned long long)below);
     }
-    put(t, "%s_bucket{%s=\"%s\",le=\"+Inf\"} %llu\n", name, label, value,
-        (unsigned long long)h->count);
-    put(t, "%s_sum{%s=\"%s\"} %.6f\n", name, label, value, (double)h->sum_us / 1e6);
-    put(t, "%s_count{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)h->count);
+    text_writer_put(t, "%s_bucket{%s=\"%s\",le=\"+Inf\"} %llu\n", name, label, value,
+                    (unsigned long long)h->count);
+    text_writer_put(t, "%s_sum{%s=\"%s\"} %.6f\n", name, label, value, (double)h->sum_us / 1e6);
+    text_writer_put(t, "%s_count{%s=\"%s\"} %llu\n", name, label, value,
+                    (unsigned long long)h->count);
 }
 
-static void put_sandboxes(struct text *t, const struct core *c)
+static void put_sandboxes(struct text_writer *t, const struct core *c)
 {
     const struct counters *n = core_counters(c);
 
@@ -92,7 +75,7 @@ static void put_sandboxes(struct text *t, const struct core *c)
         put_histogram(t, "cay_sandbox_step_seconds", "step", step_words[i], &n->steps[i]);
 }
 
-static void put_egress(struct text *t, const struct core *c)
+static void put_egress(struct text_writer *t, const struct core *c)
 {
     const struct counters *n = core_counters(c);
 
@@ -104,7 +87,7 @@ static void put_egress(struct text *t, const struct core *c)
     put_count(t, "cay_events_dropped_total", NULL, NULL, n->events_dropped);
 }
 
-static void put_traces(struct text *t, const struct core *c)
+static void put_traces(struct text_writer *t, const struct core *c)
 {
     const struct trace_counts n = core_trace_counts(c);
 
@@ -118,25 +101,26 @@ static void put_traces(struct text *t, const struct core *c)
                   n.dropped[i]);
 }
 
-static void put_api(struct text *t, const struct api_metrics *m)
+static void put_api(struct text_writer *t, const struct api_metrics *m)
 {
     family(t, "cay_api_requests", "counter", "Requests of the control plane that were answered.");
     for (unsigned d = 0; d < API_METRICS_COUNT; d++)
         for (unsigned s = 0; s < 6; s++)
             if (s > 0 || m->answered[d][s] > 0)
-                put(t, "cay_api_requests_total{dialect=\"%s\",status=\"%uxx\"} %llu\n", dialects[d],
-                    s, (unsigned long long)m->answered[d][s]);
+                text_writer_put(t, "cay_api_requests_total{dialect=\"%s\",status=\"%uxx\"} %llu\n",
+                                dialects[d], s, (unsigned long long)m->answered[d][s]);
     family(t, "cay_api_request_seconds", "histogram", "How long they took.");
     for (unsigned d = 0; d < API_METRICS_COUNT; d++)
         put_histogram(t, "cay_api_request_seconds", "dialect", dialects[d], &m->took[d]);
 }
 
-static void put_machine(struct text *t, const struct core_status *s)
+static void put_machine(struct text_writer *t, const struct core_status *s)
 {
     family(t, "cay", "info", "What runs.");
-    put(t, "cay_info{version=\"%s\",disk_backend=\"%s\"} 1\n", CAY_VERSION, s->disk_backend);
+    text_writer_put(t, "cay_info{version=\"%s\",disk_backend=\"%s\"} 1\n", CAY_VERSION,
+                    s->disk_backend);
     family(t, "cay_start_time_seconds", "gauge", "When cayd was started.");
-    put(t, "cay_start_time_seconds %.3f\n", (double)s->started_real_ms / 1e3);
+    text_writer_put(t, "cay_start_time_seconds %.3f\n", (double)s->started_real_ms / 1e3);
     family(t, "cay_ready", "gauge", "1: sandboxes can be made.");
     put_count(t, "cay_ready", NULL, NULL, s->ready);
     family(t, "cay_privd_up", "gauge", "1: cay-privd is connected.");
@@ -150,7 +134,7 @@ static void put_machine(struct text *t, const struct core_status *s)
 }
 
 /* One sample of each template that the pool has. */
-static void put_pool_samples(struct text *t, const struct core_status *s, const char *name,
+static void put_pool_samples(struct text_writer *t, const struct core_status *s, const char *name,
                              size_t at)
 {
     for (size_t i = 0; i < s->n_pool; i++)
@@ -159,7 +143,7 @@ static void put_pool_samples(struct text *t, const struct core_status *s, const 
                       *(const uint32_t *)((const char *)&s->pool[i] + at));
 }
 
-static void put_pool(struct text *t, const struct core_status *s)
+static void put_pool(struct text_writer *t, const struct core_status *s)
 {
     static const struct {
         const char *family, *type, *help, *sample;
@@ -186,7 +170,7 @@ static void put_pool(struct text *t, const struct core_status *s)
 static void answer(void *arg, const struct core_status *s)
 {
     struct api_call *call = arg;
-    struct text t = {.failed = 0};
+    struct text_writer t = {.failed = 0};
 
     buf_init(&t.buf, TEXT_MAX);
     put_machine(&t, s);
@@ -195,7 +179,7 @@ static void answer(void *arg, const struct core_status *s)
     put_egress(&t, call->core);
     put_traces(&t, call->core);
     put_api(&t, api_metrics_of(call->api));
-    put(&t, "# EOF\n");
+    text_writer_put(&t, "# EOF\n");
     if (t.failed < 0) {
         api_fail(call, 503, "memory is out");
     } else {

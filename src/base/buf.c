@@ -131,6 +131,14 @@ void buf_consume(struct buf *b, size_t n)
         b->data = b->base;
 }
 
+void buf_truncate(struct buf *b, size_t len)
+{
+    assert(len <= b->len);
+    b->len = len;
+    if (b->data)
+        b->data[len] = '\0';
+}
+
 char *buf_take(struct buf *b)
 {
     char *out;

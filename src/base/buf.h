@@ -39,6 +39,9 @@ void buf_commit(struct buf *b, size_t n);
 /* Drops n bytes from the front; n must not be more than len. */
 void buf_consume(struct buf *b, size_t n);
 
+/* Drops what comes after the first len bytes; no more than there are. */
+void buf_truncate(struct buf *b, size_t len);
+
 /* The bytes as a malloc'd, NUL-terminated string that the caller frees; the buffer is empty after
  * it. NULL when memory is out. */
 char *buf_take(struct buf *b);

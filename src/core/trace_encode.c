@@ -4,8 +4,8 @@
 
 #include "core/trace_internal.h"
 
-#include "base/buf.h"
 #include "base/ids.h"
+#include "base/text_writer.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -36,25 +36,8 @@ const char *trace_name(enum trace_name name)
     return (unsigned)name < TRACE_NAME_COUNT ? names[name] : "";
 }
 
-struct text {
-    struct buf buf;
-    int failed; /* the first error: nothing is written after it */
-};
-
-static void put(struct text *t, const char *fmt, ...) PRINTF(2, 3);
-
-static void put(struct text *t, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (t->failed == 0)
-        t->failed = buf_vprintf(&t->buf, fmt, ap);
-    va_end(ap);
-}
-
 /* comma: one stands before it. Nothing for a value that is not there. */
-static bool put_attribute(struct text *t, bool comma, const char *key, const char *value)
+static bool put_attribute(struct text_writer *t, bool comma, const char *key, const char *value)
 {
     char plain[64];
     size_t n = 0;
@@ -67,33 +50,35 @@ static bool put_attribute(struct text *t, bool comma, const char *key, const cha
     for (char *p = plain; *p; p++)
         if (*p < ' ' || *p > '~' || *p == '"' || *p == '\\')
             *p = '_';
-    put(t, "%s{\"key\":\"%s\",\"value\":{\"stringValue\":\"%s\"}}", comma ? "," : "", key, plain);
+    text_writer_put(t, "%s{\"key\":\"%s\",\"value\":{\"stringValue\":\"%s\"}}", comma ? "," : "",
+                    key, plain);
     return true;
 }
 
-static void put_id(struct text *t, const char *key, const uint8_t *id, size_t n)
+static void put_id(struct text_writer *t, const char *key, const uint8_t *id, size_t n)
 {
     char hex[2 * TRACE_ID_BYTES + 1];
 
     ids_hex(id, n, hex);
-    put(t, "\"%s\":\"%s\",", key, hex);
+    text_writer_put(t, "\"%s\":\"%s\",", key, hex);
 }
 
-static void put_span(struct text *t, const struct trace_record *r, int64_t offset_us)
+static void put_span(struct text_writer *t, const struct trace_record *r, int64_t offset_us)
 {
     const struct trace_span *s = &r->span;
     bool comma = false;
 
-    put(t, "{");
+    text_writer_put(t, "{");
     put_id(t, "traceId", s->trace, sizeof(s->trace));
     put_id(t, "spanId", s->id, sizeof(s->id));
     if (s->has_parent)
         put_id(t, "parentSpanId", s->parent, sizeof(s->parent));
-    put(t, "\"name\":\"%s\",\"kind\":%d,", trace_name(s->name),
-        s->is_call ? KIND_SERVER : KIND_INTERNAL);
-    put(t, "\"startTimeUnixNano\":\"%" PRId64 "\",\"endTimeUnixNano\":\"%" PRId64 "\",",
-        ((int64_t)s->begun_us + offset_us) * 1000, ((int64_t)r->ended_us + offset_us) * 1000);
-    put(t, "\"attributes\":[");
+    text_writer_put(t, "\"name\":\"%s\",\"kind\":%d,", trace_name(s->name),
+                    s->is_call ? KIND_SERVER : KIND_INTERNAL);
+    text_writer_put(t, "\"startTimeUnixNano\":\"%" PRId64 "\",\"endTimeUnixNano\":\"%" PRId64 "\",",
+                    ((int64_t)s->begun_us + offset_us) * 1000,
+                    ((int64_t)r->ended_us + offset_us) * 1000);
+    text_writer_put(t, "\"attributes\":[");
     comma = put_attribute(t, comma, "cay.tenant", r->tenant);
     comma = put_attribute(t, comma, "cay.sandbox.id", r->sandbox);
     comma = put_attribute(t, comma, "cay.snapshot.id", r->snapshot);
@@ -101,31 +86,31 @@ static void put_span(struct text *t, const struct trace_record *r, int64_t offse
     comma = put_attribute(t, comma, "cay.pause.reason", r->reason);
     if (r->code != ERR_OK)
         (void)put_attribute(t, comma, "error.type", err_code_name(r->code));
-    put(t, "],\"status\":{\"code\":%d}}", r->code == ERR_OK ? STATUS_OK : STATUS_ERROR);
+    text_writer_put(t, "],\"status\":{\"code\":%d}}", r->code == ERR_OK ? STATUS_OK : STATUS_ERROR);
 }
 
-static void put_head(struct text *t, const char *instance)
+static void put_head(struct text_writer *t, const char *instance)
 {
-    put(t, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[");
+    text_writer_put(t, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[");
     put_attribute(t, false, "service.name", "cay");
     put_attribute(t, true, "service.version", CAY_VERSION);
     put_attribute(t, true, "service.instance.id", instance);
-    put(t, "]},\"scopeSpans\":[{\"scope\":{\"name\":\"cay\"},\"spans\":[");
+    text_writer_put(t, "]},\"scopeSpans\":[{\"scope\":{\"name\":\"cay\"},\"spans\":[");
 }
 
 char *trace_encode(struct traces *t, int64_t real_offset_us, size_t *spans)
 {
     const size_t n = MIN(t->n, (size_t)TRACE_BATCH_MAX);
-    struct text text = {.failed = 0};
+    struct text_writer text = {.failed = 0};
     char *body;
 
     buf_init(&text.buf, TRACE_BODY_MAX);
     put_head(&text, t->instance);
     for (size_t i = 0; i < n; i++) {
-        put(&text, "%s", i ? "," : "");
+        text_writer_put(&text, "%s", i ? "," : "");
         put_span(&text, &t->ring[(t->first + i) % TRACE_WAITING_MAX], real_offset_us);
     }
-    put(&text, "]}]}]}");
+    text_writer_put(&text, "]}]}]}");
     body = text.failed == 0 ? buf_take(&text.buf) : NULL;
     buf_free(&text.buf);
     if (!body)

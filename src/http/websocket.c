@@ -247,17 +247,27 @@ static void on_control(struct websocket *w, const struct frame *f, const char *d
     }
 }
 
-static void on_data_frame(struct websocket *w, const struct frame *f, const char *data)
+/* A message begins or goes on with the frame. False: it may not, and the connection ends. */
+static bool enter_message(struct websocket *w, const struct frame *f)
 {
     bool first = f->opcode != OP_CONTINUE;
 
     if (first == w->in_message) {
         websocket_close(w, WEBSOCKET_PROTOCOL, "parts of messages out of order");
-        return;
+        return false;
     }
     if (first)
         w->text = f->opcode == OP_TEXT;
     w->in_message = !f->fin;
+    return true;
+}
+
+static void on_data_frame(struct websocket *w, const struct frame *f, const char *data)
+{
+    bool first = f->opcode != OP_CONTINUE;
+
+    if (!enter_message(w, f))
+        return;
     if (first && f->fin) {
         w->cb.on_message(w->arg, w->text, data, f->len);
         return;
@@ -295,15 +305,8 @@ static void take_frame(struct websocket *w, const struct frame *f)
 /* The head of a frame whose contents are handed on as they come. */
 static void begin_pieces(struct websocket *w, const struct frame *f)
 {
-    bool first = f->opcode != OP_CONTINUE;
-
-    if (first == w->in_message) {
-        websocket_close(w, WEBSOCKET_PROTOCOL, "parts of messages out of order");
+    if (!enter_message(w, f))
         return;
-    }
-    if (first)
-        w->text = f->opcode == OP_TEXT;
-    w->in_message = !f->fin;
     w->rest = *f;
     w->at = 0;
     buf_consume(&w->in, f->head);

@@ -76,10 +76,7 @@ int volume_entry_append(struct buf *out, const char *path, const char *shown)
         r = append_fields(out, &st, path, shown);
     if (r == 0)
         r = buf_append(out, "}", 1);
-    if (r < 0) {
-        out->len = before;
-        if (out->data)
-            out->data[before] = '\0';
-    }
+    if (r < 0)
+        buf_truncate(out, before);
     return r;
 }

@@ -98,15 +98,10 @@ static bool is_over(struct walk *w)
 static int list_open(struct walk *w)
 {
     char resolved[AGENT_PATH_SIZE];
-    struct stat st;
-    int r = fs_eval_links(w->path, resolved);
+    int r = fs_eval_dir(w->path, resolved);
 
     if (r < 0)
         return r;
-    if (stat(resolved, &st) < 0)
-        return -errno;
-    if (!S_ISDIR(st.st_mode))
-        return -ENOTDIR;
     r = fs_lister_new(resolved, w->path, w->depth, false, &w->lister);
     if (r < 0)
         return r;

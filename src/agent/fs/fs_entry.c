@@ -208,10 +208,7 @@ int fs_entry_append(struct buf *out, const char *path, const char *shown, struct
         r = fs_entry_append_metadata(out, path);
     if (r == 0)
         r = buf_append(out, "}", 1);
-    if (r < 0) {
-        out->len = before;
-        if (out->data)
-            out->data[before] = '\0';
-    }
+    if (r < 0)
+        buf_truncate(out, before);
     return r;
 }

@@ -395,3 +395,15 @@ int fs_eval_links(const char *path, char out[static AGENT_PATH_SIZE])
     memcpy(out, len ? done : "/", (len ? len : 1) + 1);
     return 0;
 }
+
+int fs_eval_dir(const char *path, char out[static AGENT_PATH_SIZE])
+{
+    struct stat st;
+    int r = fs_eval_links(path, out);
+
+    if (r < 0)
+        return r;
+    if (stat(out, &st) < 0)
+        return -errno;
+    return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}

@@ -63,3 +63,6 @@ int fs_make_parents(const char *path, const struct user *u) WARN_UNUSED;
 /* Resolves every link of an existing path, lexically as filepath.EvalSymlinks does, into out.
  * -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, ... */
 int fs_eval_links(const char *path, char out[static AGENT_PATH_SIZE]) WARN_UNUSED;
+
+/* fs_eval_links of a directory: -ENOTDIR for anything else. */
+int fs_eval_dir(const char *path, char out[static AGENT_PATH_SIZE]) WARN_UNUSED;

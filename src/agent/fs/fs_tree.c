@@ -199,15 +199,10 @@ void fs_move_by_copy(struct http_exchange *x, struct agent *a, const struct user
 static int list_open(struct task *t, bool count_only, struct fs_lister **out)
 {
     char resolved[AGENT_PATH_SIZE];
-    struct stat st;
-    int r = fs_eval_links(t->path, resolved);
+    int r = fs_eval_dir(t->path, resolved);
 
     if (r < 0)
         return r;
-    if (stat(resolved, &st) < 0)
-        return -errno;
-    if (!S_ISDIR(st.st_mode))
-        return -ENOTDIR;
     return fs_lister_new(resolved, t->path, t->depth, count_only, out);
 }
 

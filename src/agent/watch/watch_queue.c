@@ -59,7 +59,7 @@ static int format_event(struct buf *out, enum watch_type type, const char *name,
         user_names_init(&names);
         if (buf_append_str(out, ",\"entry\":") < 0 ||
             fs_entry_append(out, entry_path, NULL, &names) < 0)
-            out->len = before;
+            buf_truncate(out, before);
     }
     return r;
 }

@@ -22,6 +22,7 @@
 #include "egress/flow/intercept.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/renew.h"
+#include "egress/flow/reply.h"
 #include "egress/flow/sandbox.h"
 #include "http/json.h"
 #include "http/server.h"
@@ -43,19 +44,6 @@ struct control {
 };
 
 /* -- answers ----------------------------------------------------------------------------------- */
-
-static void respond_json(struct http_exchange *x, int status, json_t *o)
-{
-    static const struct http_header type = {"Content-Type", "application/json"};
-    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-
-    json_decref(o);
-    if (!text)
-        http_respond_error(x, 503, "out of memory");
-    else
-        http_respond(x, status, &type, 1, text, strlen(text));
-    free(text);
-}
 
 static void respond_err(struct http_exchange *x, const struct err *e)
 {
@@ -136,7 +124,7 @@ static void get_denials(struct http_exchange *x)
     struct sandbox *s = sandbox_of(x, "/denials");
 
     if (s)
-        respond_json(x, 200, deny_list(s));
+        reply_json(x, 200, deny_list(s));
 }
 
 static void get_asks(struct http_exchange *x)
@@ -144,7 +132,7 @@ static void get_asks(struct http_exchange *x)
     struct sandbox *s = sandbox_of(x, "/asks");
 
     if (s)
-        respond_json(x, 200, asks_list(s));
+        reply_json(x, 200, asks_list(s));
 }
 
 static void take_answer(struct http_exchange *x, struct sandbox *s, const char *id, const json_t *o)
@@ -208,7 +196,7 @@ static void on_explain_body(struct http_exchange *x, char *body, size_t len)
         answer = explain(s, o, &e);
     json_decref(o);
     if (answer)
-        respond_json(x, 200, answer);
+        reply_json(x, 200, answer);
     else
         respond_err(x, &e);
 }
@@ -226,12 +214,11 @@ static void get_usage(struct http_exchange *x)
     if (!s)
         return;
     registry_usage(s, &up, &down);
-    respond_json(x, 200,
-                 json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "bytes_up", (json_int_t)up,
-                           "bytes_down", (json_int_t)down, "allowed", (json_int_t)s->allowed,
-                           "denied", (json_int_t)s->denied, "requests",
-                           (json_int_t)s->requests_total, "connections",
-                           (json_int_t)s->flow_count));
+    reply_json(x, 200,
+               json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "bytes_up", (json_int_t)up, "bytes_down",
+                         (json_int_t)down, "allowed", (json_int_t)s->allowed, "denied",
+                         (json_int_t)s->denied, "requests", (json_int_t)s->requests_total,
+                         "connections", (json_int_t)s->flow_count));
 }
 
 static void on_seal_body(struct http_exchange *x, char *body, size_t len)

@@ -4,6 +4,7 @@
 #include "base/otlp_url.h"
 #include "base/util.h"
 #include "egress/flow/egress.h"
+#include "egress/flow/reply.h"
 #include "http/client.h"
 #include "http/message.h"
 #include "http/server.h"
@@ -28,20 +29,12 @@ static void on_exchange_end(struct http_exchange *x, void *data)
 
 static void finish(struct post *p, const char *why)
 {
-    static const struct http_header type = {"Content-Type", "application/json"};
-    struct http_exchange *x = p->x;
-    json_t *o = p->status ? json_pack("{s:i}", "status", p->status)
-                          : json_pack("{s:s}", "failed", why);
-    char *text = x && o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-
-    if (x)
-        http_exchange_set(x, NULL, NULL);
-    if (text)
-        http_respond(x, 200, &type, 1, text, strlen(text));
-    else if (x)
-        http_respond_error(x, 503, "out of memory");
-    free(text);
-    json_decref(o);
+    if (p->x) {
+        http_exchange_set(p->x, NULL, NULL);
+        reply_json(p->x, 200,
+                   p->status ? json_pack("{s:i}", "status", p->status)
+                             : json_pack("{s:s}", "failed", why));
+    }
     p->egress->collector_posts--;
     free(p);
 }

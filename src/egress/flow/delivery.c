@@ -13,6 +13,7 @@
 #include "egress/flow/egress.h"
 #include "egress/flow/https_call.h"
 #include "egress/flow/intercept_internal.h"
+#include "egress/flow/reply.h"
 #include "http/json.h"
 #include "http/message.h"
 #include "http/server.h"
@@ -68,18 +69,14 @@ static void on_late_closed(uv_handle_t *h)
 
 static void respond(struct delivery *d, json_t *o)
 {
-    static const struct http_header type = {"Content-Type", "application/json"};
     struct http_exchange *x = TAKE_PTR(d->x);
-    char *text = x && o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
-    json_decref(o);
-    if (x)
-        http_exchange_set(x, NULL, NULL);
-    if (text)
-        http_respond(x, 200, &type, 1, text, strlen(text));
-    else if (x)
-        http_respond_error(x, 503, "out of memory");
-    free(text);
+    if (!x) {
+        json_decref(o);
+        return;
+    }
+    http_exchange_set(x, NULL, NULL);
+    reply_json(x, 200, o);
 }
 
 static void finish(struct delivery *d, bool allowed, const char *outcome, const char *why,

@@ -1,0 +1,19 @@
+#include "egress/flow/reply.h"
+
+#include "http/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void reply_json(struct http_exchange *x, int status, json_t *o)
+{
+    static const struct http_header type = {"Content-Type", "application/json"};
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+
+    json_decref(o);
+    if (!text)
+        http_respond_error(x, 503, "out of memory");
+    else
+        http_respond(x, status, &type, 1, text, strlen(text));
+    free(text);
+}
