@@ -276,6 +276,13 @@ def test_start_and_ready(sdk, cay, name):
     assert of_builds(cay) == []
 
 
+def test_the_ready_command_ends_the_build(cay, name):
+    """Also where the start command would fail later: that is seen in the sandboxes."""
+    made = request(cay, name)
+    assert start(cay, made, startCmd="sleep 1000; exit 4", readyCmd="true").status == 202
+    assert ended(cay, made)["status"] == "ready"
+
+
 def test_tags(sdk, cay, name):
     def built(text, tag):
         return Template.build(Template().from_template("host").run_cmd(f"echo {text} > /tmp/said"), f"{name}:{tag}")
