@@ -45,6 +45,15 @@ def free_port():
         return s.getsockname()[1]
 
 
+def hold_port():
+    """A socket that holds a free port: as long as it is there no other program is given that port, and a server of ours can
+    listen there, as often as it is started anew. So a port that is in use has a listener which that server left."""
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return s
+
+
 class Server:
     def __init__(self, url, key, own=None):
         self.url, self.key, self.own = url, key, own
@@ -62,8 +71,9 @@ class OwnServer:
             pytest.skip("starting a server needs root")
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
         self.base.chmod(0o755)
-        self.state, self.run, self.port = self.base / "state", self.base / "run", free_port()
-        self.log = self.base / "log"
+        self.state, self.run, self.log = self.base / "state", self.base / "run", self.base / "log"
+        self.held = hold_port()
+        self.port = self.held.getsockname()[1]
         # A range of its own: privd goes through all of its slots in turn, and counts are by range.
         self.place = next(i for i in range(SERVERS_MAX) if i not in OwnServer.places)
         OwnServer.places.add(self.place)
@@ -114,6 +124,7 @@ class OwnServer:
         left = subprocess.run(["grep", "-c", str(self.base), "/proc/self/mountinfo"], capture_output=True, text=True)
         assert left.stdout.strip() == "0", "something is still mounted"
         OwnServer.places.discard(self.place)
+        self.held.close()
         shutil.rmtree(self.base, ignore_errors=True)
 
 
