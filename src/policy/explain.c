@@ -135,6 +135,33 @@ static void add_private(const struct policy *p, const struct policy_verdict *v, 
         add(s, "; the operator's ceiling has to open it, too ([egress] ceiling)");
 }
 
+static void add_subject(const struct subject *q, struct sentence *s)
+{
+    char host[SHOWN_NAME_MAX + 4], shown_path[SHOWN_PATH_MAX + 4], verb[20],
+        address[INET6_ADDRSTRLEN];
+
+    if (q->a)
+        policy_address_format(q->a, address);
+    plain(q->name ? q->name : q->a ? address : "?", SHOWN_NAME_MAX, host);
+    if (q->method && q->path) {
+        plain(q->method, sizeof(verb) - 4, verb);
+        plain(q->path, SHOWN_PATH_MAX, shown_path);
+        add(s, "%s %s on ", verb, shown_path);
+    }
+    add(s, "%s port %u", host, q->port);
+}
+
+void policy_explain_subject(const char *name, const struct policy_address *a, uint16_t port,
+                            const char *method, const char *path,
+                            char out[static POLICY_REASON_SIZE])
+{
+    const struct subject q = subject_of(name, a, port, method, path);
+    struct sentence s = {.out = out};
+
+    out[0] = '\0';
+    add_subject(&q, &s);
+}
+
 void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
                     const struct policy_address *a, uint16_t port, const char *method,
                     const char *path, char out[static POLICY_REASON_SIZE])
@@ -143,24 +170,17 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
                                         [POLICY_ALLOW] = "allowed",
                                         [POLICY_INSPECT] = "decided by request"};
     const struct subject q = subject_of(name, a, port, method, path);
-    char host[SHOWN_NAME_MAX + 4], shown_path[SHOWN_PATH_MAX + 4], verb[20],
-        address[INET6_ADDRSTRLEN];
+    char address[INET6_ADDRSTRLEN];
     struct sentence s = {.out = out};
 
     out[0] = '\0';
-    if (a)
-        policy_address_format(a, address);
-    plain(name ? name : a ? address : "?", SHOWN_NAME_MAX, host);
-    if (method && path) {
-        plain(method, sizeof(verb) - 4, verb);
-        plain(path, SHOWN_PATH_MAX, shown_path);
-        add(&s, "%s %s on %s port %u: %s, ", verb, shown_path, host, port, verbs[v->action]);
-    } else {
-        add(&s, "%s port %u: %s, ", host, port, verbs[v->action]);
-    }
+    add_subject(&q, &s);
+    add(&s, ": %s, ", verbs[v->action]);
     add_source(v, &s);
-    if (v->action == POLICY_DENY && a && !policy_address_is_public(a))
+    if (v->action == POLICY_DENY && a && !policy_address_is_public(a)) {
+        policy_address_format(a, address);
         add_private(p, v, address, &s);
+    }
     if (v->warned)
         add(&s, "; this would deny it, but the policy only warns");
     /* Other parts of an operator's limit are not shown to a tenant. */

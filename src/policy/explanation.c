@@ -71,14 +71,36 @@ void policy_explanation_note(struct policy_explanation *e, const char *fmt, ...)
     va_end(ap);
 }
 
-void policy_explanation_refuse(struct policy_explanation *e, const char *fmt, ...)
+/* What was noted of it as allowed is not what will happen. */
+static void take_refusal(struct policy_explanation *e, const char *reason)
 {
+    char allowed[POLICY_REASON_SIZE];
+
+    snprintf(allowed, sizeof(allowed), "%s", e->sentence + strlen(e->subject) + strlen(": "));
+    snprintf(e->sentence, sizeof(e->sentence), "%s: denied, %s", e->subject, reason);
+    e->outcome = POLICY_OUTCOME_DENY;
+    e->n_notes = 0;
+    policy_explanation_note(e, "By policy alone: %s.", allowed);
+}
+
+void policy_explanation_refuse(struct policy_explanation *e, const char *by, const char *which,
+                               const char *fmt, ...)
+{
+    char reason[POLICY_NOTE_SIZE];
     va_list ap;
 
-    e->outcome = POLICY_OUTCOME_DENY;
     va_start(ap, fmt);
-    add_note(e, fmt, ap);
+    vsnprintf(reason, sizeof(reason), fmt, ap);
     va_end(ap);
+    if (e->refused_by[0]) {
+        policy_explanation_note(e, "It is denied for this, too: %s.", reason);
+        return;
+    }
+    take_refusal(e, reason);
+    if (which)
+        snprintf(e->refused_by, sizeof(e->refused_by), "%s \"%s\"", by, which);
+    else
+        snprintf(e->refused_by, sizeof(e->refused_by), "%s", by);
 }
 
 static const char *text_of(const json_t *o, const char *key)
@@ -124,7 +146,7 @@ static void add_fit(struct policy_explanation *e, const char *name, const json_t
         policy_explanation_note(e, "It is refused if it carries cay-secret:%s: the credential %s.",
                                 name, policy_fit_text(fit));
     else
-        policy_explanation_refuse(e, "It is refused: the credential %s %s.", name,
+        policy_explanation_refuse(e, "credential", name, "the credential %s %s", name,
                                   policy_fit_text(fit));
 }
 
@@ -145,12 +167,12 @@ static void add_credential(struct policy_explanation *e, const json_t *credentia
             "refused; name a sandbox to see which.",
             name);
     else if (!found)
-        policy_explanation_refuse(e, "It is refused: the sandbox was not given the credential %s.",
-                                  name);
+        policy_explanation_refuse(e, "credential", name,
+                                  "the sandbox was not given the credential %s", name);
     else if (policy_binding_new(bind, flag(bind, "any_domain"), &bound, &why) != ERR_OK)
-        policy_explanation_refuse(
-            e, "It is refused: the binding of the credential %s cannot be read: %s.", name,
-            why.text);
+        policy_explanation_refuse(e, "credential", name,
+                                  "the binding of the credential %s cannot be read: %s", name,
+                                  why.text);
     else
         add_fit(e, name, bind,
                 policy_binding_fits(bound, flag(bind, "insecure"), q->target.name, q->target.port,
@@ -206,9 +228,11 @@ static void add_notes(struct policy_explanation *e, const json_t *credentials,
 {
     const struct policy_target *t = &q->target;
 
-    if (e->outcome == POLICY_OUTCOME_ASK)
-        policy_explanation_note(e, "Nothing allows it, and nothing denies it: it waits for its "
-                                   "owner's answer, and is refused without one.");
+    if (e->outcome == POLICY_OUTCOME_ASK) {
+        snprintf(e->sentence, sizeof(e->sentence),
+                 "%s: asked about, since nothing allows it and nothing denies it", e->subject);
+        policy_explanation_note(e, "It waits for its owner's answer, and is refused without one.");
+    }
     if (e->outcome == POLICY_OUTCOME_DENY)
         return;
     if (e->v.credential)
@@ -234,6 +258,7 @@ void policy_explanation_make(const struct policy_stack *stack, const json_t *cre
 {
     const struct policy_target *t = &q->target;
     const struct policy_address *known = known_address(t);
+    const char *name = t->name ? t->name : t->said;
     struct policy_verdict *v = &out->v;
 
     *out = (struct policy_explanation){.v = {.rule = -1}};
@@ -242,8 +267,11 @@ void policy_explanation_make(const struct policy_stack *stack, const json_t *cre
                    : v->action == POLICY_INSPECT ? POLICY_OUTCOME_DEPENDS
                    : v->asks                     ? POLICY_OUTCOME_ASK
                                                  : POLICY_OUTCOME_DENY;
-    policy_explain(v->by ? v->by : stack->own, v, t->name ? t->name : t->said,
-                   t->via_port ? NULL : known, t->port, q->method, q->path, out->sentence);
+    if (t->via_port)
+        known = NULL;
+    policy_explain_subject(name, known, t->port, q->method, q->path, out->subject);
+    policy_explain(v->by ? v->by : stack->own, v, name, known, t->port, q->method, q->path,
+                   out->sentence);
     add_notes(out, credentials, q);
 }
 
@@ -265,9 +293,12 @@ static void describe(const struct policy_verdict *v, char *out, size_t size)
         snprintf(out, size, "%s \"%s\"", sources[v->source], v->name);
 }
 
-static bool decides(const struct policy_verdict *v, const struct policy_verdict *match)
+static bool decides(const struct policy_explanation *e, const struct policy_verdict *match)
 {
-    return v->source == match->source && v->rule == match->rule && v->by == match->by;
+    const struct policy_verdict *v = &e->v;
+
+    return !e->refused_by[0] && v->source == match->source && v->rule == match->rule &&
+           v->by == match->by;
 }
 
 static bool conflicts(const struct policy_verdict *v, const struct policy_verdict *match)
@@ -276,9 +307,15 @@ static bool conflicts(const struct policy_verdict *v, const struct policy_verdic
            v->action != POLICY_INSPECT && match->action != v->action;
 }
 
-/* What of the sandbox's own policy has a say. */
+static const char *const outcomes[] = {[POLICY_OUTCOME_DENY] = "deny",
+                                       [POLICY_OUTCOME_ALLOW] = "allow",
+                                       [POLICY_OUTCOME_DEPENDS] = "depends",
+                                       [POLICY_OUTCOME_ASK] = "ask"};
+
+/* What of the sandbox's own policy has a say. What decides has the outcome's verdict, which is
+ * another than its own where the policy only warns, or asks. */
 static json_t *list_matches(const struct policy_stack *stack, const struct policy_query *q,
-                            const struct policy_verdict *v, bool *conflict)
+                            const struct policy_explanation *e, bool *conflict)
 {
     static const char *const verdicts[] = {
         [POLICY_DENY] = "deny", [POLICY_ALLOW] = "allow", [POLICY_INSPECT] = "depends"};
@@ -288,14 +325,17 @@ static json_t *list_matches(const struct policy_stack *stack, const struct polic
     size_t n = policy_matches(stack->own, t->name, a, t->port, q->method, q->path, matches,
                               MATCHES_MAX);
     json_t *list = json_array();
-    char what[128];
+    char what[POLICY_BY_SIZE];
 
     for (size_t i = 0; i < MIN(n, (size_t)MATCHES_MAX); i++) {
+        bool this = decides(e, &matches[i]);
+
         describe(&matches[i], what, sizeof(what));
         json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:b}", "verdict", verdicts[matches[i].action],
-                                        "by", what, "decides", decides(v, &matches[i])));
-        *conflict |= conflicts(v, &matches[i]);
+                              json_pack("{s:s, s:s, s:b}", "verdict",
+                                        this ? outcomes[e->outcome] : verdicts[matches[i].action],
+                                        "by", what, "decides", this));
+        *conflict |= conflicts(&e->v, &matches[i]);
     }
     return list;
 }
@@ -303,17 +343,16 @@ static json_t *list_matches(const struct policy_stack *stack, const struct polic
 json_t *policy_explanation_json(const struct policy_stack *stack, const struct policy_query *q,
                                 const struct policy_explanation *e)
 {
-    static const char *const outcomes[] = {[POLICY_OUTCOME_DENY] = "deny",
-                                           [POLICY_OUTCOME_ALLOW] = "allow",
-                                           [POLICY_OUTCOME_DEPENDS] = "depends",
-                                           [POLICY_OUTCOME_ASK] = "ask"};
     bool conflict = false;
-    json_t *matches = list_matches(stack, q, &e->v, &conflict), *notes = json_array();
-    char by[128];
+    json_t *matches = list_matches(stack, q, e, &conflict), *notes = json_array();
+    char by[POLICY_BY_SIZE];
 
     for (size_t i = 0; i < e->n_notes; i++)
         json_array_append_new(notes, json_string(e->notes[i]));
-    describe(&e->v, by, sizeof(by));
+    if (e->refused_by[0])
+        memcpy(by, e->refused_by, sizeof(by));
+    else
+        describe(&e->v, by, sizeof(by));
     return json_pack("{s:s, s:b, s:s, s:o, s:s?, s:s, s:o, s:b}", "verdict", outcomes[e->outcome],
                      "warned", e->v.warned, "text", e->sentence, "notes", notes, "credential",
                      e->v.credential, "by", by, "matches", matches, "conflict", conflict);

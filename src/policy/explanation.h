@@ -11,6 +11,7 @@
 
 #define POLICY_NOTES_MAX 8
 #define POLICY_NOTE_SIZE 320
+#define POLICY_BY_SIZE   128
 
 /* The request that is asked about. Not to be copied: target points into it. */
 struct policy_query {
@@ -33,7 +34,9 @@ enum policy_outcome {
 struct policy_explanation {
     enum policy_outcome outcome;
     struct policy_verdict v;
-    char sentence[POLICY_REASON_SIZE];
+    char subject[POLICY_REASON_SIZE]; /* which the sentence begins with */
+    char sentence[POLICY_REASON_SIZE + POLICY_NOTE_SIZE];
+    char refused_by[POLICY_BY_SIZE]; /* what else refuses it than a policy; "": nothing */
     char notes[POLICY_NOTES_MAX][POLICY_NOTE_SIZE];
     size_t n_notes;
 };
@@ -50,8 +53,11 @@ void policy_explanation_make(const struct policy_stack *stack, const json_t *cre
 /* A further sentence. What does not fit is left away. */
 void policy_explanation_note(struct policy_explanation *e, const char *fmt, ...) PRINTF(2, 3);
 
-/* It is refused all the same, for this reason. */
-void policy_explanation_refuse(struct policy_explanation *e, const char *fmt, ...) PRINTF(2, 3);
+/* It is refused for this reason, whatever the policies say: the first one is its outcome, what they
+ * say becomes a note, and so does each further reason. by: "credential", "limit" ..., and which, or
+ * NULL. */
+void policy_explanation_refuse(struct policy_explanation *e, const char *by, const char *which,
+                               const char *fmt, ...) PRINTF(4, 5);
 
 /* {"verdict", "warned", "text", "notes": [text], "credential"?, "by", "matches": [{"verdict", "by",
  * "decides"}], "conflict"}: by: what decides; matches: what of the sandbox's own policy has a say.

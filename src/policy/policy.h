@@ -193,6 +193,11 @@ void policy_explain(const struct policy *p, const struct policy_verdict *v, cons
                     const struct policy_address *a, uint16_t port, const char *method,
                     const char *path, char out[static POLICY_REASON_SIZE]);
 
+/* What that sentence begins with, up to its ": ": the request or the connection. */
+void policy_explain_subject(const char *name, const struct policy_address *a, uint16_t port,
+                            const char *method, const char *path,
+                            char out[static POLICY_REASON_SIZE]);
+
 /* What it allows, line by line: a destination of each rule that allows with the rule's other
  * conditions ("api.example.com; ports 443, 8000-8100; methods GET"), then presets, then the
  * default. Printable ASCII of less than POLICY_OFFER_SIZE. False from line(): no more of them. */

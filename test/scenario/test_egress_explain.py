@@ -117,15 +117,32 @@ def split(request):
     return method, scheme, host, "/" + path
 
 
-def explained(stack, sandbox, request, policy, *more):
+def shown(stack, sandbox, request, policy, *more):
     method, scheme, host, path = split(request)
     leads = policy.get("reroute", [{"to": host}])[0]["to"].partition(":")[0]  # what DNS is asked for
-    done = subprocess.run([BUILD / "src/cli/cay", "policy", "explain", sandbox.id, f"{scheme}://{host}", method, path, "--json",
+    done = subprocess.run([BUILD / "src/cli/cay", "policy", "explain", sandbox.id, f"{scheme}://{host}", method, path,
                            *([f"--address={ADDRESSES[leads]}"] if leads in ADDRESSES else []), *more],
                           capture_output=True, text=True, timeout=60,
                           env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout
+
+
+def explained(stack, sandbox, request, policy, *more):
+    return json.loads(shown(stack, sandbox, request, policy, "--json", *more))
+
+
+OUTCOMES = {"allow": "allowed, ", "deny": "denied, ", "ask": "asked about, ", "depends": "decided by request, "}
+
+
+def tells_one_outcome(text, said):
+    """What `cay policy explain` shows people: the outcome with its reason in the first line, and one line of what decides."""
+    first, *rest = text.splitlines()
+    subject, _, outcome = first.partition(": ")
+    decides = [line.removeprefix("=> ").split(None, 1) for line in rest if line.startswith("=> ")]
+    others = [w for v, w in OUTCOMES.items() if v != said["verdict"] and subject + ": " + w in text]
+    return first == said["text"] and outcome.startswith(OUTCOMES[said["verdict"]]) and not others and \
+        decides == [[said["verdict"], said["by"]]]
 
 
 def done(stack, sandbox, request, header):
@@ -153,9 +170,11 @@ def test_what_is_said_is_what_is_done(stack, sandbox, policy, limit, request_, h
         put = stack.cay.call("PUT", f"/cay/v1/sandboxes/{sandbox.id}/policy", policy).status
         assert put == 204 or (put == 200 and what == "deny")  # 200: it warns that something can never have an effect
         said, was = explained(stack, sandbox, request_, policy), done(stack, sandbox, request_, header)
+        text = shown(stack, sandbox, request_, policy)
     finally:
         if limit:
             assert stack.cay.call("DELETE", ceiling).status == 204
+    assert tells_one_outcome(text, said), (text, said)
     notes = " ".join(said["notes"])
     assert (said["verdict"], was["denied"]) == EXPECTED[what], (said, was)
     assert said["warned"] == (what == "warned") == bool(was["last"].get("warned")), (said, was)
@@ -169,7 +188,8 @@ def test_what_is_said_is_what_is_done(stack, sandbox, policy, limit, request_, h
     if what.startswith("if"):
         assert "cay-secret:" in notes and "refused" in notes
     elif said["verdict"] == "deny" and said["credential"]:
-        assert notes.partition("It is refused: ")[2].rstrip(".") in was["body"] and "It is refused: " in notes, (notes, was)
+        assert said["text"].partition(": denied, ")[2] in was["body"] and said["by"] == f'credential "{said["credential"]}"', (said, was)
+        assert "By policy alone: allowed, " in notes and not any(m["decides"] for m in said["matches"]), said
 
 
 @pytest.mark.parametrize("policy, limit, request_", [
@@ -198,7 +218,8 @@ def test_bytes_that_are_used_up(stack, sandbox):
         was = done(stack, used, request_, None)
         said = explained(stack, used, request_, policy)
         assert was["denied"] and was["last"]["rule"] == "limit"
-        assert said["verdict"] == "deny" and any("used up its bytes" in n for n in said["notes"]), said
+        assert said["verdict"] == "deny" and "denied, the sandbox has used up its bytes" in said["text"], said
+        assert said["by"] == 'limit "bytes"' and tells_one_outcome(shown(stack, used, request_, policy), said)
         said = explained(stack, used, "http://cay.internal/denials", policy)  # which is served all the same
         assert said["verdict"] == "allow" and "cay answers it itself" in said["text"], said
         assert "used up" in used.run("curl -sS --max-time 20 http://cay.internal/denials.txt").out
@@ -224,7 +245,8 @@ def test_connections_that_are_used_up(stack):
         one.run(f"setsid bash -c '{HOLD.format(host=WEB)}' > /dev/null 2>&1 & until [ -e /tmp/held ]; do sleep 0.05; done")
         said, was = explained(stack, one, f"http://{WEB}/x", policy), done(stack, one, f"http://{WEB}/x", None)
         assert was["denied"] and said["verdict"] == "deny", (said, was)
-        assert any("1 connections open already" in n for n in said["notes"]), said
+        assert "denied, the sandbox has its 1 connections open already" in said["text"] and said["by"] == 'limit "connections"', said
+        assert tells_one_outcome(shown(stack, one, f"http://{WEB}/x", policy), said)
     finally:
         one.kill()
 

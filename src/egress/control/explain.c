@@ -64,7 +64,7 @@ static void add_proxy(const struct sandbox *s, struct policy_explanation *out)
         policy_explanation_note(out, "It goes through the sandbox's own proxy, %s port %u.", text,
                                 upstream_port(s->upstream));
     else
-        policy_explanation_refuse(out, "It is not reached: %s.", why.text);
+        policy_explanation_refuse(out, "proxy", text, "%s", why.text);
 }
 
 static void add_limits(const struct sandbox *s, const struct policy_query *q,
@@ -73,16 +73,16 @@ static void add_limits(const struct sandbox *s, const struct policy_query *q,
     uint32_t max = accept_exceeded(s);
 
     if (registry_over_bytes(s))
-        policy_explanation_refuse(out, "It is refused now: the sandbox has used up its bytes.");
+        policy_explanation_refuse(out, "limit", "bytes", "the sandbox has used up its bytes");
     else if (registry_counts_bytes(s))
         policy_explanation_note(out, "The sandbox has %" PRIu64 " bytes left.",
                                 registry_bytes_left(s));
     if (max)
-        policy_explanation_refuse(
-            out, "It is refused now: the sandbox has its %u connections open already.", max);
+        policy_explanation_refuse(out, "limit", "connections",
+                                  "the sandbox has its %u connections open already", max);
     if (q->method && request_rate_left(s) == 0)
-        policy_explanation_refuse(out, "It is refused now (429): the sandbox has sent its requests "
-                                       "of this second.");
+        policy_explanation_refuse(out, "limit", "requests",
+                                  "the sandbox has sent its requests of this second (429)");
 }
 
 static bool is_internal(const struct policy_query *q)
@@ -97,6 +97,7 @@ static void answer_itself(struct policy_explanation *out)
         .action = POLICY_ALLOW, .source = POLICY_BY_SANDBOX, .rule = -1, .name = "cay"};
     out->outcome = POLICY_OUTCOME_ALLOW;
     out->n_notes = 0;
+    out->refused_by[0] = '\0';
     snprintf(out->sentence, sizeof(out->sentence), "%s: cay answers it itself",
              NAMES_INTERNAL_NAME);
 }
@@ -118,7 +119,7 @@ static json_t *explain_with(const struct sandbox *s, const struct policy *instea
         return policy_explanation_json(&stack, q, &out);
     }
     if (out.outcome != POLICY_OUTCOME_DENY && s->egress->config.offline)
-        policy_explanation_refuse(&out, "It is not reached: this server lets nothing out.");
+        policy_explanation_refuse(&out, "server", NULL, "this server lets nothing out");
     if (out.outcome != POLICY_OUTCOME_DENY) {
         add_proxy(s, &out);
         add_limits(s, q, &out);
