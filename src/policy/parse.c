@@ -14,7 +14,7 @@
 
 struct parser {
     struct policy *policy;
-    size_t n_patterns;
+    size_t n_patterns, n_stars;
     struct err *e;
     char json_path[JSON_PATH_SIZE]; /* "rules[3].ports[0]" */
 
@@ -65,6 +65,17 @@ static enum err_code read_entry(struct parser *p, const struct condition *c, con
     return rc < 0 ? bad(p, "allowed is %s", c->allowed) : ERR_OK;
 }
 
+/* Each request is compared with all of them, on the loop that all sandboxes share. */
+static enum err_code count_star(struct parser *p, const struct condition *c, const union entry *e)
+{
+    if (c != &conditions[CONDITION_PATHS] || !pattern_path_has_inner_star(e->text))
+        return ERR_OK;
+    if (++p->n_stars > POLICY_STARS_MAX)
+        return bad(p, "the policy has more than %u paths with a * that something follows",
+                   POLICY_STARS_MAX);
+    return ERR_OK;
+}
+
 /* An empty list would match nothing in one reading and everything in another: refused. */
 static enum err_code read_condition(struct parser *p, const struct condition *c, const json_t *json)
 {
@@ -90,6 +101,8 @@ static enum err_code read_condition(struct parser *p, const struct condition *c,
         if (code != ERR_OK)
             return code;
         list->n = i + 1; /* what rule_clear has to look at */
+        if (count_star(p, c, &list->entries[i]) != ERR_OK)
+            return p->e->code;
     }
     return ERR_OK;
 }

@@ -153,7 +153,8 @@ static void lower(const char *text, char out[static PATTERN_PATH_MAX + 1])
     out[n] = '\0';
 }
 
-bool pattern_path_denied(const char *pattern, const char *path)
+/* A pattern with a star that something follows: the path is looked through for that. */
+static bool is_denied_within(const char *pattern, const char *path)
 {
     char lower_pattern[PATTERN_PATH_MAX + 1], lower_path[PATTERN_PATH_MAX + 1];
     size_t n;
@@ -167,6 +168,26 @@ bool pattern_path_denied(const char *pattern, const char *path)
         return false;
     lower_path[n - 1] = '\0';
     return match_path(lower_pattern, lower_path);
+}
+
+bool pattern_path_has_inner_star(const char *pattern)
+{
+    const char *star = strchr(pattern, '*');
+
+    return star && star[strspn(star, "*")] != '\0';
+}
+
+/* Without case, and with a '/' more at the path's end. Most patterns are done with at the first
+ * letter that differs. */
+bool pattern_path_denied(const char *pattern, const char *path)
+{
+    size_t n = strcspn(pattern, "*");
+
+    if (strncasecmp(pattern, path, n) != 0)
+        return false;
+    if (pattern_path_has_inner_star(pattern))
+        return is_denied_within(pattern, path);
+    return pattern[n] == '*' || path[n] == '\0' || strcmp(path + n, "/") == 0;
 }
 
 static int hex_digit(unsigned char c)

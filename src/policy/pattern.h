@@ -16,6 +16,9 @@ bool pattern_path(const char *pattern, const char *path);
  * servers to which that is the same. */
 bool pattern_path_denied(const char *pattern, const char *path);
 
+/* Has it a star that something follows? Such a pattern costs as much as the path is long. */
+bool pattern_path_has_inner_star(const char *pattern);
+
 /* Could two programs read this path differently? */
 bool pattern_path_is_ambiguous(const char *path);
 

@@ -5,6 +5,7 @@
 #include "policy/policy.h"
 #include "policy/stack.h"
 
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -151,6 +152,74 @@ static void test_too_large_is_refused_not_cut(void **state)
     json_array_append_new(domains, json_string("a.example"));
     assert_int_equal(policy_new(json, &p, &e), ERR_INVALID);
     assert_non_null(strstr(e.text, "patterns"));
+    json_decref(json);
+}
+
+/* What is denied by path: as what is allowed, but without case and with a '/' more at the end. */
+static bool denied_plainly(const char *pattern, const char *path)
+{
+    char p[8], q[8];
+    size_t n = strlen(path);
+
+    for (size_t i = 0; i <= strlen(pattern); i++)
+        p[i] = (char)tolower((unsigned char)pattern[i]);
+    for (size_t i = 0; i <= n; i++)
+        q[i] = (char)tolower((unsigned char)path[i]);
+    if (pattern_path(p, q))
+        return true;
+    if (n < 2 || q[n - 1] != '/')
+        return false;
+    q[n - 1] = '\0';
+    return pattern_path(p, q);
+}
+
+/* "/" and up to four characters of those, in the order of their number. False: there are no more. */
+static bool numbered(unsigned i, const char characters[static 4], char out[static 8])
+{
+    unsigned n = 0;
+
+    out[n++] = '/';
+    for (; i > 0 && n < 6; i = (i - 1) / 4)
+        out[n++] = characters[(i - 1) % 4];
+    out[n] = '\0';
+    return n < 6;
+}
+
+/* Denied paths are compared in steps, cheap ones first: with the same outcome for all short patterns and paths. */
+static void test_denied_paths(void **state)
+{
+    char pattern[8], path[8];
+    unsigned denied = 0, all = 0;
+
+    for (unsigned i = 0; numbered(i, "/aB*", pattern); i++)
+        for (unsigned k = 0; numbered(k, "/abA", path); k++) {
+            all++;
+            denied += pattern_path_denied(pattern, path);
+            if (pattern_path_denied(pattern, path) != denied_plainly(pattern, path))
+                fail_msg("%s against %s", pattern, path);
+        }
+    assert_int_equal(all, 341 * 341);
+    assert_in_range(denied, 341, all / 2);
+}
+
+/* Paths are compared with all patterns, of which those with something behind a star cost most (POLICY_STARS_MAX). */
+static void test_stars_are_bounded(void **state)
+{
+    json_t *paths = json_array(),
+           *json = json_pack("{s:[{s:s, s:o}]}", "rules", "action", "allow", "paths", paths);
+    struct policy *p = NULL;
+    struct err e;
+
+    for (size_t i = 0; i < POLICY_STARS_MAX; i++) {
+        json_array_append_new(paths, json_string("/a/*/b"));
+        json_array_append_new(paths, json_string("/a/b*")); /* those are not counted */
+        json_array_append_new(paths, json_string("/a/b"));
+    }
+    assert_int_equal(policy_new(json, &p, &e), ERR_OK);
+    policy_free(p);
+    json_array_append_new(paths, json_string("/a/*/b"));
+    assert_int_equal(policy_new(json, &p, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "something follows"));
     json_decref(json);
 }
 
@@ -979,6 +1048,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_policies_name_the_place),
         cmocka_unit_test(test_too_large_is_refused_not_cut),
+        cmocka_unit_test(test_denied_paths),
+        cmocka_unit_test(test_stars_are_bounded),
         cmocka_unit_test(test_nothing_said_is_nothing_allowed),
         cmocka_unit_test(test_domains),
         cmocka_unit_test(test_first_rule_decides),
