@@ -492,6 +492,30 @@ OVERRIDES = ("X-HTTP-Method-Override: DELETE", "x-http-method: DELETE", "X-Metho
              f"X-Original-URL: {ADMIN}", f"X-Rewrite-URL: {ADMIN}")
 
 
+SECOND = ("x-amz-copy-source: bucket/key", "X_Amz_Copy_Source: /bucket/key", f"Destination: https://{WEB}{ADMIN}", "X-Copy-From: c/o",
+          "x-ms-rename-source: /fs/x", "x-goog-copy-source: /b/k")
+
+
+@pytest.mark.parametrize("policy, why", [
+    ({"default": "public", "rules": BY_NAME["rules"]}, "rule"),
+    ({"rules": [{"action": "allow", "domains": [WEB], "paths": ["/v1/fine*"]}]}, "default"),
+    ({"rules": [{"action": "allow", "domains": [WEB], "methods": ["PUT"]}]}, "default"),
+    ({"rules": [{"action": "allow", "domains": [WEB], "methods": ["PUT", "GET"]}]}, None), ({"default": "public"}, None)])
+def test_a_second_path_in_a_header(stack, policy, why):
+    """What a request copies, or where to, is a path that no rule was asked about: a server like S3 read /private/x for
+    PUT /fine/x. The controls: without the header each passes, and where no path decides, the server sees the header."""
+    with stack.cay.create() as one:
+        assert stack.put(one, policy, None, stack.place(one))[0] == 204
+        ask = "curl -sS -k --max-time 20 -X PUT -w ' %{http_code}'"
+        for scheme in ("http", "https"):
+            assert one.run(f"{ask} {scheme}://{WEB}/v1/fine").out.endswith(" 200")
+            for header in SECOND:
+                got, _, status = one.run(f"{ask} -H '{header}' {scheme}://{WEB}/v1/fine").out.rpartition(" ")
+                name = header.partition(":")[0]
+                assert status == ("403" if why else "200"), (header, got)
+                assert (f"the header {name} names a second path" in got) == bool(why) and name.lower() in got.lower(), got
+
+
 def test_other_spellings_of_what_is_denied(stack):
     rules = [*BY_NAME["rules"], {"action": "deny", "domains": [WEB], "methods": ["DELETE"]}]
     with stack.cay.create() as one:

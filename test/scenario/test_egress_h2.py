@@ -101,6 +101,14 @@ def test_denied_path_leaves_the_others(world, box, origin):
     assert any(r["event"] == "request" and r["path"] == "/secret/x" and r["verdict"] == "deny" for r in world.audit())
 
 
+def test_a_second_path_in_a_header(box, origin):
+    """As over HTTP/1.1 (test_egress_fronting.py), where the other policies are."""
+    r = curl(box, "-H", "destination: /secret/x", "-w", "%{http_code}\\n", f"{URL}/v1/a")
+    assert "the header destination names a second path" in r.stdout and r.stdout.endswith("403\n"), r.stdout
+    assert origin.seen() == []
+    assert curl(box, f"{URL}/v1/a").stdout == '{"ok": true}'
+
+
 def test_denied_upload_goes_no_further(world, box, origin):
     (world.dir / "big").write_bytes(bytes(3_000_000))
     r = curl(box, "-w", "%{http_code}", "-T", world.dir / "big", f"{URL}/secret/up", )
@@ -207,7 +215,8 @@ def test_trailers_and_interim_answers(box, origin):
 stream = ask("/echo", "POST", end=False)
 c.send_data(stream, b"body")
 c.send_headers(stream, [("x-sum", "1"), ("authorization", "Bearer own"), ("x-api-key", "own"),
-                        ("x-http-method-override", "DELETE"), ("x-original-url", "/secret")], end_stream=True)
+                        ("x-http-method-override", "DELETE"), ("x-original-url", "/secret"), ("x-amz-copy-source", "/secret")],
+               end_stream=True)
 s.sendall(c.data_to_send())
 while not any(isinstance(e, h2.events.StreamEnded) for e in events()):
     pass

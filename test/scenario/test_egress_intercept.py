@@ -276,6 +276,22 @@ def test_not_where_its_own_binding_ends(world, origins):
     assert len(origins.seen()) == 1
 
 
+def test_not_for_a_second_path(world, origins):
+    """A copy reads, or writes, a second path with the key. One that is bound to paths is for none but these; the control is one
+    that is bound to the host, and the same request without the header."""
+    source = ("-X", "PUT", "-H", "x-amz-copy-source: private/x")
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer", paths=["/v1/*"])], inject("model")) as s:
+        refused, good = curl(s, *source, f"{URL}/v1/x"), curl(s, "-X", "PUT", f"{URL}/v1/x")
+    assert "not for this method and path" in refused.stdout and json.loads(good.stdout) == {"ok": True}, refused.stdout + good.stdout
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model")) as s:
+        whole = curl(s, *source, f"{URL}/v1/x")
+    with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], [{**one, "paths": ["/v1/*"]} for one in inject("model")]) as s:
+        keyless = curl(s, *source, f"{URL}/v1/x")
+    assert json.loads(whole.stdout) == {"ok": True} and json.loads(keyless.stdout) == {"ok": False}, whole.stdout + keyless.stdout
+    assert ["x-amz-copy-source", "private/x"] in origins.seen()[-2]["headers"]
+    assert REAL_KEY not in json.dumps(origins.seen()[-1])
+
+
 @pytest.mark.parametrize("path", ["/echo", "/echo-chunked", "/echo-until-close", "/echo-header"])
 def test_not_by_echo(box, path):
     r = curl(box, "-i", f"{URL}{path}")

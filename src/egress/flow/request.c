@@ -10,15 +10,35 @@
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
 #include "egress/flow/verdict.h"
+#include "egress/http/override.h"
 #include "policy/policy.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* A path that stands for any: what is decided by path is not allowed for it. */
+static struct policy_verdict decide_second(const struct sandbox *s, const struct target *t,
+                                           bool resolved, const char *method)
+{
+    struct policy_verdict v = verdict_request(s, t, resolved, method, OVERRIDE_SECOND_PATH);
+
+    return v.action == POLICY_DENY ? v
+                                   : verdict_request(s, t, resolved, "GET", OVERRIDE_SECOND_PATH);
+}
+
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
                                      const struct http_head *h)
 {
-    return verdict_request(s, t, resolved, h->method, h->path);
+    struct policy_verdict v = verdict_request(s, t, resolved, h->method, h->path), second;
+
+    if (v.action == POLICY_DENY || !override_second(h))
+        return v;
+    second = decide_second(s, t, resolved, h->method);
+    if (second.action == POLICY_DENY || second.warned)
+        return second;
+    if (v.credential && (!second.credential || strcmp(v.credential, second.credential) != 0))
+        v.credential = second.credential; /* it is for some paths, and this is about any */
+    return v;
 }
 
 bool request_is_ruled(const struct sandbox *s, const struct target *t)
@@ -63,8 +83,15 @@ void request_refuse(struct flow *f, const struct policy_verdict *v, const char *
 void request_refuse_by_policy(struct flow *f, const struct target *t,
                               const struct policy_verdict *v, const struct http_head *h)
 {
+    const char *second = override_second(h);
     char why[POLICY_REASON_SIZE];
 
+    if (second &&
+        verdict_request(f->sandbox, t, target_is_resolved(t), h->method, h->path).action !=
+            POLICY_DENY) {
+        request_refuse(f, v, "policy", h, REQUEST_SECOND_REASON, second);
+        return;
+    }
     deny_explain(v->by ? v->by : f->sandbox->policy, v, t, h->method, h->path, why);
     request_refuse(f, v, "policy", h, "%s", why);
 }

@@ -13,7 +13,9 @@ struct flow;
 struct sandbox;
 struct target;
 
-/* Sandbox and ceilings. resolved: t->address is what was dialled, and is asked about too. */
+/* Sandbox and ceilings. resolved: t->address is what was dialled, and is asked about too. One with
+ * a second path in its headers (override.h) is asked about that, too, for itself and for GET; the
+ * narrower word holds. */
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
                                      const struct http_head *h);
 
@@ -40,6 +42,8 @@ void request_allow(struct flow *f, const struct target *t, const struct policy_v
 /* Has an answer of that status DENY_HEADER? */
 bool request_is_denial(int status);
 
-#define REQUEST_HOST_REASON      "Host is not the host that was dialled"
+#define REQUEST_HOST_REASON "Host is not the host that was dialled"
+#define REQUEST_SECOND_REASON \
+    "the header %s names a second path, and not every method and path of this host is allowed"
 #define REQUEST_RATE_REASON      "too many requests in this second"
 #define REQUEST_MALFORMED_REASON "the request does not say plainly whom it is for"

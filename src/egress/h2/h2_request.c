@@ -280,7 +280,7 @@ static bool is_no_trailer(const char *name, const char *value)
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (http_name_like(names[i], name))
             return true;
-    return override_is(name) || client_keys_header(name, value);
+    return override_is(name) || override_is_second(name) || client_keys_header(name, value);
 }
 
 /* The client's own words in the credential's place are left out here too. */

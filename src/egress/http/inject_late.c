@@ -5,6 +5,7 @@
 
 #include "egress/http/inject_late.h"
 
+#include "egress/http/override.h"
 #include "egress/http/sigv4.h"
 
 #include <errno.h>
@@ -297,7 +298,7 @@ enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r
     l->how = r->how;
     l->port = r->port;
     l->method = strdup(r->head->method);
-    l->path = strdup(r->head->path);
+    l->path = strdup(override_bound_path(r->head));
     l->host = strdup(r->host);
     if (!l->method || !l->path || !l->host)
         return take_rc(-ENOMEM, e);

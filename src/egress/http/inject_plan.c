@@ -3,6 +3,8 @@
 
 #include "egress/http/inject_internal.h"
 
+#include "egress/http/override.h"
+
 #include <errno.h>
 #include <stdarg.h>
 
@@ -21,7 +23,7 @@ enum err_code inject_take_rc(struct plan *p, int rc)
 enum policy_fit inject_fit_of(const struct plan *p, const struct credential *c)
 {
     return credential_fits(c, p->r->host, p->r->port, p->r->transport, p->head->method,
-                           p->head->path);
+                           override_bound_path(p->head));
 }
 
 /* May this credential be put on this request? */
