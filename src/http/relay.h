@@ -25,8 +25,8 @@ struct http_relay_filter {
     /* Bytes of the request; its head comes whole, in one call. */
     int (*outward)(void *arg, const char *data, size_t n, struct buf *out);
 
-    /* How much of the answer may be worked on now, at least HTTP_LAYER_READ_BYTES; 0: wake
-     * tells. */
+    /* How much of the answer may be worked on now, behind a layer at least HTTP_LAYER_READ_BYTES;
+     * 0: wake tells. */
     size_t (*most)(void *arg);
     int (*inward)(void *arg, const char *data, size_t n, struct buf *out);
     /* More of what was taken: called until out stays empty, when what it gave before has gone

@@ -9,11 +9,13 @@
 #include "egress/credential/response_secrets.h"
 #include "egress/h2/h2.h"
 #include "egress/h2/h2_head.h"
+#include "egress/tls/turns.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define SECRET    "Zq9-top-secret-0123456789"
@@ -515,6 +517,63 @@ static void test_windows_grow(void **state)
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.client, id)->bytes, 8 * BIG_BYTES);
     assert_int_equal(w.share.grown_bytes, 0);
+}
+
+static uint64_t ticks(void)
+{
+    static uint64_t now;
+
+    return now += TURNS_NS / 2;
+}
+
+/* The most that comes to the client's socket in one of a few turns, once it has opened its windows again. */
+static int burst(struct turns *t, int32_t id, bool beside)
+{
+    uint32_t round = 0;
+    int before = 0, n = 0, most = 0;
+
+    nghttp2_session_set_local_window_size(w.client.session, 0, 0, 1 << 24);
+    nghttp2_session_set_local_window_size(w.client.session, 0, id, 1 << 24);
+    w.client.deaf = true;
+    assert_int_equal(ioctl(w.client.fd, FIONREAD, &before), 0);
+    work(&w.client);
+    for (int i = 0; i < 8; i++, before = n) {
+        if (beside && turns_enter(t, 1, &round))
+            turns_exit(t);
+        uv_run(&w.loop, UV_RUN_NOWAIT);
+        assert_int_equal(ioctl(w.client.fd, FIONREAD, &n), 0);
+        most = MAX(most, n - before);
+    }
+    return most;
+}
+
+/* A client that holds its windows shut until much waits for it, and opens them at once, is sent no more in a turn than
+ * another owner can wait for. The control: without turns its socket is filled in one event. */
+static void test_a_burst_is_cut_into_turns(void **state)
+{
+    for (int cut = 0; cut < 2; cut++) {
+        struct turns *t;
+        int32_t id;
+        int n;
+
+        assert_int_equal(turns_new(&w.loop, &t), 0);
+        turns_set_clock(t, ticks);
+        w.server.left = BIG_BYTES;
+        w.client.deaf = false;
+        id = ask("/big");
+        UNTIL(w.share.held_bytes > (size_t)4 * H2_STREAM_BYTES);
+        h2s_set_turns(w.all, cut ? t : NULL);
+        n = burst(t, id, cut);
+        if (cut)
+            assert_in_range(n, 1, (int)(3 * TURNS_PIECE));
+        else
+            assert_true(n > (int)(4 * TURNS_PIECE));
+        w.client.deaf = false;
+        UNTIL(told(&w.client, id)->closed);
+        assert_int_equal(told(&w.client, id)->bytes, BIG_BYTES);
+        h2s_set_turns(w.all, NULL);
+        turns_free(t);
+    }
 }
 
 static void test_windows_of_uploads_grow(void **state)
@@ -1186,6 +1245,7 @@ int main(void)
         ON_A_LINE(test_slow_reader),
         ON_A_LINE(test_slow_server),
         ON_A_LINE(test_windows_grow),
+        ON_A_LINE(test_a_burst_is_cut_into_turns),
         ON_A_LINE(test_windows_of_uploads_grow),
         ON_A_LINE(test_windows_begin_wide),
         ON_A_LINE(test_windows_grow_within_the_share),

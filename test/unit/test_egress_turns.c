@@ -1,5 +1,6 @@
 /* How the loop's time is shared out: who may go on in a turn, and whose events are left. The clock is the test's. */
 #include "base/util.h"
+#include "egress/http/rewrite.h"
 #include "egress/tls/turns.h"
 
 #include <setjmp.h>
@@ -102,6 +103,38 @@ static void test_an_owner_has_its_share(void **state)
         assert_in_range(w.worked[i], each / 2, each + 1);
     for (size_t i = LOUD; i < FLOWS; i++)
         assert_int_equal(w.worked[i], TURNS);
+    close_world(&w);
+}
+
+/* How much of a searched answer one read takes. */
+static size_t read_of(struct world *w, void *layer)
+{
+    struct http_relay_options o = {.layer = layer};
+    struct redact *secrets = redact_new();
+    size_t most;
+
+    assert_int_equal(redact_add(secrets, "a-secret-value", 14), 0);
+    assert_int_equal(rewrite_relay(w->turns, 1, &w->loop, NULL, secrets, &o), 0);
+    most = o.filter->most(o.filter_arg);
+    o.filter->free(o.filter_arg);
+    return most;
+}
+
+/* Where another owner is beside, a searched flow reads what a turn has; behind TLS, whose records are whole, one of those. */
+static void test_searched_reads(void **state)
+{
+    struct world w;
+
+    open_world(&w);
+    event(&w, 0);
+    event(&w, LOUD);
+    next_turn(&w);
+    assert_int_equal(read_of(&w, NULL), TURNS_BESIDE_BYTES);
+    assert_int_equal(read_of(&w, &w), HTTP_LAYER_READ_BYTES);
+    now_ns += TURNS_ALONE_NS + 1;
+    next_turn(&w);
+    assert_int_equal(read_of(&w, NULL), TURNS_BYTES);
+    assert_int_equal(read_of(&w, &w), TURNS_BYTES);
     close_world(&w);
 }
 
@@ -237,6 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_owner_has_its_share),
+        cmocka_unit_test(test_searched_reads),
         cmocka_unit_test(test_without_turns),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_what_takes_longer_is_owed),

@@ -77,6 +77,16 @@ bool h2_conn_may(struct h2 *conn, bool unzip)
     return false;
 }
 
+/* Where another owner is beside, the event is to be short: a record of what is searched. */
+static size_t most_to_read(const struct h2_end *e)
+{
+    size_t piece = turns_piece(e->conn->all->turns);
+
+    if (piece >= TLS_ENDPOINT_READ_BYTES)
+        return TLS_ENDPOINT_READ_BYTES;
+    return e->side == H2_SERVER && has_work(e->conn, false) ? HTTP_LAYER_READ_BYTES : piece;
+}
+
 void h2_conn_searched(struct h2 *conn, size_t n)
 {
     turns_spend(conn->all->turns, n);
@@ -260,6 +270,7 @@ void h2_conn_pump(struct h2 *conn)
             more = true;
         }
         more |= say_goodbye(conn);
+        more &= !turns_is_over(conn->all->turns); /* what is left waits for its sockets */
     }
     conn->pumping = false;
     if (conn->dead) {
@@ -278,7 +289,7 @@ static void read_some(struct h2_end *e)
 {
     struct h2 *conn = e->conn;
     char *data = conn->all->scratch;
-    ssize_t n = tls_endpoint_read(&e->io, data, TLS_ENDPOINT_READ_BYTES);
+    ssize_t n = tls_endpoint_read(&e->io, data, most_to_read(e));
 
     if (n == -EAGAIN)
         return;

@@ -321,6 +321,15 @@ static int fill(struct h2_end *e)
     return n < 0 ? -ENOMEM : 0;
 }
 
+/* A piece, as long as its owner has time: a client that opens its windows at once after it held
+ * them shut would be sent megabytes in one event. */
+static size_t most_to_write(const struct h2_end *e, uint64_t may_send)
+{
+    size_t n = MIN(e->out.len, turns_piece(e->conn->all->turns));
+
+    return (size_t)MIN((uint64_t)n, MAX(may_send, (uint64_t)H2_PIECE_BYTES));
+}
+
 bool end_flush(struct h2_end *e)
 {
     bool any = false;
@@ -328,6 +337,7 @@ bool end_flush(struct h2_end *e)
     ssize_t n = 0;
 
     while (e->session && !e->broken && n != -EAGAIN &&
+           !(any && turns_is_over(e->conn->all->turns)) &&
            (e->side == H2_SERVER || e->out.len > 0 || h2_conn_may(e->conn, true))) {
         if (fill(e) < 0)
             e->broken = true;
@@ -337,8 +347,7 @@ bool end_flush(struct h2_end *e)
             may_send = h2_conn_may_send(e->conn);
         if (may_send == 0)
             break;
-        n = tls_endpoint_write(&e->io, e->out.data,
-                               MIN(e->out.len, MAX(may_send, (uint64_t)H2_PIECE_BYTES)));
+        n = tls_endpoint_write(&e->io, e->out.data, most_to_write(e, may_send));
         if (n < 0) {
             e->broken = n != -EAGAIN;
             continue;

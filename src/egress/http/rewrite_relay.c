@@ -12,6 +12,7 @@ struct rewrite_relay {
     struct rewrite *w;
     struct turns *turns;
     struct turn turn;
+    size_t least_bytes; /* of a read: behind TLS a record is whole */
     uv_timer_t timer;
     void (*wake)(void *relay);
     void *relay;
@@ -42,7 +43,7 @@ static size_t most(void *arg)
     if (!rewrite_is_active(p->w))
         return SIZE_MAX;
     if (turns_may(p->turns, &p->turn))
-        return MAX(turns_bytes(p->turns), HTTP_LAYER_READ_BYTES); /* a record of TLS is whole */
+        return MAX(turns_bytes(p->turns), p->least_bytes);
     turns_wait(p->turns, &p->turn);
     return 0;
 }
@@ -162,6 +163,7 @@ int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct r
     rewrite_set(w, job, redact);
     p->w = w;
     p->turns = turns;
+    p->least_bytes = o->layer ? HTTP_LAYER_READ_BYTES : 1;
     p->turn = (struct turn){.go = on_turn, .arg = p, .owner = owner};
     uv_timer_init(loop, &p->timer);
     p->timer.data = p;
