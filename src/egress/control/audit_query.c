@@ -1,9 +1,9 @@
 /* A question is waiting (in the order of coming, within a tenant's share), running (a helper
  * thread reads one slice: audit_read.c), between two slices (back to the
  * line's end of waiting, so that others have their turn), done (its lines are sent from the
- * loop), or dropped (its client has gone: at its next block). A verification reads a whole log
- * in one piece, one at a time. Threads see a question's own memory and files by name;
- * everything else is the loop's. */
+ * loop, as the client takes them), or dropped (its client has gone: at its next block). A
+ * verification reads a whole log in one piece, one at a time. Threads see a question's own memory
+ * and files by name; everything else is the loop's. */
 
 #include "egress/control/audit_query.h"
 
@@ -22,6 +22,7 @@
 #include <uv.h>
 
 #define HELPER_NICE 10
+#define LATER_MAX   ((size_t)1024 * 1024)
 
 /* A piece of work for a helper thread. The exchange may be gone when it is done. */
 struct work {
@@ -31,8 +32,9 @@ struct work {
     struct http_exchange *x; /* NULL: gone */
     struct share *share;
     char dir[4096];
-    bool follow, verify, running, done; /* done: only a follower is left */
+    bool follow, verify, running, done; /* done: only lines to be sent, or a follower, are left */
     uint64_t follower;
+    struct buf later; /* lines that came while those that were read are sent */
     struct audit_reading reading;
     struct audit_checking check;
     int rc;
@@ -91,7 +93,15 @@ static void free_work(struct work *w)
 {
     audit_read_close(&w->reading);
     audit_check_close(&w->check);
+    buf_free(&w->later);
     free(w);
+}
+
+/* Its place, once nothing of what was read is held any more. */
+static void return_share(struct work *w)
+{
+    if (w->share)
+        share_return(TAKE_PTR(w->share));
 }
 
 static void unlink_waiting(struct audit_queries *q, struct work *w)
@@ -114,11 +124,19 @@ static void on_exchange_end(struct http_exchange *x, void *data)
     audit_unfollow(w->egress->audit, w->follower);
     if (w->running)
         return;
-    if (!w->done) {
+    if (!w->done)
         unlink_waiting(w->egress->audit_queries, w);
-        share_return(w->share);
-    }
+    return_share(w);
     free_work(w);
+}
+
+/* 1: it does not take what there is. */
+static int add_line(struct work *w, const char *line, size_t n)
+{
+    if (w->reading.n_lines > 0)
+        return buf_append(&w->later, line, n) < 0 || buf_append(&w->later, "\n", 1) < 0;
+    http_response_write(w->x, line, n);
+    return http_response_write(w->x, "\n", 1);
 }
 
 static void on_line(void *arg, const char *line, size_t n)
@@ -128,25 +146,47 @@ static void on_line(void *arg, const char *line, size_t n)
 
     if (!w->x || !audit_filter_fits(&w->reading.filter, line, n, &old))
         return;
-    http_response_write(w->x, line, n);
-    if (http_response_write(w->x, "\n", 1) == 1)
+    if (add_line(w, line, n) == 1)
         http_exchange_abort(w->x); /* it does not read: a part is not to look like the whole */
+}
+
+/* The oldest; 1: the client has to take it first. */
+static int send_line(struct work *w)
+{
+    char *line = w->reading.lines[--w->reading.n_lines];
+    int full = http_response_write(w->x, line, strlen(line));
+
+    free(line);
+    return full;
+}
+
+/* As many as the client takes: 10,000 at once would take milliseconds of the loop of all. */
+static void send_more(struct http_exchange *x, void *data)
+{
+    struct work *w = data;
+
+    while (w->reading.n_lines > 0)
+        if (send_line(w) == 1 && w->reading.n_lines > 0)
+            return;
+    http_response_on_drain(x, NULL);
+    if (w->later.len > 0)
+        http_response_write(x, w->later.data, w->later.len);
+    buf_free(&w->later);
+    return_share(w);
+    if (!w->follower)
+        http_response_end(x);
 }
 
 static void send_lines(struct work *w)
 {
     static const struct http_header type = {"Content-Type", "application/x-ndjson"};
 
+    buf_init(&w->later, LATER_MAX);
     http_response_begin(w->x, 200, &type, 1, -1);
-    for (size_t i = w->reading.n_lines; i > 0; i--)
-        http_response_write(w->x, w->reading.lines[i - 1], strlen(w->reading.lines[i - 1]));
-    if (!w->follow) {
-        http_response_end(w->x);
-        return;
-    }
-    w->follower = audit_follow(w->egress->audit, on_line, w);
-    if (!w->follower)
-        http_response_end(w->x);
+    http_response_on_drain(w->x, send_more);
+    if (w->follow)
+        w->follower = audit_follow(w->egress->audit, on_line, w);
+    send_more(w->x, w);
 }
 
 /* NULL: none that is free. */
@@ -205,7 +245,8 @@ static void finish(struct work *w)
     struct audit_queries *q = w->egress->audit_queries;
 
     w->done = true;
-    share_return(w->share);
+    if (!w->x || w->rc < 0 || w->verify)
+        return_share(w);
     run_next(q);
     if (!w->x)
         free_work(w);
