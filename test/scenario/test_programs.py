@@ -257,12 +257,19 @@ def rows():
         write_report(pathlib.Path(os.environ["CAY_EGRESS_CLIENTS_REPORT"]), all_rows.values())
 
 
+def commit():
+    found = subprocess.run(["git", "-C", pathlib.Path(__file__).parent, "rev-parse", "--short=12", "HEAD"],
+                           capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "not known"
+
+
 def write_report(path, all_rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ["# Programs on the way out\n",
              "Written by `make egress-clients`; do not edit. Each program ran inside a sandbox, against a stand-in of its server",
              "outside, and, where it speaks HTTP, against a host that the policy refuses: what it showed then. The table of rows is",
              "`test/egress/clients/programs.py`. Agents and SDKs of model APIs: docs/agents.md.\n",
+             f"Commit {commit()}.\n",
              f"{sum(r.works == 'works' for r in all_rows)} work, {sum(r.works.startswith('skipped') for r in all_rows)} could not be "
              f"had, {sum(r.works == 'fails' for r in all_rows)} fail.\n",
              "| program | | shows of a refusal |", "|---|---|---|"]
