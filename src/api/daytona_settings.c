@@ -31,9 +31,9 @@ enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *o
 /* POST .../autostop/{interval}: minutes, 0: never for being idle. */
 void daytona_set_auto_stop(struct api_call *call)
 {
-    const struct sandbox *s = daytona_find(call);
     char *end;
     long minutes = strtol(call->params[1], &end, 10);
+    const struct sandbox *s = daytona_find(call);
     int64_t idle_ms = 0;
     struct err e;
 
@@ -58,9 +58,9 @@ int64_t daytona_archive_ms(int64_t minutes)
 /* POST .../autoarchive/{interval}: minutes from the stop; 0, and what is longer: 30 days. */
 void daytona_set_auto_archive(struct api_call *call)
 {
-    const struct sandbox *s = daytona_find(call);
     char *end;
     long minutes = strtol(call->params[1], &end, 10);
+    const struct sandbox *s = daytona_find(call);
     struct err e;
 
     if (!s)
@@ -102,9 +102,9 @@ static void set_auto_delete(struct api_call *call, const struct sandbox *s, long
 /* POST .../autodelete/{interval}: minutes. */
 void daytona_set_auto_delete(struct api_call *call)
 {
-    const struct sandbox *s = daytona_find(call);
     char *end;
     long minutes = strtol(call->params[1], &end, 10);
+    const struct sandbox *s = daytona_find(call);
 
     if (!s)
         return;
