@@ -4,6 +4,7 @@
 #include "toolbox/session_command.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/share.h"
 #include "http/json.h"
 #include "http/server.h"
@@ -20,8 +21,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define INPUT_MAX 100000u
-#define INPUT_MS  5000u
+#define INPUT_MAX        100000u
+#define INPUT_MS         5000u
+#define COMMAND_YOUNG_MS 100u /* since its start: the question for its end waits until then */
+#define COMMAND_LOOK_MS  5u
 
 static void command_free(void *state)
 {
@@ -294,18 +297,34 @@ static void command_shown(void *arg, const struct toolbox_result *r, const struc
     session_command_reply(k, &b, rc);
 }
 
+/* How often the script looks for the end. Its id begins with the time of its start (session_exec);
+ * one that the sandbox has named itself counts as old. */
+static unsigned looks(const char *cid)
+{
+    uint64_t age_ms = clock_real_ms() - strtoull(cid, NULL, 16);
+
+    return age_ms < COMMAND_YOUNG_MS ? (unsigned)(COMMAND_YOUNG_MS - age_ms) / COMMAND_LOOK_MS : 0;
+}
+
+/* Clients ask at once and then every 100 ms: without a wait, a command of a few milliseconds would
+ * cost them that. */
 void session_command(struct toolbox_call *c)
 {
     static const char script[] = "cd " SESSIONS_SHELL
                                  "\"$1/$2\" 2>/dev/null && [ -e cmd ] || exit 3\n"
+                                 "n=$3; while [ $n -gt 0 ] && [ ! -e exit ]; do\n"
+                                 "  sleep 0.005; n=$((n-1))\n"
+                                 "done\n"
                                  "e=; [ -e exit ] && read e <exit\n"
                                  "printf '%s\\0' \"$e\"; exec cat cmd";
     struct session_command *k = session_ids(c, true) ? session_command_new(c) : NULL;
     struct toolbox_run r = {.timeout_ms = INPUT_MS, .done = command_shown, .arg = k};
+    char times[16];
 
     if (!k)
         return;
-    toolbox_script(&r, script, (const char *const[]){c->params[0], k->cid, NULL});
+    snprintf(times, sizeof(times), "%u", looks(k->cid));
+    toolbox_script(&r, script, (const char *const[]){c->params[0], k->cid, times, NULL});
     toolbox_run(c, &r);
 }
 

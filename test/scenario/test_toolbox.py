@@ -167,6 +167,19 @@ def test_a_command_that_runs_on_takes_input_and_its_exit_is_the_shells(box, sess
     box.refused(410, "POST", f"{session}/exec", {"command": "true"}, "SESSION_ENDED")
 
 
+def test_the_end_of_a_command_that_has_just_begun_is_waited_for(box, session):
+    """Clients ask for it at once, and again only after 100 ms."""
+    for _ in range(50):
+        made = execute(box, session, "sleep 0.05; (exit 3)", 202, runAsync=True)
+        shown = box.good("GET", f"{session}/command/{made['cmdId']}")
+        if shown.get("exitCode") == 3:
+            break
+    else:
+        pytest.fail("it never was")
+    made = execute(box, session, "read x", 202, runAsync=True)
+    assert "exitCode" not in box.good("GET", f"{session}/command/{made['cmdId']}")
+
+
 def test_an_echo_can_be_left_out(box, session):
     made = execute(box, session, "read x; echo got $x", 202, runAsync=True, suppressInputEcho=True)
     command = f"{session}/command/{made['cmdId']}"
