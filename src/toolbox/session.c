@@ -25,7 +25,8 @@
  * ended that shell ("exit 42") is that command's end. */
 static const char supervise[] =
     "d=" SESSIONS_SHELL "$1\n"
-    "mkdir -p " SESSIONS_SHELL " && mkdir \"$d\" 2>/dev/null || exit 9\n"
+    "[ -d " SESSIONS_SHELL " ] || mkdir -p " SESSIONS_SHELL "\n"
+    "mkdir \"$d\" 2>/dev/null || exit 9\n"
     ": >\"$d/shell\" || exit 8\n"
     "echo ok\n"
     "b=/bin/bash; [ -x $b ] || b=/bin/sh\n"
@@ -54,7 +55,7 @@ const char session_follow_script[] =
 struct session {
     struct toolbox_call *call;
     const char *sid;
-    bool there, killed;
+    bool there;
 };
 
 static struct session *session_new(struct toolbox_call *c, const char *sid)
@@ -299,32 +300,52 @@ void session_get(struct toolbox_call *c)
 
 /* -- delete ------------------------------------------------------------------------------------ */
 
-static void deleted(void *arg, const struct toolbox_result *r, const struct err *why)
+static void deleted(void *arg, const struct http_head *head UNUSED, const char *body UNUSED,
+                    size_t len UNUSED, const struct err *why)
 {
     struct session *s = arg;
 
     if (why)
         toolbox_fail_err(s->call, why);
-    else if (r->exit_code == 3 && !s->killed)
-        toolbox_fail(s->call, 404, NULL, "session not found: %s", s->sid);
     else
         toolbox_reply_empty(s->call, 204);
 }
 
+static void about_folder(struct session *s, const char *method,
+                         void (*done)(void *, const struct http_head *, const char *, size_t,
+                                      const struct err *))
+{
+    char path[sizeof(SESSIONS_AGENT) + SESSION_ID_SIZE];
+
+    snprintf(path, sizeof(path), SESSIONS_AGENT "%s", s->sid);
+    toolbox_rpc(s->call, method, json_pack("{s:s}", "path", path), done, s);
+}
+
+static void folder_found(void *arg, const struct http_head *head, const char *body UNUSED,
+                         size_t len UNUSED, const struct err *why)
+{
+    struct session *s = arg;
+
+    if (why)
+        toolbox_fail_err(s->call, why);
+    else if (head->status == 404)
+        toolbox_fail(s->call, 404, NULL, "session not found: %s", s->sid);
+    else if (s->call->x)
+        about_folder(s, "/filesystem.Filesystem/Remove", deleted);
+}
+
+/* Its folder outlives its shell. */
 static void killed(void *arg, const struct http_head *head, const char *body UNUSED,
                    size_t len UNUSED, const struct err *why)
 {
     struct session *s = arg;
-    struct toolbox_run r = {.timeout_ms = CALL_MS, .done = deleted, .arg = s};
 
-    if (why) {
+    if (why)
         toolbox_fail_err(s->call, why);
-        return;
-    }
-    s->killed = head->status == 200;
-    toolbox_script(&r, "d=" SESSIONS_SHELL "$1; [ -d \"$d\" ] || exit 3; rm -rf -- \"$d\"",
-                   (const char *const[]){s->sid, NULL});
-    toolbox_run(s->call, &r);
+    else if (s->call->x && head->status == 200)
+        about_folder(s, "/filesystem.Filesystem/Remove", deleted);
+    else if (s->call->x)
+        about_folder(s, "/filesystem.Filesystem/Stat", folder_found);
 }
 
 /* The agent ends all that the session's shell has started, and answers when it was reaped. */
