@@ -8,6 +8,8 @@
 #include "api/daytona.h"
 #include "base/arena.h"
 #include "base/clock.h"
+#include "core/key.h"
+#include "core/list.h"
 #include "core/snapshot.h"
 #include "core/volume.h"
 #include "fuzz.h"
