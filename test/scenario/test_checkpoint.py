@@ -9,6 +9,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import time
 
@@ -22,6 +23,7 @@ CHECKPOINT = BUILD / "src/checkpoint/cay-checkpoint"
 CRIU = "/usr/local/sbin/criu"
 EPOLL_CTL, CLOSE, PRCTL = 233, 3, 157
 EPOLL_CTL_DEL, PR_SET_DUMPABLE, LISTENER = 2, 4, 8
+PT_LOAD, PF_X = 1, 1
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -130,6 +132,31 @@ def test_a_sandbox_is_dumped_and_ends(box, prepare_program, tmp_path):
     listed = subprocess.run(["tar", "-tf", tmp_path / "tmpfs.tar"], capture_output=True, text=True).stdout.split()
     assert {"run/kept", "dev/shm/kept"} <= {*listed}
     assert not pathlib.Path(f"/proc/{box.pid}/root/tmp").exists()
+
+
+def pages_to_execute(path):
+    """Those of a program's segments that the kernel maps to be executed, whole."""
+    program = path.read_bytes()
+    at, size, n = struct.unpack_from("<Q", program, 32)[0], *struct.unpack_from("<HH", program, 54)
+    for i in range(n):
+        kind, flags, offset, _, _, length = struct.unpack_from("<IIQQQQ", program, at + i * size)
+        if kind == PT_LOAD and flags & PF_X:
+            for page in range(offset & ~4095, (offset + length) & ~4095, 4096):
+                yield program[page:page + 4096]
+
+
+def test_the_program_of_pid_1_is_in_the_image(box, prepare_program, tmp_path):
+    """It is mapped from a memory file, which is not there when it is restored: every page of it, whether it was used or not."""
+    wanted = {*pages_to_execute(pathlib.Path(f"/proc/{box.pid}/exe"))}
+    prepare(prepare_program, box.pid)
+    dump = Dump(box.pid, tmp_path)
+    assert dump.line() == "D\n", dump.end()
+    assert dump.end(b"e") == (0, "")
+    kept = set()
+    for image in tmp_path.glob("pages-*.img"):
+        pages = image.read_bytes()
+        kept |= {pages[i:i + 4096] for i in range(0, len(pages), 4096)}
+    assert len(wanted) > 100 and not wanted - kept
 
 
 @pytest.mark.parametrize("answer", [b"x", None])
