@@ -455,13 +455,6 @@ void filter_free(struct filter *f)
     }
 }
 
-/* Signals that do not kill leave a program that waits for cay-init alone, or those that signal
- * themselves all the time would ask again and again. */
-#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
-#endif
-#define LISTEN (SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
-
 int filter_install(const struct filter *f, int *listener_fd)
 {
     *listener_fd = -1;
@@ -470,8 +463,7 @@ int filter_install(const struct filter *f, int *listener_fd)
     for (int i = 0; i < FILTER_PROGRAMS; i++) {
         if (TEST_BYPASS(SECCOMP) || (i > 0 && TEST_BYPASS(SECCOMP_ARGUMENTS)))
             continue;
-        long rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, i > 0 ? LISTEN : 0,
-                          &f->programs[i]);
+        long rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, filter_flags(i), &f->programs[i]);
         if (rc < 0)
             return -errno;
         if (i > 0)

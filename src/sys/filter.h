@@ -32,3 +32,8 @@ void filter_free(struct filter *f);
  * *listener_fd: where the calls that the filter does not decide are waiting, closed at exec; -1:
  * none. 0 or -errno. */
 int filter_install(const struct filter *f, int *listener_fd) WARN_UNUSED;
+
+/* Both, as a file for a program that installs them later (scripts/criu.patches): before the
+ * instructions of each its flags and their number, 32 bits each. A descriptor, close-on-exec, at
+ * the file's beginning, or -errno. */
+int filter_file(const struct filter *f) WARN_UNUSED;

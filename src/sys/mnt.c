@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -109,4 +110,16 @@ int mnt_pivot(int new_root_fd)
 int mnt_make_private(void)
 {
     return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0;
+}
+
+int mnt_hide_processes(void)
+{
+    const struct mnt_option options[] = {{"hidepid", "ptraceable"}, {NULL, NULL}};
+    int rc = unshare(CLONE_NEWNS) < 0 ? -errno : mnt_make_private();
+
+    if (rc < 0)
+        return rc;
+    CLEANUP_CLOSE int proc = mnt_new("proc", options,
+                                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    return proc < 0 ? proc : mnt_attach(proc, AT_FDCWD, "/proc");
 }

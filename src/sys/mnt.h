@@ -44,3 +44,8 @@ int mnt_pivot(int new_root_fd) WARN_UNUSED;
 
 /* Stops every mount event between this namespace and the one it was copied from. 0 or -errno. */
 int mnt_make_private(void) WARN_UNUSED;
+
+/* A mount namespace of its own with a /proc that shows only processes that its reader may trace:
+ * for one that is to give up the host's root, but not the host's pid namespace, and would see names
+ * and arguments of all others. 0 or -errno. */
+int mnt_hide_processes(void) WARN_UNUSED;

@@ -684,6 +684,42 @@ static void test_filter(void **state)
     filter_free(&filter);
 }
 
+/* As the program does that filter_file is for: from the file alone. 0, or which step failed. */
+static int filtered_by_file(void)
+{
+    static struct sock_filter code[BPF_MAXINSNS];
+    uint32_t head[2]; /* flags, number of instructions */
+    int fd = filter_file(&filter), n = 0;
+    long listener = -1;
+
+    if (fd < 0)
+        return 1;
+    while (read(fd, head, sizeof(head)) == sizeof(head)) {
+        struct sock_fprog program = {.len = (unsigned short)head[1], .filter = code};
+        ssize_t size = (ssize_t)(head[1] * sizeof(code[0]));
+
+        if (head[1] == 0 || head[1] > BPF_MAXINSNS || read(fd, code, (size_t)size) != size)
+            return 2;
+        listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, head[0], &program);
+        if (listener < 0)
+            return 3;
+        n++;
+    }
+    if (n != FILTER_PROGRAMS || listener == 0) /* the last one has a listener */
+        return 4;
+    if (refused(unshare(CLONE_NEWUSER)) != EPERM || refused(syscall(SYS_setuid, 4242)) != EPERM)
+        return 5;
+    return refused(unshare(CLONE_FS)) == 0 ? 0 : 6;
+}
+
+static void test_filter_file(void **state)
+{
+    NEEDS_ROOT;
+    assert_int_equal(filter_build(4242, false, &filter), 0);
+    assert_int_equal(in_child(filtered_by_file), 0);
+    filter_free(&filter);
+}
+
 /* --- cgroup -------------------------------------------------------------------------------------- */
 
 static struct cgroup *open_cgroup(void)
@@ -891,6 +927,7 @@ int main(void)
         cmocka_unit_test(test_network_is_limited),
         cmocka_unit_test(test_host_filter),
         cmocka_unit_test(test_filter),
+        cmocka_unit_test(test_filter_file),
         cmocka_unit_test(test_cgroup_freezes_kills_and_goes),
         cmocka_unit_test(test_btrfs_on_a_loop_device),
         cmocka_unit_test(test_user_namespace_by_maps),
