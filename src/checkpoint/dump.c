@@ -13,35 +13,24 @@
 
 #include "checkpoint/dump.h"
 
-#include "base/clock.h"
 #include "base/io.h"
+#include "checkpoint/criu.h"
 #include "checkpoint/dump_options.h"
 #include "checkpoint/enter.h"
+#include "checkpoint/notes.h"
 #include "checkpoint/refusal.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
-#define LOG_MAX   (256u << 10)
 #define HIGH_FD   50 /* above every number that descriptors get */
 #define DUMP_HOOK "/proc/%d/exe"
-
-static const char *const environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C",
-                                          "XDG_RUNTIME_DIR=" CHECKPOINT_SELF_DIR, NULL};
-
-/* What CRIU writes beside the image. */
-static const char *const beside[] = {"dump.log", "stats-dump", "criu.kdat", "criu.kdat.tmp"};
 
 /* -- while all stand still --------------------------------------------------------------------- */
 
@@ -55,7 +44,7 @@ NORETURN static void run_tar(const char *pid_text)
     if (fd < 0 || chdir(root) < 0 || dup2(fd, STDOUT_FILENO) < 0)
         _exit(126);
     execle("/usr/bin/tar", "tar", "-cf", "-", "--numeric-owner", "--sparse", "--one-file-system",
-           "run", "dev/shm", (char *)NULL, environment);
+           "run", "dev/shm", (char *)NULL, criu_environment);
     _exit(127);
 }
 
@@ -68,6 +57,19 @@ static int archive_tmpfs(const char *pid_text)
     if (pid == 0)
         run_tar(pid_text);
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? 0 : -EIO;
+}
+
+/* Clocks as they are while all stand still: they go on from there. */
+static int write_notes(pid_t pid, struct checkpoint_why *why)
+{
+    struct notes notes;
+    int rc = dump_options_program(pid, notes.program);
+
+    if (rc == 0)
+        rc = notes_read_clocks(&notes);
+    if (rc == 0)
+        rc = notes_write(CHECKPOINT_DIR_FD, &notes);
+    return rc < 0 ? checkpoint_fail(why, rc, "notes on the image: %s", strerror(-rc)) : 0;
 }
 
 static int report(const char *text)
@@ -121,6 +123,8 @@ int dump_hook(const char *self, const char *action, const char *pid_text)
                      : checkpoint_fail(&why, -EINVAL, "CRIU does not say what it dumped");
     if (rc == 0 && archive_tmpfs(pid_text) < 0)
         rc = checkpoint_fail(&why, -EIO, "/run and /dev/shm could not be archived");
+    if (rc == 0)
+        rc = write_notes(pid, &why);
     if (rc < 0) {
         snprintf(line, sizeof(line), "E %d %s\n", -rc, why.text);
         (void)report(line);
@@ -129,91 +133,7 @@ int dump_hook(const char *self, const char *action, const char *pid_text)
     return report(CHECKPOINT_DONE) == 0 && is_told_to_end() ? 0 : 1;
 }
 
-/* -- CRIU -------------------------------------------------------------------------------------- */
-
-static int limit(const struct dump_limits *limits)
-{
-    const struct rlimit none = {0, 0}, file = {limits->file_bytes, limits->file_bytes};
-
-    return setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_FSIZE, &file) < 0 ? -errno : 0;
-}
-
-/* A group of its own, so that what it starts ends with it. */
-NORETURN static void run_criu(char *const *argv, const struct dump_limits *limits)
-{
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    if (setsid() < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
-        limit(limits) < 0 || close_range(CHECKPOINT_ANSWER_FD + 1, ~0U, 0) < 0 ||
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-        _exit(126);
-    signal(SIGXFSZ, SIG_IGN);
-    execve(argv[0], argv, (char *const *)environment);
-    _exit(127);
-}
-
-/* Its exit status; -ETIMEDOUT. */
-static int await(pid_t pid, int pidfd, unsigned seconds)
-{
-    int status;
-    bool ended = pid_await_end(pidfd, seconds * 1000);
-
-    if (!ended)
-        (void)kill(-pid, SIGKILL);
-    if (waitpid(pid, &status, 0) != pid)
-        return -ECHILD;
-    if (!ended)
-        return -ETIMEDOUT;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -EIO;
-}
-
-/* The last line of CRIU's log that says what went wrong. It has names of the tenant's in it, so
- * what is not printable is not shown. */
-static void read_log(struct checkpoint_why *why)
-{
-    static char text[LOG_MAX];
-    ssize_t n = io_read_text_at(CHECKPOINT_DIR_FD, "dump.log", text, sizeof(text));
-    const char *last = NULL;
-
-    for (const char *at = n < 0 ? NULL : text; at && (at = strstr(at, "Error (")) != NULL; at++)
-        if (!strstr(at, "rlimit: Can't setup RLIMIT_NOFILE") || strchr(at, '\n'))
-            last = strncmp(at + 7, "criu/cr-dump.c", 14) == 0 && last ? last : at;
-    if (!last)
-        return;
-    snprintf(why->text, sizeof(why->text), "CRIU: %.*s", (int)strcspn(last, "\n"), last);
-    for (char *c = why->text; *c; c++)
-        if (!isprint((unsigned char)*c))
-            *c = '?';
-}
-
-static void remove_beside(void)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(beside); i++)
-        (void)unlinkat(CHECKPOINT_DIR_FD, beside[i], 0);
-}
-
-static int run_and_wait(char *const *argv, const struct dump_limits *limits,
-                        struct checkpoint_why *why)
-{
-    int pidfd = -1;
-    pid_t pid = ns_fork(0, SIGCHLD, &pidfd);
-
-    if (pid == 0)
-        run_criu(argv, limits);
-    if (pid < 0)
-        return checkpoint_fail(why, pid, "starting CRIU: %s", strerror(-pid));
-    int status = await(pid, pidfd, limits->seconds);
-    close(pidfd);
-    if (status == 0)
-        return 0;
-    if (status == -ETIMEDOUT)
-        return checkpoint_fail(why, status, "the dump took longer than %u s", limits->seconds);
-    if (status == 126 || status == 127)
-        return checkpoint_fail(why, -ENOENT, "%s cannot be started", CHECKPOINT_CRIU);
-    checkpoint_fail(why, -EIO, "CRIU ended with status %d", status);
-    read_log(why);
-    return -EIO;
-}
+/* -- before and after -------------------------------------------------------------------------- */
 
 static int enter(pid_t *pid, struct checkpoint_why *why)
 {
@@ -229,9 +149,9 @@ static int enter(pid_t *pid, struct checkpoint_why *why)
     return rc < 0 ? checkpoint_fail(why, rc, "entering the sandbox: %s", strerror(-rc)) : 0;
 }
 
-int dump_run(const struct dump_limits *limits, struct checkpoint_why *why)
+int dump_run(const struct criu_limits *limits, struct checkpoint_why *why)
 {
-    static struct dump_options options; /* large */
+    static struct words words; /* large */
     char self[48];
     pid_t pid;
     int rc;
@@ -241,9 +161,9 @@ int dump_run(const struct dump_limits *limits, struct checkpoint_why *why)
     if (rc == 0)
         rc = refusal_check(pid, why);
     if (rc == 0)
-        rc = dump_options_make(&options, pid, self, why);
+        rc = dump_options_make(&words, pid, self, why);
     if (rc == 0)
-        rc = run_and_wait(options.argv, limits, why);
-    remove_beside();
+        rc = criu_run(words.argv, limits, why);
+    criu_remove_beside();
     return rc;
 }

@@ -2,16 +2,12 @@
 /* A dump, from its checks to its end. */
 
 #include "checkpoint/checkpoint.h"
-
-struct dump_limits {
-    unsigned seconds;    /* then CRIU is killed, and what becomes of the sandbox is not known */
-    uint64_t file_bytes; /* the most that one file of the image may have */
-};
+#include "checkpoint/criu.h"
 
 /* Dumps the sandbox of CHECKPOINT_PID_FD into CHECKPOINT_DIR_FD. 0: its processes have ended, as
  * was answered. -ETIMEDOUT: they have to be ended. Otherwise -errno, and they go on: -EIO where
  * they were not told to end. */
-int dump_run(const struct dump_limits *limits, struct checkpoint_why *why);
+int dump_run(const struct criu_limits *limits, struct checkpoint_why *why);
 
 /* What CRIU starts when all processes stand still and are dumped: self is the name that it starts
  * this program by. The exit status: 0, they end; else they go on. */

@@ -23,31 +23,16 @@ pid_t enter_pid(int pidfd)
     return pid > 0 ? pid : -ESRCH;
 }
 
-/* CRIU works by /proc, in the host's pid namespace, as it is to be seen by no process of the
- * sandbox: one that shows only processes that its reader may trace, which are those of this user
- * namespace. Of all others it would show names and arguments. */
-static int hide_others(void)
-{
-    const struct mnt_option options[] = {{"hidepid", "ptraceable"}, {NULL, NULL}};
-    int rc = unshare(CLONE_NEWNS) < 0 ? -errno : mnt_make_private();
-
-    if (rc < 0)
-        return rc;
-    CLEANUP_CLOSE int proc = mnt_new("proc", options,
-                                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-    return proc < 0 ? proc : mnt_attach(proc, AT_FDCWD, "/proc");
-}
-
 /* CRIU leaves namespaces alone that it is in itself: those that the sandbox gets anew when it is
  * restored. The user namespace comes last, as the others are entered with the host's right. A mount
  * namespace of the sandbox's user namespace is one to which CRIU can come back, when it has looked
  * into the sandbox's, and in which nothing can be unmounted that was there before. */
 int enter_sandbox(int pidfd)
 {
-    int rc = hide_others();
+    int rc = mnt_hide_processes();
 
     if (rc == 0)
-        rc = ns_enter(pidfd, CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWCGROUP);
+        rc = ns_enter(pidfd, CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME);
     if (rc == 0)
         rc = ns_enter(pidfd, CLONE_NEWUSER);
     if (rc == 0)

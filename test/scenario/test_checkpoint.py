@@ -127,7 +127,7 @@ def test_a_sandbox_is_dumped_and_ends(box, prepare_program, tmp_path):
     assert dump.line() == "D\n", dump.end()
     assert dump.end(b"e") == (0, "")
     names = {p.name for p in tmp_path.iterdir()}
-    assert {"inventory.img", "pstree.img", "core-1.img", "mm-1.img", "tmpfs.tar"} <= names
+    assert {"inventory.img", "pstree.img", "core-1.img", "mm-1.img", "tmpfs.tar", "notes"} <= names
     assert not names & {"dump.log", "stats-dump", "criu.kdat"}
     listed = subprocess.run(["tar", "-tf", tmp_path / "tmpfs.tar"], capture_output=True, text=True).stdout.split()
     assert {"run/kept", "dev/shm/kept"} <= {*listed}
@@ -268,7 +268,7 @@ def test_one_that_takes_too_long_is_given_up(box, prepare_program, tmp_path):
 
 
 @pytest.mark.parametrize("words", [[], ["dump"], ["dump", "0", "5"], ["dump", "601", "5"], ["dump", "5", "0"], ["dump", "5", "-1"],
-                                   ["restore", "5", "5"], ["dump", "5", "5", "5"]])
+                                   ["restore", "5", "5"], ["restore"], ["restore", "0"], ["restore", "601"], ["dump", "5", "5", "5"]])
 def test_other_words_are_refused(words):
     done = subprocess.run([CHECKPOINT, *words], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("usage: cay-checkpoint")

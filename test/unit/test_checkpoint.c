@@ -1,12 +1,19 @@
-/* What cay-checkpoint reads of the kernel's words about processes and mounts. With real sandboxes
- * and CRIU: test/scenario/test_checkpoint.py. */
+/* What cay-checkpoint reads of the kernel's words about processes and mounts, and of images. With
+ * real sandboxes and CRIU: test_checkpoint.py and test_checkpoint_restore.py in test/scenario. */
+#include "base/io.h"
+#include "checkpoint/criu.h"
+#include "checkpoint/criu_image.h"
 #include "checkpoint/dump_options.h"
+#include "checkpoint/notes.h"
 #include "checkpoint/refusal.h"
 #include "skip.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define STATUS(state, nspid, tracer, nnp, filters)                                         \
     "Name:\tname\nUmask:\t0022\nState:\t" state "\nTgid:\t9\nPid:\t9\nTracerPid:\t" tracer \
@@ -65,9 +72,9 @@ static void mounts_are_external_but_those_that_criu_makes(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        char path[DUMP_OPTION_SIZE / 2] = "";
+        char path[WORD_PATH] = "";
 
-        assert_int_equal(dump_options_mount(cases[i].line, path), cases[i].path != NULL);
+        assert_int_equal(words_mount(cases[i].line, "", path), cases[i].path != NULL);
         if (cases[i].path)
             assert_string_equal(path, cases[i].path);
     }
@@ -76,18 +83,155 @@ static void mounts_are_external_but_those_that_criu_makes(void **state)
 /* Of this process, which has mounts of its own: the words end with NULL, and none is cut. */
 static void options_of_a_process_are_whole(void **state)
 {
-    static struct dump_options o;
+    static struct words o;
     struct checkpoint_why why = {""};
     int rc = dump_options_make(&o, getpid(), "/proc/1/exe", &why);
 
     if (rc == -E2BIG || rc == -ENAMETOOLONG) /* a machine of very many, or deep, mounts */
         SKIP("this machine's mounts are not like a sandbox's");
     assert_int_equal(rc, 0);
-    assert_string_equal(o.argv[0], CHECKPOINT_CRIU);
+    assert_string_equal(o.argv[0], CRIU_PROGRAM);
     assert_string_equal(o.argv[1], "dump");
     assert_string_equal(o.argv[o.n - 2], "--external");
     assert_int_equal(strncmp(o.argv[o.n - 1], "file[", 5), 0);
     assert_null(o.argv[o.n]);
+}
+
+/* Of a restore: those below its root, at the path that they have there. */
+static void mounts_below_a_root_are_told_by_their_path(void **state)
+{
+    static const struct {
+        const char *line, *path;
+    } cases[] = {
+        {"681 53 0:196 / /tmp/root rw - overlay overlay rw", NULL},
+        {"685 681 0:198 / /tmp/root/usr rw - overlay overlay rw", "/usr"},
+        {"685 681 0:198 / /tmp/root/dev/pts rw - devpts devpts rw", NULL},
+        {"685 681 0:198 / /tmp/rootless rw - tmpfs tmpfs rw", NULL},
+        {"685 681 0:198 / /tmp rw - tmpfs tmpfs rw", NULL},
+        {"685 681 0:198 / /usr rw - ext4 ext4 rw", NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char path[WORD_PATH] = "";
+
+        assert_int_equal(words_mount(cases[i].line, "/tmp/root", path), cases[i].path != NULL);
+        if (cases[i].path)
+            assert_string_equal(path, cases[i].path);
+    }
+}
+
+/* -- images ------------------------------------------------------------------------------------ */
+
+static void notes_come_back(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "program file[1:2]",
+                                      "program file[1:2]\nmonotonic 1 2\nboottime 3",
+                                      "program file[1:2]\nmonotonic -1 2\nboottime 3 4",
+                                      "program file[1:2]\nmonotonic 1 1000000000\nboottime 3 4",
+                                      "program seccomp\nmonotonic 1 2\nboottime 3 4",
+                                      "program file[1:2]x\nmonotonic 1 2\nboottime 3 4",
+                                      "program file[1:2\nmonotonic 1 2\nboottime 3 4"};
+    struct notes n = {.program = "file[1a:2b]", .monotonic = {5, 6}, .boottime = {7, 999999999}},
+                 out;
+    char dir[] = "/tmp/cay-notes-XXXXXX";
+
+    assert_non_null(mkdtemp(dir));
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(notes_read(fd, &out), -ENOENT);
+    assert_int_equal(notes_write(fd, &n), 0);
+    assert_int_equal(notes_write(fd, &n), -EEXIST);
+    assert_int_equal(notes_read(fd, &out), 0);
+    assert_string_equal(out.program, n.program);
+    assert_memory_equal(&out.monotonic, &n.monotonic, sizeof(n.monotonic));
+    assert_memory_equal(&out.boottime, &n.boottime, sizeof(n.boottime));
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        assert_int_equal(io_replace_file_at(fd, NOTES_FILE, bad[i], strlen(bad[i]), 0600), 0);
+        if (notes_read(fd, &out) != -EINVAL)
+            fail_msg("taken: %s", bad[i]);
+    }
+    assert_int_equal(unlinkat(fd, NOTES_FILE, 0), 0);
+    close(fd);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* Files as CRIU writes them, of PID 1 with a thread 3, its child 2, and a zombie 4. */
+#define HEAD(magic)   "\x19\x43\x56\x54" magic
+#define PSTREE        HEAD("\x30\x30\x27\x50")
+#define CORE          HEAD("\x47\x38\x05\x55")
+#define MM            HEAD("\x20\x28\x49\x57")
+#define PAGEMAP       HEAD("\x25\x40\x08\x56")
+#define LIVES         CORE "\x06\0\0\0\x08\x01\x1a\x02\x08\x01"
+#define ZOMBIE        CORE "\x06\0\0\0\x08\x01\x1a\x02\x08\x02"
+#define TEXT(...)     __VA_ARGS__, sizeof(__VA_ARGS__) - 1
+#define PROCESS(a, b) "\x0a\0\0\0\x08" a "\x10" b "\x18\x01\x20\x01\x28" a
+#define PROCESS_1     "\x0c\0\0\0\x08\x01\x10\x00\x18\x01\x20\x01\x28\x01\x28\x03"
+
+struct image_file {
+    const char *name, *bytes;
+    size_t n;
+};
+
+static const struct image_file whole[] = {
+    {"pstree.img", TEXT(PSTREE PROCESS_1 PROCESS("\x02", "\x01") PROCESS("\x04", "\x01"))},
+    {"core-1.img", TEXT(LIVES)},
+    {"core-2.img", TEXT(LIVES)},
+    {"core-3.img", TEXT(LIVES)},
+    {"core-4.img", TEXT(ZOMBIE)},
+    {"mm-1.img", TEXT(MM "\0\0\0\0")},
+    {"mm-2.img", TEXT(MM "\0\0\0\0")},
+    {"pagemap-1.img", TEXT(PAGEMAP "\0\0\0\0")},
+    {"pagemap-2.img", TEXT(PAGEMAP "\0\0\0\0")},
+};
+
+static void put(int dir_fd, const struct image_file *f)
+{
+    assert_int_equal(io_replace_file_at(dir_fd, f->name, f->bytes, f->n, 0600), 0);
+}
+
+static void an_image_lacks_nothing(void **state)
+{
+    static const struct image_file changed[] = {
+        {"pstree.img", TEXT(PSTREE)},
+        {"pstree.img", TEXT(PSTREE PROCESS("\x02", "\x01"))},
+        {"pstree.img", TEXT(PSTREE PROCESS_1 "\x0a\0\0\0\x08\x02")},
+        {"pstree.img", TEXT(PSTREE PROCESS_1 "\x0a\0")},
+        {"pstree.img", TEXT(PSTREE PROCESS_1 "\xff\xff\xff\xff\x08\x02")},
+        {"pstree.img", TEXT(PSTREE PROCESS_1 "\x02\0\0\0\x10\x01")},
+        {"pstree.img", TEXT(PSTREE PROCESS_1 "\x07\0\0\0\x08\x02\x10\x01\x2a\x7f\x01")},
+        {"core-1.img", TEXT(CORE "\x06\0\0\0\x08\x01\x1a\x7f\x08\x01")},
+        {"core-1.img", TEXT(CORE "\x02\0\0\0\x08\x01")},
+        {"core-1.img", TEXT(MM "\x06\0\0\0\x08\x01\x1a\x02\x08\x01")},
+        {"mm-2.img", TEXT(CORE "\0\0\0\0")},
+        {"mm-2.img", TEXT(MM)},
+        {"pagemap-1.img", TEXT("")},
+    };
+    struct checkpoint_why why;
+    char dir[] = "/tmp/cay-image-XXXXXX";
+
+    assert_non_null(mkdtemp(dir));
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < ARRAY_SIZE(whole); i++)
+        put(fd, &whole[i]);
+    assert_int_equal(criu_image_check(fd, &why), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(whole); i++) {
+        assert_int_equal(unlinkat(fd, whole[i].name, 0), 0);
+        if (criu_image_check(fd, &why) == 0)
+            fail_msg("taken without %s", whole[i].name);
+        put(fd, &whole[i]);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(changed); i++) {
+        put(fd, &changed[i]);
+        if (criu_image_check(fd, &why) == 0)
+            fail_msg("change %zu of %s is taken", i, changed[i].name);
+        for (size_t j = 0; j < ARRAY_SIZE(whole); j++)
+            put(fd, &whole[j]);
+    }
+    assert_int_equal(criu_image_check(fd, &why), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(whole); i++)
+        assert_int_equal(unlinkat(fd, whole[i].name, 0), 0);
+    close(fd);
+    assert_int_equal(rmdir(dir), 0);
 }
 
 int main(void)
@@ -96,6 +240,9 @@ int main(void)
         cmocka_unit_test(threads_that_lose_something_are_refused),
         cmocka_unit_test(mounts_are_external_but_those_that_criu_makes),
         cmocka_unit_test(options_of_a_process_are_whole),
+        cmocka_unit_test(mounts_below_a_root_are_told_by_their_path),
+        cmocka_unit_test(notes_come_back),
+        cmocka_unit_test(an_image_lacks_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,111 @@
+#include "checkpoint/criu.h"
+
+#include "base/io.h"
+#include "sys/ns.h"
+#include "sys/pid.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#define LOG_MAX (256u << 10)
+
+const char *const criu_environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C",
+                                        "XDG_RUNTIME_DIR=" CHECKPOINT_SELF_DIR, NULL};
+
+/* What CRIU writes beside the image. */
+static const char *const beside[] = {CRIU_DUMP_LOG, CRIU_RESTORE_LOG, "stats-dump", "stats-restore",
+                                     "criu.kdat",   "criu.kdat.tmp",  CRIU_PID_FILE};
+
+static int limit(const struct criu_limits *limits)
+{
+    const struct rlimit none = {0, 0}, file = {limits->file_bytes, limits->file_bytes};
+
+    if (limits->file_bytes == 0)
+        return 0;
+    return setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_FSIZE, &file) < 0 ? -errno : 0;
+}
+
+/* A group of its own, so that what it starts ends with it. */
+NORETURN static void run_criu(char *const *argv, const struct criu_limits *limits)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (setsid() < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
+        limit(limits) < 0 || close_range(CHECKPOINT_LAST_FD + 1, ~0U, 0) < 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        _exit(126);
+    signal(SIGXFSZ, SIG_IGN);
+    execve(argv[0], argv, (char *const *)criu_environment);
+    _exit(127);
+}
+
+/* Its exit status; -ETIMEDOUT. */
+static int await(pid_t pid, int pidfd, unsigned seconds)
+{
+    int status;
+    bool ended = pid_await_end(pidfd, seconds * 1000);
+
+    if (!ended)
+        (void)kill(-pid, SIGKILL);
+    if (waitpid(pid, &status, 0) != pid)
+        return -ECHILD;
+    if (!ended)
+        return -ETIMEDOUT;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -EIO;
+}
+
+/* The last line of CRIU's log that says what went wrong. It has names of the tenant's in it, so
+ * what is not printable is not shown. */
+static void read_log(const char *log, struct checkpoint_why *why)
+{
+    static char text[LOG_MAX];
+    ssize_t n = io_read_text_at(CHECKPOINT_DIR_FD, log, text, sizeof(text));
+    const char *last = NULL;
+
+    for (const char *at = n < 0 ? NULL : text; at && (at = strstr(at, "Error (")) != NULL; at++)
+        if (!strstr(at, "rlimit: Can't setup RLIMIT_NOFILE") || strchr(at, '\n'))
+            last = strncmp(at + 7, "criu/cr-dump.c", 14) == 0 && last ? last : at;
+    if (!last)
+        return;
+    snprintf(why->text, sizeof(why->text), "CRIU: %.*s", (int)strcspn(last, "\n"), last);
+    for (char *c = why->text; *c; c++)
+        if (!isprint((unsigned char)*c))
+            *c = '?';
+}
+
+void criu_remove_beside(void)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(beside); i++)
+        (void)unlinkat(CHECKPOINT_DIR_FD, beside[i], 0);
+}
+
+int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpoint_why *why)
+{
+    int pidfd = -1;
+    pid_t pid = ns_fork(0, SIGCHLD, &pidfd);
+
+    if (pid == 0)
+        run_criu(argv, limits);
+    if (pid < 0)
+        return checkpoint_fail(why, pid, "starting CRIU: %s", strerror(-pid));
+    int status = await(pid, pidfd, limits->seconds);
+    close(pidfd);
+    if (status == 0)
+        return 0;
+    if (status == -ETIMEDOUT)
+        return checkpoint_fail(why, status, "the %s took longer than %u s", argv[1],
+                               limits->seconds);
+    if (status == 126 || status == 127)
+        return checkpoint_fail(why, -ENOENT, "%s cannot be started", CRIU_PROGRAM);
+    checkpoint_fail(why, -EIO, "CRIU ended with status %d", status);
+    read_log(limits->log, why);
+    return -EIO;
+}

@@ -1,0 +1,25 @@
+#pragma once
+/* CRIU as a child, with a deadline. */
+
+#include "checkpoint/checkpoint.h"
+
+#define CRIU_PROGRAM     "/usr/local/sbin/criu"
+#define CRIU_DUMP_LOG    "dump.log"
+#define CRIU_RESTORE_LOG "restore.log"
+#define CRIU_PID_FILE    "restore.pid"
+
+struct criu_limits {
+    unsigned seconds; /* then CRIU is killed, and what becomes of the sandbox is not known */
+    /* The most that one file of the image may have. 0: what CRIU starts keeps its limits, as the
+     * processes of a sandbox do, which could not raise them again. */
+    uint64_t file_bytes;
+    const char *log; /* the file in the image's directory in which it says what went wrong */
+};
+
+extern const char *const criu_environment[];
+
+/* Runs it to its end. 0: it says that all went well. -ETIMEDOUT; -errno with *why. */
+int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpoint_why *why);
+
+/* Removes what it leaves in the image's directory that is not the image. */
+void criu_remove_beside(void);

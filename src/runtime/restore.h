@@ -1,0 +1,22 @@
+#pragma once
+/* From a task of privd to cay-checkpoint, which restores a sandbox's processes. Private to the
+ * runtime; no request leads here yet. */
+
+#include "runtime/inside.h"
+
+/* All descriptors are the calling task's. */
+struct restore_place {
+    int userns_fd, netns_fd; /* the slot's */
+    const char *host_name;
+    const char *seconds; /* of cay-checkpoint's */
+    int program_fd;      /* cay-checkpoint */
+    int agent_fd;        /* cay-init: a file of the slot's first id, mode 0111 */
+    int image_fd;        /* the image's directory, of that id too */
+    int ask_fd;          /* gets PID 1 (contract/checkpoint_boot.h) */
+    int listener_fd;     /* gets the filters' listener */
+};
+
+/* As a task that is in the slot's control group already, with all of in's trees open: gives up the
+ * host's root, builds the sandbox's tree and becomes cay-checkpoint. Does not return but with
+ * -errno, and the task has to end then. */
+int restore_exec(const struct inside *in, const struct restore_place *place) WARN_UNUSED;

@@ -1,0 +1,159 @@
+/* restore_task UID TEMPLATE LAYER VIEW IMAGE AGENT CHECKPOINT HOST: a slot of UID's and on it the
+ * sandbox of that image, as a task of privd will make it: cay-privd has no request for it yet. As
+ * root, in privd's mount namespace. VIEW may be "-". When PID 1 is there it writes "P <pid>", and
+ * ends it at the end of standard input. On failure it writes where. */
+
+#include "contract/checkpoint_boot.h"
+#include "contract/proto.h"
+#include "runtime/restore.h"
+#include "runtime/slot.h"
+#include "runtime/stage.h"
+#include "runtime/state.h"
+#include "sys/fdpass.h"
+#include "sys/mnt.h"
+#include "sys/ns.h"
+#include "sys/pid.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SECONDS "60"
+
+static long must(const char *what, long value)
+{
+    if (value >= 0)
+        return value;
+    printf("F %s: %s\n", what, strerror(value == -1 ? errno : (int)-value));
+    exit(1);
+}
+#define MUST(call) must(#call, (long)(call))
+#define FD(call)   ((int)MUST(call))
+
+/* The two namespaces of a slot, as slot.c makes them. */
+static void make_slot(uint32_t uid, int *userns_fd, int *netns_fd)
+{
+    int pair[2];
+    char byte = 'g';
+
+    MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+    pid_t pid = process_fork_owned(uid, CLONE_NEWNET, SIGCHLD, NULL);
+    if (pid == 0) {
+        bool made = read(pair[1], &byte, 1) == 1 && process_set_up_network(NFT_RATE_SANDBOX) == 0;
+        _exit(!made || write(pair[1], &byte, 1) != 1);
+    }
+    MUST(pid);
+    MUST(ns_write_maps(pid, uid, RUNTIME_UID_COUNT));
+    *userns_fd = FD(ns_open(pid, "user"));
+    *netns_fd = FD(ns_open(pid, "net"));
+    MUST(write(pair[0], &byte, 1));
+    close(pair[1]);
+    MUST(read(pair[0], &byte, 1) == 1 ? 0 : -EIO);
+    MUST(waitpid(pid, NULL, 0));
+}
+
+static void open_trees(struct inside *in, uint32_t uid, char **paths, int userns_fd)
+{
+    int dir = FD(open(paths[0], O_PATH | O_DIRECTORY | O_CLOEXEC));
+
+    in->lower_fd = FD(mnt_clone_idmapped(dir, "rootfs", RUNTIME_LOWER_ATTR, userns_fd));
+    in->mask_fd = mnt_clone_idmapped(dir, "usrmask", RUNTIME_LOWER_ATTR, userns_fd);
+    if (in->mask_fd >= 0)
+        in->usr_fd = FD(mnt_clone_idmapped(AT_FDCWD, "/usr", RUNTIME_LOWER_ATTR, userns_fd));
+    in->upper_fd = FD(mnt_clone_idmapped(
+        AT_FDCWD, paths[1], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME, userns_fd));
+    if (strcmp(paths[2], "-") != 0)
+        in->view_fd = FD(mnt_clone_idmapped(AT_FDCWD, paths[2], RUNTIME_LOWER_ATTR, userns_fd));
+    in->stage_fd = FD(stage_make(uid, in->start->limits.memory_bytes));
+}
+
+/* The filters' listener, then PID 1: in this order, as the filters come first. */
+static int await_pid_1(int listener_sock, int ask_sock, int *listener_fd)
+{
+    char text[8];
+    int pidfd = -1;
+    size_t n = 0;
+
+    if (fdpass_recv(ask_sock, text, sizeof(text), &pidfd, 1, &n, 0) <= 0 || n != 1)
+        return -1;
+    MUST(fdpass_recv(listener_sock, text, sizeof(text), listener_fd, 1, &n, MSG_DONTWAIT));
+    MUST(n == 1 ? 0 : -EBADMSG);
+    return pidfd;
+}
+
+static void hold(int pidfd)
+{
+    char byte, path[48], text[512];
+
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+    FILE *in = fopen(path, "re");
+    while (in && fgets(text, sizeof(text), in))
+        if (strncmp(text, "Pid:", 4) == 0)
+            printf("P %s", text + 5);
+    if (in)
+        fclose(in);
+    fflush(stdout);
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        ;
+    MUST(pid_kill(pidfd, SIGKILL));
+    MUST(pid_await_end(pidfd, 10000) ? 0 : -ETIMEDOUT);
+}
+
+int main(int argc, char **argv)
+{
+    static struct filter filter;
+    const struct runtime_start start = {
+        .kept = 1, .limits = {.memory_bytes = 512u << 20, .disk_bytes = 1u << 30}};
+    struct inside in = {.start = &start,
+                        .filter = &filter,
+                        .agent_fd = -1,
+                        .lower_fd = -1,
+                        .view_fd = -1,
+                        .mask_fd = -1,
+                        .usr_fd = -1,
+                        .upper_fd = -1,
+                        .volume_fds = {-1, -1, -1, -1},
+                        .boot_fd = -1,
+                        .oom_fd = -1,
+                        .status_fd = -1};
+    struct restore_place place = {.seconds = SECONDS};
+    int listener[2], ask[2], listener_fd;
+
+    if (argc != 9)
+        return 2;
+    uint32_t uid = (uint32_t)strtoul(argv[1], NULL, 10);
+    MUST(filter_build(AGENT_UID, false, &filter));
+    make_slot(uid, &place.userns_fd, &place.netns_fd);
+    for (size_t i = 0; i < ARRAY_SIZE(in.device_fds); i++)
+        in.device_fds[i] = -1;
+    open_trees(&in, uid, argv + 2, place.userns_fd);
+    MUST(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, listener));
+    MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ask));
+    place.listener_fd = listener[1];
+    place.ask_fd = ask[1];
+    place.image_fd = FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    place.agent_fd = FD(open(argv[6], O_RDONLY | O_CLOEXEC));
+    place.program_fd = FD(open(argv[7], O_PATH | O_CLOEXEC));
+    place.host_name = argv[8];
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        must("restore_exec", restore_exec(&in, &place));
+        _exit(1);
+    }
+    close(listener[1]);
+    close(ask[1]);
+    int status, pidfd = await_pid_1(listener[0], ask[0], &listener_fd);
+    MUST(waitpid(pid, &status, 0));
+    if (pidfd >= 0)
+        hold(pidfd);
+    return pidfd < 0 || status != 0;
+}
