@@ -1,0 +1,96 @@
+"""SIGKILL of each program while the image of a build is unpacked, and while an image that nothing stands on any more is given
+back: the build ends with an error, all that there is of the image goes, and the same build is made again. Debian's
+docker-registry, in the stand-in internet."""
+
+import os
+import signal
+import types
+
+import pytest
+from egresslib import internet
+from imagelib import layout, tar
+from importerlib import shell
+from test_pause_files import crash
+from test_recovery import wait_ready
+from test_template_builder import ended, request, start
+from test_template_images import ALLOWED, built, cay, images, name, stack_with  # noqa: F401 (some are fixtures)
+from test_template_import_kills import kill, of_import, unfinished
+from waitlib import until
+
+IMAGE = f"{ALLOWED}/team/many:v1"
+FILES = 30_000  # what takes long enough to be found under way
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    base = tmp_path_factory.mktemp("registries")
+    with stack_with(base, ((ALLOWED, False, internet.OTHER),), f"--images-registries={ALLOWED}/team") as stack:
+        many = tar(("etc", "dir"), ("etc/first", "file", {"data": b"low\n"}), ("many", "dir"),
+                   *((f"many/{n}", "file") for n in range(FILES)), ("etc/last", "file", {"data": b"whole\n"}))
+        layout(base / "many", [shell(), many])
+        stack.registries.push(base / "many", "5000/team/many:v1")
+        stack.own = types.SimpleNamespace(own=stack.server)  # as the tests of imports have theirs
+        yield stack
+
+
+def end(world, victim, held):
+    """Ends the victim while these, which do the work, stand still; who asked for the work is not who does it."""
+    if victim == "all":
+        crash(world.server)
+        world.server.start()
+        return
+    kill(world.own, victim, None)
+    if victim == "cayd":
+        for pid in held:
+            os.kill(pid, signal.SIGCONT)
+
+
+def check_nothing_is_left(world, cay):  # noqa: F811
+    wait_ready(cay)
+    until(lambda: not of_import(world.own, "cay-unpack") and not of_import(world.own, "cay-job"), 60, "no job runs")
+    until(lambda: images(cay) == [], 60, lambda: f"the images are gone: {images(cay)}")
+    until(lambda: unfinished(world.own) == [], 60, lambda: f"the disk has none of it: {unfinished(world.own)}")
+
+
+def check_it_is_made_again(cay, name):  # noqa: F811
+    assert "CACHED" not in " ".join(built(cay, name, IMAGE))
+    with cay.create(template=name) as box:
+        assert box.run("read x < /etc/last; echo $x; cd /many; set -- *; echo $#").out == f"whole\n{FILES}\n"
+
+
+@pytest.mark.parametrize("victim", ["cayd", "cay-privd", "cay-job", "cay-unpack", "all"])
+def test_killed_while_it_is_unpacked(world, cay, name, victim):  # noqa: F811
+    made = request(cay, name)
+    assert start(cay, made, fromTemplate=None, fromImage=IMAGE).status == 202
+    held = until(lambda: of_import(world.own, "cay-unpack"), 60, "it is being unpacked")
+    os.kill(held[0], signal.SIGSTOP)
+    end(world, victim, held)
+    wait_ready(cay)
+    said = ended(cay, made)
+    assert said["status"] == "error" and said["reason"]["step"] == "base", said
+    check_nothing_is_left(world, cay)
+    check_it_is_made_again(cay, name)
+
+
+def stop_in_the_middle(world):
+    """The job that removes it, once it has begun to: the tree has another name then."""
+    held = until(lambda: of_import(world.own, "cay-job"), 60, "the image is being removed", every=0.002)
+
+    def begun():
+        """Goes on by a millisecond or two."""
+        for how in (signal.SIGCONT, signal.SIGSTOP):
+            for pid in held:
+                os.kill(pid, how)
+        return [one for one in unfinished(world.own) if one.startswith(".old-")]
+    until(begun, 60, "its removal has begun", every=0)
+    return held
+
+
+@pytest.mark.parametrize("victim", ["cayd", "cay-privd", "cay-job", "all"])
+def test_killed_while_it_is_given_back(world, cay, name, victim):  # noqa: F811
+    built(cay, name, IMAGE)
+    assert cay.call("DELETE", f"/templates/{name}").status == 204
+    held = stop_in_the_middle(world)
+    end(world, victim, held)
+    check_nothing_is_left(world, cay)
+    check_it_is_made_again(cay, name)
