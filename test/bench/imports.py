@@ -1,4 +1,5 @@
-"""What making a template of an image costs beside `skopeo copy` and `umoci unpack`, and a create from it beside one from `host`."""
+"""What making a template of an image costs beside `skopeo copy` and `umoci unpack`, and a create from it beside one from `base`
+(BENCH_BASE=yes, which builds it: a minute or more, with Debian's archive), else from `host`."""
 
 import os
 import pathlib
@@ -47,8 +48,8 @@ def unpack(own, where):
 
 
 class Imports:
-    def __init__(self, own, image):
-        self.client, self.image = Client(own.url, own.key), image
+    def __init__(self, own, image, name="bench"):
+        self.client, self.image, self.name = Client(own.url, own.key), image, name
         self.command = [server.BUILD / "src/cli/cay", "template"]
         self.import_options = [f"--state-dir={own.state}", "--quiet"]
         self.env = {**os.environ, "CAY_URL": own.url, "E2B_API_KEY": own.key}
@@ -58,11 +59,11 @@ class Imports:
 
     def make(self):
         begun = time.monotonic()
-        self.run("import", *self.import_options, "bench", f"oci:{self.image}")
+        self.run("import", *self.import_options, self.name, f"oci:{self.image}")
         return time.monotonic() - begun
 
     def remove(self):
-        self.run("rm", "bench")
+        self.run("rm", self.name)
 
     def create(self, template):
         begun = time.perf_counter()
@@ -98,11 +99,15 @@ def measure(own, out, mib, count):
 
 def creates(imports, out, count):
     """In turns."""
-    times = {"bench": [], "host": []}
+    other = "host"
+    if os.environ.get("BENCH_BASE") == "yes":
+        other = "base"
+        imports.run("build", other)
+    times = {imports.name: [], other: []}
     for _ in range(10):
-        imports.create("bench"), imports.create("host")  # both are warm afterwards
+        imports.create(imports.name), imports.create(other)  # both are warm afterwards
     for _ in range(count):
         for template, found in times.items():
             found.append(imports.create(template))
-    out.row("create_imported", *NAMES["create_imported"], statistics.median(times["bench"]), "the same from host",
-            statistics.median(times["host"]), most=1.1)
+    out.row("create_imported", *NAMES["create_imported"], statistics.median(times[imports.name]), f"the same from {other}",
+            statistics.median(times[other]), most=1.1)

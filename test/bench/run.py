@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 
+import builds
 import imports
 import kernels
 import mcp_calls
@@ -270,6 +271,9 @@ class Bench:
     def imports(self):
         imports.measure(self.own, self.out, 3 * MIB, max(2, COUNT))
 
+    def builds(self):
+        builds.measure(self.own, self.out)
+
     # -- peers -----------------------------------------------------------------------------------
 
     def peers(self):
@@ -311,9 +315,9 @@ def main():
     options.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options.add_argument("--svg", type=pathlib.Path, help="write the picture to this file")
     options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write all of it below docs")
-    options.add_argument("--only", help="steps, with commas: create claim sdk mcp burst sustain files state kernels imports peers many")
+    options.add_argument("--only", help="steps, with commas: create claim sdk mcp burst sustain files state kernels imports builds peers many")
     args = options.parse_args()
-    steps = ("create", "claim", "sdk", "mcp", "burst", "sustain", "files", "state", "kernels", "imports", "peers", "many")
+    steps = ("create", "claim", "sdk", "mcp", "burst", "sustain", "files", "state", "kernels", "imports", "builds", "peers", "many")
     out = report.Report({"count": COUNT, "seconds": SECONDS, "sandboxes": SANDBOXES, "mib": MIB})
     with server.Server(SANDBOXES * MANY + BURST) as own:
         bench = Bench(own, out)

@@ -32,7 +32,7 @@ def digest(data):
 
 
 def configuration(layers, config=None, architecture="amd64"):
-    return json.dumps({"architecture": architecture, "os": "linux", "config": config or {},
+    return json.dumps({"architecture": architecture, "os": "linux", "config": config or {}, "history": [{"created_by": "a test"} for _ in layers],
                        "rootfs": {"type": "layers", "diff_ids": [digest(one) for one in layers]}}).encode()
 
 
