@@ -16,7 +16,7 @@ CAY = $(BUILD)/src/cli/cay
 
 CRIU ?= /usr/local/sbin/criu
 
-.PHONY: all build criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness egress-clients many pools soak crash-matrix no-trace install clean bad-worlds
+.PHONY: all build criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness bench-refusals egress-clients many pools soak crash-matrix no-trace install clean bad-worlds
 
 all: build
 
@@ -126,6 +126,12 @@ bench-fairness:
 	@[ -x $(BUILD)/venv/bin/python ] || { /usr/bin/python3 -m venv $(BUILD)/venv && \
 		$(BUILD)/venv/bin/pip install -q -r test/sdk/requirements.txt; }
 	@$(BUILD)/venv/bin/python test/bench/fairness.py --build=$(BUILD) $(if $(WRITE),--write=$(WRITE)/reports)
+
+# The time of 404 for ids of another tenant beside that for ids that never were, of each route.
+bench-refusals:
+	@scripts/deps build run
+	@$(MAKE) --no-print-directory build
+	@scripts/bench refusals $(BUILD) --json=$(BUILD)/refusals.json
 
 # So many idle sandboxes at once, and what they cost. WRITE=docs writes docs/reports/many.md.
 many:

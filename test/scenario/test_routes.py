@@ -6,21 +6,9 @@ import re
 import pytest
 
 from client import Client
-from conftest import REPOSITORY
-from test_tenants import ROUTES, UNKNOWN, ask, same
+from routelib import ROUTES, TOOLBOX, UNKNOWN, ask, inside, same, table
 
 API_BODY, TOOLBOX_BODY = 1 << 20, 4 << 20
-
-
-def table(path, row, begins):
-    """Rows that begin with groups of row; each line that begins as one does has to be read."""
-    text = (REPOSITORY / path).read_text()
-    rows = re.findall(row, text, re.M)
-    assert len(rows) == len(re.findall(begins, text, re.M)) > 20
-    return rows
-
-
-TOOLBOX = table("src/toolbox/routes.c", r'^    \{"([A-Z*]+)", "(/[^"]+)", \w+(?:, (\w+))?', r'^    \{"')
 AGENT = table("src/agent/routes.c", r'^    \{"([A-Z]+)", "(/[^"]+)", \w+\}', r'^    \{"')
 CLOSED = ("/init", "/cay/logs", "/cay/oom")  # between cayd and the agent: not to be had from outside by any key
 OPEN = ("/health",)
@@ -45,13 +33,6 @@ def wrong(rows):
     """All that are not as they are to be, not the first alone."""
     bad = [row for row in rows if row]
     assert not bad, "\n".join(map(str, bad))
-
-
-def inside(client, method, pattern, sandbox_id, key=None, body=b"{}"):
-    path = pattern.replace("{}", "nothing").replace("*", "nothing")
-    key = client.key if key is None else key
-    return client.call("POST" if method == "*" else method, f"/api/toolbox/{sandbox_id}{path}", None if method == "GET" else body,
-                       {"Authorization": f"Bearer {key}"} if key else {}, key=False)
 
 
 def refused(reply, status, *what):

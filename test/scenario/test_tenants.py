@@ -4,7 +4,6 @@ another tenant's is answered as what does not exist."""
 import concurrent.futures
 import json
 import os
-import pathlib
 import re
 import subprocess
 import threading
@@ -12,40 +11,13 @@ import threading
 import pytest
 
 from client import Client
-from conftest import BUILD, REPOSITORY
-
-PAGE = pathlib.Path(REPOSITORY / "docs/tenants.md").read_text()
-ROW = re.compile(r"^\| `([A-Z*]+)` \| `(/[^`]*)` \| (yes|403|no key) \| (yes|403|no key) \| (yes|403|no key) \|$", re.M)
-ROUTES = ROW.findall(PAGE)
-UNKNOWN = "i" + "0" * 20
-# What each route wants in order to get as far as the sandbox.
-BODIES = {"/sandboxes/{id}/timeout": {"timeout": 60}, "/sandboxes/{id}/refreshes": {"duration": 60},
-          "/sandboxes/{id}/connect": {"timeout": 60}, "/v2/sandboxes/{id}/connect": {"timeout": 60},
-          "/cay/v1/sandboxes/{id}/exec": {"command": ["true"]}, "/cay/v1/sandboxes/{id}/asks/{ask}": {"answer": "no", "for": "once"},
-          "/cay/v1/sandboxes/{id}/rollback": {"snapshotID": "nothing"},
-          "/cay/v1/sandboxes/{id}/policy/explain": {"to": "https://a.example:443"},
-          "/api/sandbox/{id}/network-settings": {"networkBlockAll": True}}
-
+from conftest import BUILD
+from routelib import ROUTES, UNKNOWN, ask, same
 
 def make_key(cay, tenant, role):
     reply = cay.call("POST", "/cay/v1/keys", {"tenant": tenant, "role": role, "label": role})
     assert reply.status == 201 and reply.json["role"] == role, reply.body
     return reply.json["key"]
-
-
-def ask(client, method, pattern, sandbox_id):
-    """The route of that sandbox; what else is in its path does not exist."""
-    path = pattern.replace("{id}", sandbox_id).replace("{interval}", "5").replace("{port}", "80").replace("{tenant}", "nobody").replace("*", "nothing")
-    path = re.sub(r"\{\w+\}", "nothing", path)
-    if path == "/cay/v1/events":
-        path += "?follow=0"
-    body = None if method in ("GET", "DELETE") else BODIES.get(pattern, {})
-    return client.call("POST" if method == "*" else method, path, body)
-
-
-def same(reply, sandbox_id):
-    """But for the id, and the time that errors of Daytona's dialect carry."""
-    return reply.status, re.sub(r'"timestamp":"[^"]*"', "", reply.body.decode().replace(sandbox_id, "ID"))
 
 
 def test_the_page_has_the_routes():
