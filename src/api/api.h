@@ -68,6 +68,7 @@ struct api_header {
 
 struct api_response {
     int status;
+    char tenant[CORE_TENANT_SIZE]; /* whose key it was; "": none, or it is not known */
     struct api_header headers[API_HEADERS_MAX];
     size_t header_count;
     char *body; /* or NULL */

@@ -49,6 +49,7 @@ static void finish(struct api_call *call, int status)
     struct api_response response = call->response;
 
     response.status = status;
+    memcpy(response.tenant, call->who.tenant, sizeof(response.tenant));
     api_metrics_answered(&call->api->metrics, call->request->path, status,
                          clock_mono_us() - call->begun_us);
     log_debug("api: %s %s for %s: %d", call->request->method, call->request->path,

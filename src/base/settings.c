@@ -114,7 +114,10 @@ const struct config_key settings_keys[] = {
     {"server", "threads", CONFIG_INT, FIELD(server_threads), "0", 0, 256, "N",
      "Threads that parse and relay; 0 takes one less than there are cores, at least one."},
     {"server", "max_connections", CONFIG_INT, FIELD(server_max_connections), "4096", 16, 1000000,
-     "N", "Client connections at a time."},
+     "N",
+     "Client connections at a time. A quarter is for requests whose tenant is not known yet; of "
+     "the "
+     "rest one tenant's requests, streams and terminals have at most half, one sandbox's a third."},
     {"server", "priority", CONFIG_INT, FIELD(server_priority), "10", 0, 20, "N",
      "How far before other programs of the host the daemons are scheduled, as a nice value below "
      "0, "

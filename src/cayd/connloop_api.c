@@ -1,6 +1,7 @@
-/* A request of the API on its connection loop. A short body is collected at once; a longer one only
- * after the control loop has said that its key is known, within a share of the tenant; then head
- * and body are posted to the control loop, whose answer finds the exchange again by its ticket, or
+/* A request of the API on its connection loop. First it is known whose key it has: from before
+ * (key_owner.h), or the control loop is asked. It takes one of the places of that tenant's
+ * connections, and a body that is not short one of the places for those; then head and body are
+ * posted to the control loop, whose answer finds the exchange again by its ticket, or
  * finds that the client has gone. A call that cannot be posted is answered here with 503. */
 
 #include "cayd/connloop_internal.h"
@@ -148,45 +149,74 @@ static void without_body(struct http_exchange *x)
     api_body(x, none, 0);
 }
 
-static void key_answered(struct control_request *a, void *reader)
-{
-    struct connloop *l = reader;
-    struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
-    struct share *share = x && a->tenant[0] ? share_take(l->bodies, a->tenant, NULL) : NULL;
-
-    if (x && share) {
-        http_exchange_set(x, share, give_back);
-        http_body_collect(x, API_BODY_MAX_BYTES, api_body);
-    } else if (x && a->tenant[0]) {
-        http_respond_error(
-            x, 503,
-            "the server holds as many requests' bodies of this tenant as it may; try again");
-    } else if (x) {
-        without_body(x);
-    }
-    control_request_free(a);
-}
-
 static bool is_short(const struct http_head *h)
 {
     return h->framing == HTTP_BODY_NONE ||
            (h->framing == HTTP_BODY_LENGTH && h->content_length <= KEYLESS_BODY_BYTES);
 }
 
-void connloop_api(struct connloop *l, struct http_exchange *x)
+/* For the tenant whose key it is: a place, and one for a longer body. */
+static void of_tenant(struct connloop *l, struct http_exchange *x, const char *tenant)
 {
-    const struct http_head *h = http_exchange_head(x);
-    struct control_request *a;
+    struct share *share;
 
-    if (is_short(h)) {
+    if (!place_take(l->places, x, tenant, NULL)) {
+        place_refuse(x);
+        return;
+    }
+    if (is_short(http_exchange_head(x))) {
         http_body_collect(x, API_BODY_MAX_BYTES, api_body);
         return;
     }
-    if (!*find_key(h)) {
-        without_body(x);
+    share = share_take(l->bodies, tenant, NULL);
+    if (!share) {
+        http_respond_error(
+            x, 503,
+            "the server holds as many requests' bodies of this tenant as it may; try again");
         return;
     }
-    a = control_request_key(l->config.control, find_key(h), &l->inbox, key_answered);
+    http_exchange_set(x, share, give_back);
+    http_body_collect(x, API_BODY_MAX_BYTES, api_body);
+}
+
+/* Of no tenant. A longer body is not waited for: what is answered without a key needs none. */
+static void of_no_tenant(struct http_exchange *x)
+{
+    if (is_short(http_exchange_head(x)))
+        http_body_collect(x, API_BODY_MAX_BYTES, api_body);
+    else
+        without_body(x);
+}
+
+static void key_answered(struct control_request *a, void *reader)
+{
+    struct connloop *l = reader;
+    struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
+
+    if (a->tenant[0])
+        key_owner_remember(&l->owners, a->key, a->tenant);
+    if (x && a->tenant[0])
+        of_tenant(l, x, a->tenant);
+    else if (x)
+        of_no_tenant(x);
+    control_request_free(a);
+}
+
+void connloop_api(struct connloop *l, struct http_exchange *x)
+{
+    const char *key = find_key(http_exchange_head(x));
+    const char *tenant = *key ? key_owner_find(&l->owners, key) : "";
+    struct control_request *a;
+
+    if (!*key) {
+        of_no_tenant(x);
+        return;
+    }
+    if (*tenant) {
+        of_tenant(l, x, tenant);
+        return;
+    }
+    a = control_request_key(l->config.control, key, &l->inbox, key_answered);
     if (a)
         a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + KEY_TIMEOUT_MS, NULL, NULL);
     if (a && a->ticket && control_send(a) == 0)

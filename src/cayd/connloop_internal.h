@@ -4,6 +4,7 @@
 
 #include "base/share.h"
 #include "cayd/connloop.h"
+#include "cayd/key_owner.h"
 #include "cayd/stream.h"
 #include "core/key.h"
 #include "gateway/gateway.h"
@@ -39,7 +40,8 @@ struct connloop {
     struct gateway *gateway;
     struct toolbox *toolbox;
     struct pending *api_pending;
-    struct share_pool *bodies;
+    struct share_pool *bodies, *places;
+    struct key_owners owners;
     struct streams *streams;
     struct order serve, stop;
     struct order end_all;       /* for what is relayed, when there is no memory to say to which */

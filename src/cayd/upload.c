@@ -117,6 +117,16 @@ static void on_end(struct http_exchange *x)
     report_end(u, x, true);
 }
 
+/* The account of an archive's place is its own, not that of the tenant's other requests: the token
+ * names the tenant by its digits alone. */
+static bool take_place(struct connloop *l, struct http_exchange *x, const char *token)
+{
+    char owner[CORE_BUILD_OWNER_LEN + 1];
+
+    (void)snprintf(owner, sizeof(owner), "%.*s", CORE_BUILD_OWNER_LEN, token);
+    return place_take(l->places, x, owner, NULL);
+}
+
 static void begin_answered(struct control_request *a, void *reader)
 {
     struct connloop *l = reader;
@@ -128,7 +138,10 @@ static void begin_answered(struct control_request *a, void *reader)
         u->fd = TAKE_FD(a->upload->fd);
         u->number = a->upload->number;
         u->most_bytes = a->upload->most_bytes;
-        if (x) {
+        if (x && !take_place(l, x, a->upload->token)) {
+            report_end(u, NULL, false);
+            place_refuse(x);
+        } else if (x) {
             http_exchange_set(x, u, client_gone);
             http_body_stream(x, on_data, on_end);
         } else {

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 #define DIRECTORY "builds"
-#define OWNER_LEN 32 /* hex digits of a tenant's hash */
+#define OWNER_LEN CORE_BUILD_OWNER_LEN
 #define NAME_SIZE (OWNER_LEN + CORE_BUILD_HASH_MAX + 1)
 #define TEMP_SIZE 17
 #define MAC_LEN   (2 * DIGEST_SHA256_SIZE)

@@ -30,6 +30,9 @@ enum err_code core_build_file_present(struct core *c, const char *tenant, const 
 void core_build_upload_token(struct core *c, const char *tenant, const char *hash,
                              char out[static CORE_BUILD_UPLOAD_TOKEN]);
 
+/* A token begins with so many hex digits that are its tenant's: more than a tenant's name has. */
+#define CORE_BUILD_OWNER_LEN 32
+
 struct core_build_upload {
     int fd; /* to write to; the caller's */
     uint64_t number;

@@ -138,10 +138,9 @@ static const struct sandbox *find_keyed(struct gateway_resolver *r, const struct
         refuse(a, 403, false, message);
         return NULL;
     }
-    memcpy(a->tenant, who.tenant, sizeof(a->tenant));
-    s = core_sandbox_find(r->core, a->tenant, q->name);
+    s = core_sandbox_find(r->core, who.tenant, q->name);
     if (!s)
-        s = core_sandbox_find_named(r->core, a->tenant, q->name);
+        s = core_sandbox_find_named(r->core, who.tenant, q->name);
     if (!s) {
         snprintf(message, sizeof(message), "Sandbox with ID or name %s not found", q->name);
         refuse(a, 404, false, message);
@@ -164,7 +163,6 @@ static const struct sandbox *find_file_url(struct gateway_resolver *r,
         refuse(a, 401, false, message);
         return NULL;
     }
-    snprintf(a->tenant, sizeof(a->tenant), "%s", s->tenant);
     return s;
 }
 
@@ -419,6 +417,7 @@ static void on_served(void *arg, const struct sandbox *s, const struct err *why)
     a->slot = s->slot;
     a->gen = s->gen;
     memcpy(a->agent_key, s->agent_key, sizeof(a->agent_key));
+    (void)snprintf(a->tenant, sizeof(a->tenant), "%s", s->tenant);
     request_socket(w.resolver, a, w.done, w.arg);
 }
 
@@ -486,6 +485,7 @@ void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
         return;
     }
     memcpy(a.id, s->id, sizeof(a.id));
+    (void)snprintf(a.tenant, sizeof(a.tenant), "%s", s->tenant);
     /* What is refused is no use of it, nor is what is answered without a token. */
     if (life_of(s->state)->reachable && !(agent && q->access.exempt))
         core_sandbox_used(r->core, s->id);

@@ -25,7 +25,7 @@ struct gateway_answer {
     bool shaped; /* the error is the gateway's own form (with sandboxId), not the agent's */
     char message[ACCESS_MESSAGE_SIZE];
     char id[IDS_SANDBOX_SIZE];
-    char tenant[CORE_TENANT_SIZE]; /* of ROUTE_KEYED and ROUTE_FILE_URL: whose it is */
+    char tenant[CORE_TENANT_SIZE]; /* whose it is, where status is 0 */
     uint16_t port;
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE];

@@ -230,6 +230,7 @@ static bool start_exchange(struct conn *c, const char *data, size_t n)
     x->expects_continue = x->head.minor == 1 && x->head.framing != HTTP_BODY_NONE &&
                           http_head_get(&x->head, "expect") != NULL;
     c->state = CONN_EXCHANGE;
+    server_wait(c->server, &c->own_wait, WAIT_OWNER);
     c->server->handler(x, c->server->ctx);
     return true;
 }

@@ -34,6 +34,7 @@ enum wait_kind {
     WAIT_BEGIN,
     WAIT_HALF,        /* for the answer to a peer that has ended its side */
     WAIT_HALF_STREAM, /* the same, when its length is not known */
+    WAIT_OWNER,       /* for http_exchange_own */
     WAIT_KINDS
 };
 
@@ -60,7 +61,7 @@ struct conn {
     struct http_exchange *exchange; /* with CONN_EXCHANGE */
     struct buf in;                  /* read, not looked at yet */
     struct buf out;                 /* to be written */
-    struct wait read_wait, write_wait;
+    struct wait read_wait, write_wait, own_wait;
     void *layer;                            /* what its bytes pass through, or NULL: see layer.h */
     const struct http_layer_ops *layer_ops; /* its functions: the server's, or as it was adopted */
     const char *view; /* during a pump: bytes just read, before they are copied to `in` */

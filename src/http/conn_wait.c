@@ -139,6 +139,8 @@ void conn_timed_out(struct conn *c, struct wait *w)
     }
     if (w == &c->write_wait) {
         c->broken = c->cut = true;
+    } else if (w == &c->own_wait) {
+        c->timed_out = true;
     } else if (c->state == CONN_HEAD && c->read_kind == WAIT_HEAD) {
         response_refuse(c, 408, "the request's head did not come in time");
     } else if (c->state == CONN_EXCHANGE && c->read_kind == WAIT_BODY) {

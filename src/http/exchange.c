@@ -9,6 +9,7 @@
 #include "http/response.h"
 #include "http/server_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define MAX_FREE         16 /* exchanges kept for reuse */
@@ -49,6 +50,19 @@ void http_exchange_set(struct http_exchange *x, void *data,
 void *http_exchange_get(const struct http_exchange *x)
 {
     return x->data;
+}
+
+void http_exchange_own(struct http_exchange *x, void *owner, void (*release)(void *owner))
+{
+    assert(!x->owner_release);
+    x->owner = owner;
+    x->owner_release = release;
+    server_wait_stop(&x->conn->own_wait);
+}
+
+bool http_exchange_is_owned(const struct http_exchange *x)
+{
+    return x->owner_release != NULL;
 }
 
 bool http_response_begun(const struct http_exchange *x)
@@ -108,6 +122,9 @@ void exchange_free(struct http_exchange *x)
     struct http_server *s = x->conn->server;
 
     x->conn->exchange = NULL;
+    server_wait_stop(&x->conn->own_wait);
+    if (x->owner_release)
+        x->owner_release(x->owner);
     http_body_release(x);
     arena_free(&x->arena);
     x->conn = NULL;

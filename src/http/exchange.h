@@ -26,6 +26,9 @@ struct http_exchange {
     void *data;
     void (*on_close)(struct http_exchange *, void *);
 
+    void *owner;
+    void (*owner_release)(void *owner); /* NULL: it has none */
+
     /* The server of the exchange inside src/http (relay.c); called before the handler is. */
     void *inner;
     void (*inner_close)(struct http_exchange *);

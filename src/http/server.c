@@ -2,7 +2,8 @@
  * connection itself is conn.c's. Deadlines of one length stand in one list in the order of
  * their beginning, so that one timer serves all. Before the loop sleeps, connections that have
  * something to do are pumped (marked dirty by whatever gave it to them). At the maximum of
- * connections the one that was idle longest goes, or the new one is turned away.
+ * connections the one that was idle longest goes, or one whose request has had no owner for
+ * long, or the new one is turned away.
  * http_server_stop: listeners close at once, idle connections too, the others when they have
  * answered or the grace time is over; done comes after the last handle. */
 #include "http/server_internal.h"
@@ -20,12 +21,14 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define ACCEPT_BATCH    64
-#define ACCEPT_RETRY_MS 200
-#define LINGER_MS       2000
-#define FULL_SAY_MS     10000
-#define DROP_IDLE_MS    1000 /* between requests for less is not idle */
-#define DROP_TRIES      8
+#define ACCEPT_BATCH      64
+#define ACCEPT_RETRY_MS   200
+#define LINGER_MS         2000
+#define FULL_SAY_MS       10000
+#define DROP_IDLE_MS      1000 /* between requests for less is not idle */
+#define DROP_TRIES        8
+#define DROP_HEAD_MS      1000 /* a head or handshake is not given up for another before */
+#define DROP_OWNERLESS_MS 5000 /* nor a request, which is looked up meanwhile */
 
 /* A peer that has vanished is known after two minutes, though nothing is sent to it. */
 #define KEEPALIVE_IDLE_S  60
@@ -44,6 +47,7 @@ static uint64_t wait_length_ms(const struct http_server *s, enum wait_kind kind)
     case WAIT_BEGIN: return s->config.layer.begin_timeout_ms;
     case WAIT_HALF: return s->config.half_timeout_ms;
     case WAIT_HALF_STREAM: return s->config.half_stream_timeout_ms;
+    case WAIT_OWNER: return s->config.owner_timeout_ms;
     default: return LINGER_MS;
     }
 }
@@ -86,16 +90,21 @@ void server_wait(struct http_server *s, struct wait *w, enum wait_kind kind)
     timer_by(s, w->due_ms);
 }
 
+static struct conn *conn_of(struct wait *w, enum wait_kind kind)
+{
+    if (kind == WAIT_WRITE)
+        return CONTAINER_OF(w, struct conn, write_wait);
+    return kind == WAIT_OWNER ? CONTAINER_OF(w, struct conn, own_wait)
+                              : CONTAINER_OF(w, struct conn, read_wait);
+}
+
 static void expire(struct http_server *s, enum wait_kind kind, uint64_t now)
 {
     struct wait *list = &s->waits[kind], *w;
 
     while ((w = list->next) != list && w->due_ms <= now) {
-        struct conn *c = kind == WAIT_WRITE ? CONTAINER_OF(w, struct conn, write_wait)
-                                            : CONTAINER_OF(w, struct conn, read_wait);
-
         server_wait_stop(w);
-        conn_timed_out(c, w);
+        conn_timed_out(conn_of(w, kind), w);
     }
 }
 
@@ -261,9 +270,11 @@ static void say_full(struct http_server *s)
     if (s->full_said_ms != 0 && now - s->full_said_ms < FULL_SAY_MS)
         return;
     s->full_said_ms = now;
-    log_warn("as many connections as may be (%zu): those that are idle longest are closed for new "
-             "ones, and where none is idle new ones get 503",
-             s->config.max_connections);
+    log_warn(
+        "as many connections as may be (%zu): those that are idle longest are closed for new "
+        "ones, else those that have brought no whole request with a known key for longest, and "
+        "where there is none new ones get 503",
+        s->config.max_connections);
 }
 
 /* Closes the connection that has been between requests for longest. One that was used a moment ago
@@ -287,11 +298,32 @@ static bool drop_idle(struct http_server *s)
     return false;
 }
 
+/* Closes the connection that has waited for this longest, where that is so long already. */
+static bool drop_waiting(struct http_server *s, enum wait_kind kind, uint64_t least_ms)
+{
+    struct wait *w = s->waits[kind].next;
+    struct conn *c = conn_of(w, kind);
+
+    if (w == &s->waits[kind] || uv_now(s->loop) + wait_length_ms(s, kind) < w->due_ms + least_ms)
+        return false;
+    c->broken = true;
+    conn_pump(c);
+    return true;
+}
+
+/* For a new connection, one goes whose tenant is not known. */
+static bool make_place(struct http_server *s)
+{
+    return drop_idle(s) || drop_waiting(s, WAIT_HEAD, DROP_HEAD_MS) ||
+           drop_waiting(s, WAIT_BEGIN, DROP_HEAD_MS) ||
+           drop_waiting(s, WAIT_OWNER, DROP_OWNERLESS_MS);
+}
+
 static void take_connection(struct http_server *s, int fd)
 {
     if (s->conn_count - s->conns_closing >= s->config.max_connections) {
         say_full(s);
-        if (!drop_idle(s)) {
+        if (!make_place(s)) {
             turn_away(fd);
             return;
         }

@@ -25,7 +25,10 @@ struct http_server;
 struct http_exchange;
 
 struct http_server_config {
-    size_t max_connections;   /* for more, idle ones are closed; where none is, they get 503 */
+    /* For more, one is closed: the longest idle, or else the one whose request has been without an
+     * owner for longest (its head or its handshake goes on, or http_exchange_own was not called).
+     * Where there is none, new ones get 503. */
+    size_t max_connections;
     size_t max_head_bytes;    /* 431 above it */
     size_t write_high_bytes;  /* http_response_write answers 1 above it */
     size_t read_buffer_bytes; /* one per server: what one read takes; 0 is 64 KiB */
@@ -40,7 +43,9 @@ struct http_server_config {
      * In the middle of such a one the end of the peer's side is its end. */
     uint64_t half_timeout_ms;
     uint64_t half_stream_timeout_ms;
-    size_t arena_max_bytes;     /* per exchange */
+    uint64_t
+        owner_timeout_ms;   /* a request that is not http_exchange_own's by then: close; 0 none */
+    size_t arena_max_bytes; /* per exchange */
     size_t collect_total_bytes; /* of all collected bodies at one time: 503 above it */
     /* Memory of all answers that are longer than write_high_bytes and not taken by their clients:
      * above it the connection that has taken nothing for longest is reset. */
@@ -111,6 +116,12 @@ void http_exchange_close_after(struct http_exchange *x);
 void http_exchange_set(struct http_exchange *x, void *data,
                        void (*on_close)(struct http_exchange *x, void *data));
 void *http_exchange_get(const struct http_exchange *x);
+
+/* It is known for whom the request is: the server waits for that no more (owner_timeout_ms), and
+ * does not close the connection for a new one. release is called once with owner, when the
+ * exchange is over, after on_close. At most once for an exchange. */
+void http_exchange_own(struct http_exchange *x, void *owner, void (*release)(void *owner));
+bool http_exchange_is_owned(const struct http_exchange *x);
 
 /* A handler must call exactly one of the following, or answer at once (an unread body is then
  * drained up to 64 KiB, or the connection is closed). */

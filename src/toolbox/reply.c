@@ -36,14 +36,15 @@ static json_t *text_json(const char *text)
 
 void toolbox_reply_json(struct toolbox_call *c, int status, json_t *body)
 {
-    const struct http_header headers[] = {json_header, cors};
+    const struct http_header headers[] = {json_header, cors, {"Retry-After", "1"}};
+    size_t count = ARRAY_SIZE(headers) - (status == 429 || status == 503 ? 0 : 1);
     size_t n = body ? json_dumpb(body, NULL, 0, JSON_COMPACT) : 0;
     CLEANUP_FREE char *text = n ? malloc(n) : NULL;
 
     if (c->x && !c->answered) {
         c->answered = true;
         if (text && json_dumpb(body, text, n, JSON_COMPACT) == n)
-            http_respond(c->x, status, headers, ARRAY_SIZE(headers), text, n);
+            http_respond(c->x, status, headers, count, text, n);
         else
             http_respond_error(c->x, 503, "memory is out");
     }

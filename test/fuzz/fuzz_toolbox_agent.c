@@ -116,17 +116,19 @@ static void handle(struct http_exchange *x, void *ctx UNUSED)
 static void begin(void)
 {
     struct http_server_config server;
-    const struct toolbox_config config = {.max_waiting = AGENTS_MAX,
-                                          .lookup_timeout_ms = HOUR_MS,
-                                          .connect_timeout_ms = HOUR_MS,
-                                          .agent_timeout_ms = HOUR_MS,
-                                          .query = query,
-                                          .follow = follow};
+    struct toolbox_config config = {.max_waiting = AGENTS_MAX,
+                                    .lookup_timeout_ms = HOUR_MS,
+                                    .connect_timeout_ms = HOUR_MS,
+                                    .agent_timeout_ms = HOUR_MS,
+                                    .query = query,
+                                    .follow = follow};
 
     if (world.begun)
         return;
     world.begun = true;
     signal(SIGPIPE, SIG_IGN);
+    config.places = place_pool_new(AGENTS_MAX);
+    FUZZ_CHECK(config.places);
     http_server_config_default(&server);
     FUZZ_CHECK(uv_loop_init(&world.loop) == 0);
     FUZZ_CHECK(toolbox_new(&world.loop, &config, &world.toolbox) == 0);
@@ -299,15 +301,20 @@ static void close_agents(void)
         util_close(&world.agents[i]);
 }
 
+static size_t places(void)
+{
+    return share_used(world.toolbox->config.places);
+}
+
 /* The client has gone, which looks as if it had only ended its side: its answer shows it. */
 static void finish(void)
 {
-    for (int i = 0; i < TURNS_LAST && world.toolbox->calls; i++) {
+    for (int i = 0; i < TURNS_LAST && (world.toolbox->calls || places()); i++) {
         uv_run(&world.loop, UV_RUN_NOWAIT);
         lookups_turn();
         close_agents();
     }
-    FUZZ_CHECK(!world.toolbox->calls);
+    FUZZ_CHECK(!world.toolbox->calls && places() == 0);
     FUZZ_CHECK(share_used(world.toolbox->bodies) == 0);
     FUZZ_CHECK(share_used(world.toolbox->outputs) == 0);
     lookups_turn();

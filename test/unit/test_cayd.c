@@ -1,5 +1,6 @@
 #include "base/util.h"
 #include "cayd/confine.h"
+#include "cayd/key_owner.h"
 #include "cayd/mailbox.h"
 
 #include <errno.h>
@@ -10,6 +11,8 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -179,12 +182,42 @@ static void test_mailbox_is_bounded_and_drops(void **state)
     assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+/* Twice as many keys as there is memory for: each is the tenant's that was said of it, or not
+ * known. */
+static void test_owners_of_keys(void **state)
+{
+    static struct key_owners owners;
+    char key[32], tenant[CORE_TENANT_SIZE];
+    unsigned known = 0;
+
+    assert_string_equal(key_owner_find(&owners, "e2b_0"), "");
+    assert_string_equal(key_owner_find(&owners, ""), "");
+    for (unsigned i = 0; i < 2 * KEY_OWNERS_MAX; i++) {
+        snprintf(key, sizeof(key), "e2b_%u", i);
+        snprintf(tenant, sizeof(tenant), "t%u", i);
+        key_owner_remember(&owners, key, tenant);
+        assert_string_equal(key_owner_find(&owners, key), tenant);
+    }
+    for (unsigned i = 0; i < 2 * KEY_OWNERS_MAX; i++) {
+        const char *found;
+
+        snprintf(key, sizeof(key), "e2b_%u", i);
+        snprintf(tenant, sizeof(tenant), "t%u", i);
+        found = key_owner_find(&owners, key);
+        assert_true(strcmp(found, tenant) == 0 || !*found);
+        known += *found != '\0';
+    }
+    assert_in_range(known, KEY_OWNERS_MAX / 2, KEY_OWNERS_MAX);
+    assert_string_equal(key_owner_find(&owners, "e2b_"), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_confined),
         cmocka_unit_test(test_messages_arrive_in_order),
         cmocka_unit_test(test_mailbox_is_bounded_and_drops),
+        cmocka_unit_test(test_owners_of_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

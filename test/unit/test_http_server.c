@@ -562,6 +562,109 @@ static void test_idle_ones_make_room(void **state)
     fixture_stop(&f);
 }
 
+/* -- owners ------------------------------------------------------------------------------------- */
+
+static void count_release(void *owner)
+{
+    (*(int *)owner)++;
+}
+
+/* An owner's end comes with that of its exchange, and not with its answer where more of its body is
+ * still to come. */
+static void test_an_owner_ends_with_its_exchange(void **state)
+{
+    struct fixture f;
+    int fd, released = 0;
+
+    fixture_start(&f, NULL, handler);
+    fd = fixture_client(&f);
+    ask(&f, fd, "POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n123");
+    assert_false(http_exchange_is_owned(f.x));
+    http_exchange_own(f.x, &released, count_release);
+    assert_true(http_exchange_is_owned(f.x));
+    http_respond(f.x, 200, NULL, 0, "x", 1);
+    fixture_recv(&f, fd, &got);
+    assert_string_equal(body_of(&got), "x");
+    assert_int_equal(released, 0);
+    fixture_send(&f, fd, "45678");
+    assert_int_equal(released, 1);
+    ask(&f, fd, R("/wait")); /* the next on its connection has none */
+    assert_false(http_exchange_is_owned(f.x));
+    http_exchange_own(f.x, &released, count_release);
+    http_exchange_abort(f.x);
+    fixture_spin(&f);
+    assert_int_equal(released, 2);
+    close(fd);
+    fixture_stop(&f);
+}
+
+/* A request without an owner ends at its time, and one that has an owner does not. */
+static void test_a_request_without_an_owner_has_a_time(void **state)
+{
+    struct http_server_config c;
+    struct fixture f;
+    int with, without, released = 0;
+
+    http_server_config_default(&c);
+    c.owner_timeout_ms = 100;
+    fixture_start(&f, &c, handler);
+    with = fixture_client(&f);
+    ask(&f, with, R("/wait"));
+    http_exchange_own(f.x, &released, count_release);
+    without = fixture_client(&f);
+    ask(&f, without, R("/wait"));
+    usleep(150 * 1000);
+    uv_update_time(&f.loop);
+    assert_int_equal(fixture_recv(&f, without, &got), FIXTURE_EOF);
+    assert_non_null(strstr(got.data, "HTTP/1.1 408 "));
+    close(without);
+    fixture_spin(&f);
+    assert_int_equal(http_server_connections(f.server), 1);
+    assert_int_equal(released, 0);
+    close(with);
+    fixture_stop(&f);
+    assert_int_equal(released, 1);
+}
+
+/* Half heads that hold all connections keep no new one out; a request that has an owner stays. */
+static void test_half_heads_make_room_and_owned_ones_do_not(void **state)
+{
+    struct http_server_config c;
+    struct sockaddr_in a;
+    struct fixture f;
+    int fds[4], released = 0;
+
+    http_server_config_default(&c);
+    c.max_connections = 2;
+    fixture_start(&f, &c, handler);
+    assert_int_equal(http_server_listen(f.server, listen_tcp(&a)), 0);
+    for (int i = 0; i < 4; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&a, sizeof(a)), 0);
+        fixture_spin(&f);
+        if (i == 0) {
+            ask(&f, fds[0], R("/wait"));
+            http_exchange_own(f.x, &released, count_release);
+        } else if (i == 1) {
+            fixture_send(&f, fds[1], "GET /in");
+        } else if (i == 2) { /* at once: the head may still come */
+            assert_int_equal(fixture_recv(&f, fds[2], &got), FIXTURE_EOF);
+            assert_non_null(strstr(got.data, "HTTP/1.1 503 "));
+            usleep(1100 * 1000);
+            uv_update_time(&f.loop);
+        }
+    }
+    ask(&f, fds[3], R("/hello"));
+    assert_string_equal(body_of(&got), "hello\n");
+    assert_int_equal(fixture_recv(&f, fds[1], &got), FIXTURE_EOF);
+    assert_int_equal(got.len, 0);
+    assert_int_equal(released, 0);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    fixture_stop(&f);
+    assert_int_equal(released, 1);
+}
+
 static void test_all_bodies_together(void **state)
 {
     static const char post[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n123";
@@ -802,6 +905,9 @@ int main(void)
         cmocka_unit_test(test_timeouts),
         cmocka_unit_test(test_head_too_large),
         cmocka_unit_test(test_max_connections),
+        cmocka_unit_test(test_an_owner_ends_with_its_exchange),
+        cmocka_unit_test(test_a_request_without_an_owner_has_a_time),
+        cmocka_unit_test(test_half_heads_make_room_and_owned_ones_do_not),
         cmocka_unit_test(test_idle_ones_make_room),
         cmocka_unit_test(test_all_bodies_together),
         cmocka_unit_test(test_idle_costs_nothing),

@@ -1,0 +1,22 @@
+#pragma once
+/* Whose key that is, as a connection loop was told before: what a request's place is taken by
+ * (gateway/place.h) without a question for each. It opens nothing: each call's key is checked by
+ * the control loop, and a key that was revoked meanwhile is refused there. Keys of tenants do not
+ * change, so that nothing here grows old. Belongs to one loop. */
+
+#include "core/key.h"
+
+#define KEY_OWNERS_MAX 256u
+
+struct key_owners {
+    struct {
+        char key_id[CORE_KEY_ID_SIZE]; /* "": free */
+        char tenant[CORE_TENANT_SIZE];
+    } entries[KEY_OWNERS_MAX];
+};
+
+/* "": not known. Valid until the next key_owner_remember. */
+const char *key_owner_find(const struct key_owners *o, const char *key);
+
+/* Forgets whichever has its place. */
+void key_owner_remember(struct key_owners *o, const char *key, const char *tenant);

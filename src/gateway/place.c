@@ -1,0 +1,48 @@
+#include "gateway/place.h"
+
+#include <jansson.h>
+#include <string.h>
+
+const char place_refusal[] =
+    "as many requests, streams and terminals are open at once as this tenant's or this sandbox's "
+    "share of the server's connections: end some of them, or try again later";
+
+struct share_pool *place_pool_new(size_t connections)
+{
+    size_t places = connections - connections / PLACE_FREE;
+
+    return share_pool_new(places);
+}
+
+static void give_back(void *owner)
+{
+    share_return(owner);
+}
+
+bool place_take(struct share_pool *pool, struct http_exchange *x, const char *tenant,
+                const char *sandbox)
+{
+    struct share *place;
+
+    if (http_exchange_is_owned(x))
+        return true;
+    place = share_take(pool, tenant, sandbox);
+    if (place)
+        http_exchange_own(x, place, give_back);
+    return place != NULL;
+}
+
+void place_refuse(struct http_exchange *x)
+{
+    static const struct http_header headers[] = {
+        {"Content-Type", "application/json"},
+        {"Access-Control-Allow-Origin", "*"},
+        {"Retry-After", "1"},
+        {"Should-Retry", "true"}, /* E2B's SDKs from 2.61 on go by it */
+    };
+    json_t *body = json_pack("{s:i, s:s}", "code", 429, "message", place_refusal);
+    CLEANUP_FREE char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+
+    json_decref(body);
+    http_respond(x, 429, headers, ARRAY_SIZE(headers), text, text ? strlen(text) : 0);
+}
