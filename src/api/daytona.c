@@ -1,7 +1,6 @@
 #include "api/daytona.h"
 
 #include "api/daytona_network.h"
-#include "api/e2b.h"
 #include "base/clock.h"
 #include "core/archive.h"
 #include "core/ingress.h"
@@ -183,47 +182,4 @@ void daytona_remove(struct api_call *call)
 
     if (s)
         daytona_sandbox_delete(call, s);
-}
-
-/* What E2B's network object says of the way in stays; all else of it was about the way out. */
-static enum err_code next_network(const struct sandbox *s, json_t *settings, struct core_network *n,
-                                  struct err *e)
-{
-    json_t *network = NULL;
-    enum err_code rc = e2b_network_ingress(network_shown(s->network), &network, e);
-
-    if (rc != ERR_OK)
-        return rc;
-    n->policy = daytona_network_policy(settings);
-    n->allow_internet = !json_is_true(json_object_get(settings, "networkBlockAll"));
-    if (!n->policy || json_object_set(network, DAYTONA_NETWORK_KEY, settings) < 0)
-        rc = err_set(e, ERR_UNAVAILABLE, "memory is out");
-    else
-        rc = e2b_network_setting(network, &n->network, e);
-    json_decref(network);
-    return rc;
-}
-
-void daytona_set_network(struct api_call *call)
-{
-    const struct sandbox *s = daytona_find(call);
-    struct core_network n = {.network = NULL};
-    json_t *settings = NULL;
-    struct err e;
-
-    if (!s || !api_call_body(call))
-        return;
-    if (daytona_network_update(daytona_network_of(network_shown(s->network)), call->body, &settings,
-                               &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else if (!settings)
-        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
-    else if (next_network(s, settings, &n, &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else
-        core_sandbox_set_network(call->core, call->who.tenant, s->id, &n, daytona_sandbox_done,
-                                 call);
-    json_decref(settings);
-    network_unref(n.network);
-    json_decref(n.policy);
 }

@@ -8,6 +8,7 @@
  *                                            clients
  *   GET, DELETE /api/sandbox/{id}
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
+ *   PUT /api/sandbox/{id}/secrets            see daytona_mount.h
  *   POST /api/sandbox/{id}/autostop/{minutes}, .../autodelete/{minutes}, .../last-activity
  *   POST /api/sandbox/{id}/start, .../stop, .../pause, .../resize
  *   PUT /api/sandbox/{id}/labels
@@ -18,6 +19,7 @@
  *   POST /api/sandbox/{id}/fork, .../snapshot; GET /api/snapshots; GET, DELETE /api/snapshots/{id}
  *   GET /api/config
  *   GET /api/socket.io/                      see daytona_events.c
+ *   GET, POST /api/secret; GET, PATCH, DELETE /api/secret/{id}; see daytona_secret.c
  *   GET, POST /api/volumes; GET, DELETE /api/volumes/{id}; GET /api/volumes/by-name/{name}
  *
  * {id} is an id or a name. A sandbox that is stopped, by call or for being idle, has its files
@@ -89,6 +91,10 @@ enum err_code daytona_volumes_read(const json_t *body, json_t **out, struct err 
 /* Those of a sandbox: a new array; NULL: memory is out. */
 json_t *daytona_volumes_json(const struct sandbox *s);
 
+/* -- daytona_secret.c -------------------------------------------------------------------------- */
+
+extern const struct api_route daytona_secret_routes[];
+
 /* -- daytona_create.c -------------------------------------------------------------------------- */
 
 /* "name" of a body; NULL: it has none. ERR_INVALID. */
@@ -103,6 +109,7 @@ extern const struct api_route daytona_snapshot_routes[];
 void daytona_get(struct api_call *call);
 void daytona_remove(struct api_call *call);
 void daytona_set_network(struct api_call *call);
+void daytona_set_secrets(struct api_call *call);
 void daytona_sandbox_create(struct api_call *call);
 void daytona_sandbox_list(struct api_call *call);
 void daytona_sandbox_paginated(struct api_call *call);

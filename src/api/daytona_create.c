@@ -1,6 +1,7 @@
 /* POST /api/sandbox. A request for something that is not there is refused, not ignored: a client
  * that asked for a volume must not find its files gone later. */
 #include "api/daytona.h"
+#include "api/daytona_mount.h"
 #include "api/daytona_network.h"
 #include "api/e2b.h"
 #include "core/snapshot.h"
@@ -12,7 +13,7 @@
 struct creation {
     struct sandbox_request r;
     struct network *network;
-    json_t *settings, *policy, *volumes;
+    json_t *settings, *policy, *volumes, *mounted, *env;
 };
 
 static void creation_free(void *state)
@@ -23,6 +24,8 @@ static void creation_free(void *state)
     network_unref(c->network);
     json_decref(c->policy);
     json_decref(c->volumes);
+    json_decref(c->mounted);
+    json_decref(c->env);
     free(c);
 }
 
@@ -59,7 +62,7 @@ static const struct {
      "images (name a template as snapshot: see `cay template ls`; `cay template import` "
      "makes one of an image)"},
     {"volumes", NULL},
-    {"secrets", "secrets as variables (see `cay secret set` and a policy's \"inject\")"},
+    {"secrets", NULL},
     {"outboundProxyUrl", "a proxy of the sandbox's own"},
     {"otelEndpointOverride", "telemetry"},
     {"linkedSandbox", "linked sandboxes"},
@@ -200,18 +203,39 @@ static enum err_code read_ttl(struct api_call *call, struct creation *c, struct 
 
 /* -- the rest ---------------------------------------------------------------------------------- */
 
-static enum err_code read_network(const json_t *body, struct creation *c, struct err *e)
+static enum err_code read_secrets(const json_t *body, struct creation *c, struct err *e)
 {
+    enum err_code rc = daytona_mounted_read(body, &c->mounted, e);
+
+    if (rc != ERR_OK || !c->mounted)
+        return rc;
+    rc = daytona_mounted_env(c->r.env, c->mounted, &c->env, e);
+    c->r.env = c->env;
+    return rc;
+}
+
+/* The policy of its settings and of what is mounted, which are kept together. */
+static enum err_code make_policy(struct api_call *call, struct creation *c, struct err *e)
+{
+    c->policy = daytona_network_policy(c->settings);
+    if (!c->policy ||
+        (c->mounted && json_object_set(c->settings, DAYTONA_MOUNTED_KEY, c->mounted) < 0))
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
+    return daytona_mounted_inject(call, c->mounted, false, c->policy, e);
+}
+
+static enum err_code read_network(struct api_call *call, struct creation *c, struct err *e)
+{
+    const json_t *body = call->body;
     json_t *network;
     bool public = false;
     enum err_code rc;
 
     if ((rc = json_get_bool(body, "public", NULL, JSON_OPTIONAL, &public, e)) ||
-        (rc = daytona_network_read(body, &c->settings, e)))
+        (rc = daytona_network_read(body, &c->settings, e)) || (rc = make_policy(call, c, e)))
         return rc;
-    c->policy = daytona_network_policy(c->settings);
     network = json_pack("{s:b, s:O}", E2B_PUBLIC_KEY, public, DAYTONA_NETWORK_KEY, c->settings);
-    if (!network || !c->policy)
+    if (!network)
         rc = err_set(e, ERR_UNAVAILABLE, "memory is out");
     else
         rc = e2b_network_setting(network, &c->network, e);
@@ -298,10 +322,10 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
                         "unset DAYTONA_TARGET, and remove target from the configuration", e)) ||
         (rc = read_ttl(call, c, e)) || (rc = api_read_maps(body, "labels", "env", &c->r, e)))
         return rc;
-    if ((rc = daytona_volumes_read(body, &c->volumes, e)) != ERR_OK)
+    if ((rc = daytona_volumes_read(body, &c->volumes, e)) || (rc = read_secrets(body, c, e)))
         return rc;
     c->r.volumes = c->volumes;
-    return read_network(body, c, e);
+    return read_network(call, c, e);
 }
 
 void daytona_sandbox_create(struct api_call *call)

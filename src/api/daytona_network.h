@@ -28,7 +28,8 @@
 #define DAYTONA_LIST_MAX_BYTES 32768u
 
 /* Under this name the settings are kept within a sandbox's network object, as long as they are what
- * was set last. Never shown as a part of that. */
+ * was set last, with the secrets that are mounted (daytona_mount.h). Never shown as a part of
+ * that. */
 #define DAYTONA_NETWORK_KEY "daytona"
 
 /* The settings in the body of a create: an object with at most one of the fields, as given.

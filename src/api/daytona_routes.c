@@ -28,6 +28,10 @@ static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox/{id}/pause", daytona_pause},
     {API_WRITE, "POST", "/api/sandbox/{id}/archive", daytona_archive},
     {API_WRITE, "POST", "/api/sandbox/{id}/network-settings", daytona_set_network},
+    {API_WRITE, "PUT", "/api/sandbox/{id}/secrets", daytona_set_secrets},
+    {API_WRITE, "*", "/api/sandbox/{id}/secrets", api_unsupported,
+     "reading a sandbox's secrets with their values (they are sealed, and put on requests outside "
+     "of it)"},
     {API_WRITE, "POST", "/api/sandbox/{id}/autostop/{interval}", daytona_set_auto_stop},
     {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", daytona_set_auto_archive},
     {API_WRITE, "POST", "/api/sandbox/{id}/autodelete/{interval}", daytona_set_auto_delete},
@@ -50,8 +54,6 @@ static const struct api_route routes[] = {
      "making snapshots of images, and switching them off (E2B's template builder and `cay "
      "template` "
      "make templates, which are snapshots here)"},
-    {API_WRITE, "*", "/api/secret*", api_unsupported,
-     "Daytona's vault of secrets (see `cay secret set` and a policy's \"inject\")"},
     {API_WRITE, "*", "/api/*", api_unsupported,
      "this call of Daytona's API (there are those of sandboxes, their network settings, labels and "
      "auto-stop intervals, and of the toolbox: see docs/compatibility.md)"},
@@ -59,6 +61,6 @@ static const struct api_route routes[] = {
 };
 
 static const struct api_route *const tables[] = {daytona_volume_routes, daytona_snapshot_routes,
-                                                 routes, NULL};
+                                                 daytona_secret_routes, routes, NULL};
 
 const struct api_dialect daytona_dialect = {DAYTONA_PREFIX, tables, error};

@@ -386,6 +386,12 @@ enum err_code core_credential_each(struct core *c, const char *tenant, const cha
     return store_credential_each(c->store, tenant, name, fn, arg, e);
 }
 
+enum err_code core_credential_describe(struct core *c, const char *tenant, const char *name,
+                                       const json_t *metadata, struct err *e)
+{
+    return store_credential_describe(c->store, tenant, name, metadata, e);
+}
+
 enum err_code core_credential_remove(struct core *c, const char *tenant, const char *name,
                                      struct err *e)
 {

@@ -45,6 +45,10 @@ enum err_code core_credential_each(struct core *c, const char *tenant, const cha
                                                        struct err *e),
                                    void *arg, struct err *e);
 
+/* Its metadata alone. ERR_NOT_FOUND. */
+enum err_code core_credential_describe(struct core *c, const char *tenant, const char *name,
+                                       const json_t *metadata, struct err *e);
+
 /* Withdraws it from the sandboxes that use it: requests that would have had it are refused then. */
 enum err_code core_credential_remove(struct core *c, const char *tenant, const char *name,
                                      struct err *e);

@@ -162,6 +162,7 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         " bind=?3, sealed=?4, made_ms=?5, version=version+1, metadata=coalesce(?6, metadata)",
     [STORE_CREDENTIAL_RENEW] =
         "UPDATE credentials SET sealed=?4 WHERE tenant=?1 AND name=?2 AND sealed=?3",
+    [STORE_CREDENTIAL_DESCRIBE] = "UPDATE credentials SET metadata=?3 WHERE tenant=?1 AND name=?2",
     [STORE_CREDENTIAL_GET] = "SELECT bind, sealed FROM credentials WHERE tenant=?1 AND name=?2",
     [STORE_CREDENTIAL_COUNT] = "SELECT count(*) FROM credentials WHERE tenant=?1 AND name<>?2",
     [STORE_CREDENTIAL_EACH] =

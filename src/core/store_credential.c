@@ -66,6 +66,21 @@ enum err_code store_credential_renew(struct store *st, const char *tenant, const
     return code;
 }
 
+enum err_code store_credential_describe(struct store *st, const char *tenant, const char *name,
+                                        const json_t *metadata, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_CREDENTIAL_DESCRIBE];
+    enum err_code code;
+
+    store_bind_text(q, 1, tenant);
+    store_bind_text(q, 2, name);
+    store_bind_json(q, 3, metadata);
+    code = store_run(st, STORE_CREDENTIAL_DESCRIBE, "writing a credential", e);
+    if (code == ERR_OK && sqlite3_changes(st->db) == 0)
+        code = err_set(e, ERR_NOT_FOUND, "there is no such credential");
+    return code;
+}
+
 enum err_code store_credential_get(struct store *st, const char *tenant, const char *name,
                                    json_t **out, struct err *e)
 {

@@ -17,6 +17,10 @@ enum err_code store_credential_put(struct store *st, const char *tenant, const c
 enum err_code store_credential_renew(struct store *st, const char *tenant, const char *name,
                                      const char *old, const char *sealed, struct err *e);
 
+/* Its metadata alone: value, version and time stay. ERR_NOT_FOUND. */
+enum err_code store_credential_describe(struct store *st, const char *tenant, const char *name,
+                                        const json_t *metadata, struct err *e);
+
 /* {"name", "bind", "sealed"} as cay-egress takes it; out may be NULL. ERR_NOT_FOUND. */
 enum err_code store_credential_get(struct store *st, const char *tenant, const char *name,
                                    json_t **out, struct err *e);

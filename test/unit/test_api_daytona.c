@@ -1,6 +1,7 @@
 /* Daytona's network settings: what is taken, what is refused, and what the policy that becomes of them says
  * when it is asked. */
 #include "api/daytona.h"
+#include "api/daytona_mount.h"
 #include "api/daytona_network.h"
 #include "api/e2b.h"
 
@@ -428,6 +429,74 @@ static void test_beside_e2b(void **state)
     json_decref(in);
 }
 
+/* -- secrets ------------------------------------------------------------------------------------ */
+
+/* "secrets" of a body as the variables of a sandbox with this environment, or what is wrong; the caller's. */
+static char *mounted(const char *secrets, const char *env_text)
+{
+    json_t *body = json_pack("{s:o}", "secrets", json(secrets)), *env = json(env_text);
+    json_t *read = NULL, *out = NULL;
+    struct err e;
+    char *text;
+
+    if (daytona_mounted_read(body, &read, &e) == ERR_OK &&
+        daytona_mounted_env(env, read, &out, &e) == ERR_OK)
+        text = json_dumps(out, JSON_COMPACT | JSON_SORT_KEYS);
+    else
+        text = strdup(e.text);
+    assert_true(json_object_size(read) <= DAYTONA_SECRETS_MAX);
+    json_decref(body);
+    json_decref(env);
+    json_decref(read);
+    json_decref(out);
+    return text;
+}
+
+static void test_secrets_as_variables(void **state)
+{
+    static const struct {
+        const char *secrets, *env, *out;
+    } cases[] = {
+        {"[]", "{\"A\":\"1\"}", "{\"A\":\"1\"}"},
+        {"null", "{}", "{}"},
+        {"[{\"K\":\"NAME\"}]", "{\"A\":\"1\"}", "{\"A\":\"1\",\"K\":\"cay-secret:NAME\"}"},
+        {"[{\"K\":\"N\",\"L\":\"M\"},{},{\"O\":\"N\"}]", "{}",
+         "{\"K\":\"cay-secret:N\",\"L\":\"cay-secret:M\",\"O\":\"cay-secret:N\"}"},
+        {"[{\"K\":\"N\"},{\"K\":\"M\"}]", "{}", "secrets: K: comes twice"},
+        {"[{\"K\":\"N\"}]", "{\"K\":\"\"}", "secrets: K: env has that variable too"},
+        {"[{\"K\":1}]", "{}", "secrets: K: must be the name of a secret"},
+        {"[\"K\"]", "{}", "secrets[0]: must be an object of a variable and a secret's name"},
+        {"[{\"A=B\":\"N\"}]", "{}", "secrets: \"A=B\" is not a variable's name"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char *text = mounted(cases[i].secrets, cases[i].env);
+
+        assert_string_equal(text, cases[i].out);
+        free(text);
+    }
+}
+
+static void test_secrets_of_a_sandbox_are_bounded(void **state)
+{
+    json_t *many = json_object(), *body = json_pack("{s:[O]}", "secrets", many), *out = NULL;
+    char variable[16];
+    struct err e;
+
+    for (unsigned i = 0; i <= DAYTONA_SECRETS_MAX; i++) {
+        json_decref(out);
+        out = NULL;
+        (void)snprintf(variable, sizeof(variable), "K%u", i);
+        json_object_set_new(many, variable, json_string("N"));
+        assert_int_equal(daytona_mounted_read(body, &out, &e),
+                         i < DAYTONA_SECRETS_MAX ? ERR_OK : ERR_INVALID);
+    }
+    assert_non_null(strstr(e.text, "at most 64"));
+    json_decref(out);
+    json_decref(many);
+    json_decref(body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +510,8 @@ int main(void)
         cmocka_unit_test(test_maxima),
         cmocka_unit_test(test_shown),
         cmocka_unit_test(test_beside_e2b),
+        cmocka_unit_test(test_secrets_as_variables),
+        cmocka_unit_test(test_secrets_of_a_sandbox_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
