@@ -124,12 +124,12 @@ static int on_host(struct fields *f, struct http_head *h, const char *value)
     return 0;
 }
 
-/* Servers that make no difference between '_' and '-' would frame the message by it. */
+/* Servers that make no difference between '-' and other signs would frame the message by it. */
 static int refuse_spelling(struct fields *f, const struct http_head *h, const char *name)
 {
     if (h->method &&
         (http_name_like(name, "content-length") || http_name_like(name, "transfer-encoding")))
-        return refuse(f, 400, "Content-Length or Transfer-Encoding spelled with '_'");
+        return refuse(f, 400, "Content-Length or Transfer-Encoding spelled with another sign");
     return 0;
 }
 

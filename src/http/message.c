@@ -17,7 +17,7 @@ const char *http_head_get(const struct http_head *h, const char *name)
 
 static int letter(char c)
 {
-    return c == '_' ? '-' : tolower((unsigned char)c);
+    return isalnum((unsigned char)c) ? tolower((unsigned char)c) : '-';
 }
 
 bool http_name_like(const char *a, const char *b)

@@ -49,8 +49,9 @@ struct http_head {
 /* The value of the first header of that name (no case), or NULL. */
 const char *http_head_get(const struct http_head *h, const char *name);
 
-/* Would a server take one for the other? Without case, and '_' as '-': servers that hand headers to
- * programs as environment variables (CGI, WSGI, PHP) make no difference. */
+/* Would a server take one for the other? Without case, and '_' and every other sign as '-': servers
+ * that hand headers to programs as environment variables (CGI, WSGI, PHP) make none of '_',
+ * and lighttpd none of any. */
 bool http_name_like(const char *a, const char *b);
 
 /* Percent-decodes into out (NUL-terminated; size includes it). A '+' stays unless plus_is_space.

@@ -816,7 +816,8 @@ def test_a_proxy_of_its_own_is_under_the_ceilings(world, box):
         status, text = world.call("POST", f"/v1/sandboxes/{s.slot}/{s.gen}/explain", {"to": "http://v4.example.com"})
         said = json.loads(text)
         assert status == 200 and (said["verdict"] == "deny") != open_, said
-        assert any("own proxy" in note if open_ else "the upstream proxy" in note for note in said["notes"]), said
+        assert any("own proxy" in note for note in said["notes"]) if open_ else "denied, the upstream proxy" in said["text"], said
+        assert open_ or said["by"] == f'proxy "{OTHER}"', said
         seen = [r for r in world.audit() if r.get("address") == OTHER and r.get("port") == SOCKS_PORT][-1]
         assert (seen["verdict"] == "allow") == open_, seen
 

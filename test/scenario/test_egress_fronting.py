@@ -489,7 +489,7 @@ def test_tunnels_by_address_are_asked_about_again(stack):
 # -- other spellings ---------------------------------------------------------------------------------
 
 OVERRIDES = ("X-HTTP-Method-Override: DELETE", "x-http-method: DELETE", "X-Method-Override: DELETE", "X_HTTP_Method_Override: DELETE",
-             f"X-Original-URL: {ADMIN}", f"X-Rewrite-URL: {ADMIN}")
+             f"X-Original-URL: {ADMIN}", f"X-Rewrite-URL: {ADMIN}", "X.HTTP.Method.Override: DELETE", f"x~original~url: {ADMIN}")
 
 
 SECOND = ("x-amz-copy-source: bucket/key", "X_Amz_Copy_Source: /bucket/key", f"Destination: https://{WEB}{ADMIN}", "X-Copy-From: c/o",

@@ -794,6 +794,7 @@ static void test_smuggling(void **state)
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\nabc",
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\nabc",
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent_Length: 30\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent.Length: 30\r\n\r\nabc",
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer_Encoding: chunked\r\n\r\nabc",
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x3\r\n\r\nabc",
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -3\r\n\r\nabc",

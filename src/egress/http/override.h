@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "http/message.h"
 
-/* Without case, and '_' as '-': CGI and WSGI make no difference. */
+/* Without case, and every sign as '-': CGI and WSGI make no difference. */
 bool override_is(const char *name);
 
 /* Those of h as they are spelled there, NULL-terminated, in the arena. 0 or -ENOMEM. */
