@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #define CRIU_IMAGE_PROCESSES_MAX 65536
-#define CRIU_IMAGE_FILE_MAX      (8u << 20) /* of those that are read here */
+#define CRIU_IMAGE_FILE_MAX      (8u * 1024u * 1024u) /* of those that are read here */
 
 /* The tree of processes in dir_fd has a PID 1, and each process its memory and registers, each
  * thread its registers. CRIU itself takes a process without a file of its memory for one without
