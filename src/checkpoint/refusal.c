@@ -2,7 +2,9 @@
  * thread with no_new_privs may have a Landlock domain, which CRIU neither keeps nor refuses: what
  * it denied would be allowed afterwards. A filter of a program's own is in no image, since cay's
  * are left out (scripts/criu.patches). A process that is traced cannot be dumped, and one of a
- * command sandbox is in namespaces that CRIU does not restore. */
+ * command sandbox is in namespaces that CRIU does not restore. A shared mapping of a memory file
+ * comes back as memory of its own, as CRIU cannot open what is mapped without a right on the host:
+ * what is written through a descriptor of the file would no longer be seen in it. */
 
 #include "checkpoint/refusal.h"
 
@@ -96,6 +98,42 @@ static bool each_thread(void *arg, const char *tid)
     return c->rc == 0;
 }
 
+/* "start-end rw-s offset device inode   /memfd:name (deleted)" */
+bool refusal_is_shared_memory_file(const char *line)
+{
+    char flags[8];
+    int at = 0;
+
+    return sscanf(line, "%*x-%*x %7s %*x %*x:%*x %*u %n", flags, &at) == 1 && at > 0 &&
+           flags[3] == 's' && strncmp(line + at, "/memfd:", strlen("/memfd:")) == 0;
+}
+
+/* A line that is longer than what is read comes in parts, none of which but the first begins as a
+ * line does. */
+static int check_mappings(const struct check *c)
+{
+    char path[64], line[512];
+
+    snprintf(path, sizeof(path), "%.16s/maps", c->pid);
+    int fd = openat(c->proc_fd, path, O_RDONLY | O_CLOEXEC);
+    FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!maps) {
+        int rc = -errno;
+
+        util_close(&fd);
+        return rc == -ENOENT || rc == -ESRCH ? 0 : checkpoint_fail(c->why, rc, "reading %s", path);
+    }
+    bool found = false;
+    while (!found && fgets(line, sizeof(line), maps))
+        found = refusal_is_shared_memory_file(line);
+    fclose(maps);
+    return found ? checkpoint_fail(c->why, -EOPNOTSUPP,
+                                   "process %s shares a mapping of a memory file (memfd_create), "
+                                   "which would no longer be that file's",
+                                   c->pid)
+                 : 0;
+}
+
 static bool each_process(void *arg, const char *pid)
 {
     struct check *c = arg;
@@ -108,6 +146,8 @@ static bool each_process(void *arg, const char *pid)
     int rc = io_each_name_at(c->proc_fd, path, each_thread, c);
     if (c->rc == 0 && rc < 0 && rc != -ENOENT && rc != -ESRCH)
         c->rc = checkpoint_fail(c->why, rc, "reading %s: %s", path, strerror(-rc));
+    if (c->rc == 0)
+        c->rc = check_mappings(c);
     return c->rc == 0;
 }
 

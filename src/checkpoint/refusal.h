@@ -3,6 +3,7 @@
 
 #include "checkpoint/checkpoint.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* Looks at each thread of the sandbox whose PID 1 is pid: by its own /proc, which no program inside
@@ -12,3 +13,6 @@ int refusal_check(pid_t pid, struct checkpoint_why *why);
 
 /* One thread's status; filters: how many PID 1 has. pid is for *why. */
 int refusal_of(const char *status, const char *pid, unsigned filters, struct checkpoint_why *why);
+
+/* One line of a process's maps. */
+bool refusal_is_shared_memory_file(const char *line);

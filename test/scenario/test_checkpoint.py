@@ -235,6 +235,8 @@ REFUSED = {
                      r"process \d+ has set no_new_privs: a Landlock domain would be lost"),
     "traced": ("exec python3 -c 'import ctypes, os, time; c = ctypes.CDLL(None); p = os.fork() or c.ptrace(0, 0, 0, 0) or time.sleep(1000); "
                "time.sleep(1000)'", r"process \d+ is traced by a debugger"),
+    "memory file": ("exec python3 -c 'import mmap, os, time; fd = os.memfd_create(\"pool\"); os.truncate(fd, 4096); m = mmap.mmap(fd, 4096); "
+                    "time.sleep(1000)'", r"process \d+ shares a mapping of a memory file \(memfd_create\), which would no longer be that file's"),
 }
 
 
@@ -250,7 +252,7 @@ def test_what_would_be_lost_is_refused_by_name(box, prepare_program, tmp_path, w
     assert status == 1 and re.fullmatch(f"E 95 {told}\n", out), out
     assert list(tmp_path.iterdir()) == []
     goes_on(box.pid)
-    kill_inside(box.pid, b"ctypes")
+    kill_inside(box.pid, b"time.sleep(1000)")
     dump = Dump(box.pid, tmp_path)  # control: it was that process
     assert dump.line() == "D\n", dump.end()
     assert dump.end(b"e") == (0, "")

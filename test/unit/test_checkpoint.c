@@ -55,6 +55,27 @@ static void threads_that_lose_something_are_refused(void **state)
     }
 }
 
+static void shared_mappings_of_memory_files_are_seen(void **state)
+{
+    static const struct {
+        const char *line;
+        bool seen;
+    } cases[] = {
+        {"7f00-7f01 rw-s 00000000 00:01 1034     /memfd:pool (deleted)\n", true},
+        {"7f00-7f01 r--s 00001000 00:01 1034 /memfd: (deleted)\n", true},
+        {"7f00-7f01 rw-p 00000000 00:01 1034     /memfd:pool (deleted)\n", false},
+        {"7f00-7f01 r-xp 00001000 00:01 42826    /memfd:cay-init (deleted)\n", false},
+        {"7f00-7f01 rw-s 00000000 00:01 1035     /dev/zero (deleted)\n", false},
+        {"7f00-7f01 rw-s 00000000 00:22 77       /home/user/memfd:file\n", false},
+        {"7f00-7f01 rw-p 00000000 00:00 0 \n", false},
+        {"", false},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        if (refusal_is_shared_memory_file(cases[i].line) != cases[i].seen)
+            fail_msg("%s", cases[i].line);
+}
+
 static void mounts_are_external_but_those_that_criu_makes(void **state)
 {
     static const struct {
@@ -238,6 +259,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_that_lose_something_are_refused),
+        cmocka_unit_test(shared_mappings_of_memory_files_are_seen),
         cmocka_unit_test(mounts_are_external_but_those_that_criu_makes),
         cmocka_unit_test(options_of_a_process_are_whole),
         cmocka_unit_test(mounts_below_a_root_are_told_by_their_path),
