@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from client import Sandbox
 from conftest import BUILD
 from egresslib import fetch, internet, stack  # noqa: F401: fixtures
 from test_egress_api import digest, look_for
@@ -249,6 +250,29 @@ def test_secrets_outlive_the_daemons(stack, vault, own):
         stack.wait_replaced(name, old)
     until(lambda: is_ready(stack))
     assert vault("GET", "/MODEL") == before
+    until(lambda: came(one) == bearer(VALUE))
+    assert came(one, OTHER) == bearer("cay-secret:MODEL")
+
+
+def test_a_fork_and_one_that_was_stopped_have_what_is_mounted(stack, vault, own, daytona):
+    if stack.cay.call("GET", "/cay/v1/status").json["disk"]["backend"] == "memory":
+        pytest.skip("files are in memory here")
+    make(vault)
+    one = own(secrets=[{"MODEL_KEY": "MODEL"}])
+    forked = daytona.call("POST", f"/sandbox/{one.id}/fork", {})
+    assert forked.status == 200, forked.body
+    fork = Sandbox(stack.cay, stack.cay.call("GET", f"/sandboxes/{forked.json['id']}").json)
+    try:
+        assert came(fork) == bearer(VALUE) and came(fork, OTHER) == bearer("cay-secret:MODEL")
+        mount(daytona, fork)
+        assert fork.run("echo -$MODEL_KEY-").out == "--\n" and came(one) == bearer(VALUE)  # its source has it still
+    finally:
+        fork.kill()
+    for step in ("stop", "start"):
+        if step == "start":
+            daytona.refused(409, "PUT", f"/sandbox/{one.id}/secrets", {"secrets": []})
+        reply = daytona.call("POST", f"/sandbox/{one.id}/{step}", b"")
+        assert reply.status == 200, reply.body
     until(lambda: came(one) == bearer(VALUE))
     assert came(one, OTHER) == bearer("cay-secret:MODEL")
 
