@@ -22,7 +22,7 @@
  *   [{"id": "base", "ready": false, "building": true, "sizeBytes": n, "madeAt": RFC 3339 or null,
  *     "note": "why it is not ready, or empty",
  *     "limits": {"memoryBytes": n, "diskBytes": n, "cpuMilli": n, "pids": n}}]   what its sandboxes
- *     get
+ *     get. What the operator has published of its own is among them, with its tenant as "tenant".
  *
  * POST /cay/v1/templates/{name}/build {} -> 202 {"job": "20 characters"}   (operator only)
  *   A build goes on without its client. A second build of a name that is being built answers the
@@ -71,7 +71,8 @@
  * GET /cay/v1/tenants/{tenant}/usage?hours=24 -> 200, an object for each hour in which something
  *   was used, oldest first, the one that runs too: [{"hour": RFC 3339, "created": n, "commands": n,
  *   "sandboxSeconds": n, "pausedSeconds": n, "cpuSeconds": n, "memoryGiBSeconds": n,
- *   "diskGiBSeconds": n, "peakSandboxes": n}]. At most USAGE_HOURS_MAX. A tenant sees its own.
+ *   "diskGiBSeconds": n, "peakSandboxes": n, "builds": n, "templateGiBSeconds": n}]. At most
+ *   USAGE_HOURS_MAX. A tenant sees its own.
  *
  * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
  *   {"id": id, "state": "running" or "paused", "reason": of a pause, or "", "tier": "frozen",

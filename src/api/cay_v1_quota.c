@@ -57,7 +57,7 @@ static enum err_code read_quotas(const json_t *body, int64_t *most, bool *given,
             return err_set(
                 e, ERR_INVALID,
                 "\"%.64s\" is no quota: there are sandboxes, createdPerMinute, cpuMilli, "
-                "memoryBytes, diskBytes, paused and snapshots",
+                "memoryBytes, diskBytes, paused, snapshots, volumes, templates and templateBytes",
                 name);
         if (!json_is_null(value) && (!json_is_integer(value) || json_integer_value(value) < 0 ||
                                      json_integer_value(value) > QUOTA_MAX))
@@ -88,16 +88,17 @@ static void add_hour(void *arg, const struct core_usage *u)
 {
     const uint64_t *n = u->n;
 
-    json_array_append_new(arg, json_pack("{s:o, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I}", "hour",
-                                         api_json_time(u->hour_real_ms), "created",
-                                         (json_int_t)n[USAGE_CREATED], "commands",
-                                         (json_int_t)n[USAGE_COMMANDS], "sandboxSeconds",
-                                         (double)n[USAGE_SANDBOX_MS] / 1e3, "pausedSeconds",
-                                         (double)n[USAGE_PAUSED_MS] / 1e3, "cpuSeconds",
-                                         (double)n[USAGE_CPU_MILLI_MS] / 1e6, "memoryGiBSeconds",
-                                         (double)n[USAGE_MEMORY_MIB_MS] / 1024e3, "diskGiBSeconds",
-                                         (double)n[USAGE_DISK_MIB_MS] / 1024e3, "peakSandboxes",
-                                         (json_int_t)n[USAGE_PEAK_SANDBOXES]));
+    json_array_append_new(
+        arg, json_pack("{s:o, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "hour",
+                       api_json_time(u->hour_real_ms), "created", (json_int_t)n[USAGE_CREATED],
+                       "commands", (json_int_t)n[USAGE_COMMANDS], "sandboxSeconds",
+                       (double)n[USAGE_SANDBOX_MS] / 1e3, "pausedSeconds",
+                       (double)n[USAGE_PAUSED_MS] / 1e3, "cpuSeconds",
+                       (double)n[USAGE_CPU_MILLI_MS] / 1e6, "memoryGiBSeconds",
+                       (double)n[USAGE_MEMORY_MIB_MS] / 1024e3, "diskGiBSeconds",
+                       (double)n[USAGE_DISK_MIB_MS] / 1024e3, "peakSandboxes",
+                       (json_int_t)n[USAGE_PEAK_SANDBOXES], "builds", (json_int_t)n[USAGE_BUILDS],
+                       "templateGiBSeconds", (double)n[USAGE_TEMPLATE_MIB_MS] / 1024e3));
 }
 
 void cay_v1_usage_get(struct api_call *call)

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/build.h"
 #include "core/key.h"
+#include "core/publish.h"
 #include "http/json.h"
 
 #include <stdio.h>
@@ -74,13 +75,32 @@ void cay_v1_free(struct cay_v1 *v)
 
 /* -- templates --------------------------------------------------------------------------------- */
 
-static json_t *limits_json(struct api_call *call, const struct template_info *t)
+static json_t *limits_json(const struct privsep_limits *l)
 {
-    struct privsep_limits l = core_template_limits(call->core, t);
+    return json_pack("{s:I, s:I, s:I, s:I, s:b}", "memoryBytes", (json_int_t)l->memory_bytes,
+                     "diskBytes", (json_int_t)l->disk_bytes, "cpuMilli", (json_int_t)l->cpu_milli,
+                     "pids", (json_int_t)l->pids, "seccompFilters", l->filters != 0);
+}
 
-    return json_pack("{s:I, s:I, s:I, s:I, s:b}", "memoryBytes", (json_int_t)l.memory_bytes,
-                     "diskBytes", (json_int_t)l.disk_bytes, "cpuMilli", (json_int_t)l.cpu_milli,
-                     "pids", (json_int_t)l.pids, "seccompFilters", l.filters != 0);
+static json_t *template_json(struct api_call *call, const struct template_info *t)
+{
+    json_t *made = t->made_real_ms ? api_json_time(t->made_real_ms) : json_null();
+    struct privsep_limits limits = core_template_limits(call->core, t);
+
+    return json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o, s:s, s:s, s:s}", "id", t->id, "ready",
+                     t->ready, "building", t->building, "sizeBytes", (json_int_t)t->size_bytes,
+                     "madeAt", made, "note", t->note ? t->note : "", "limits", limits_json(&limits),
+                     "source", t->source, "digest", t->digest, "tenant", t->tenant);
+}
+
+static void add_public(void *arg, const struct core_public_template *t)
+{
+    json_array_append_new(arg, json_pack("{s:s, s:b, s:b, s:i, s:o, s:s, s:o, s:s, s:s, s:s}", "id",
+                                         t->name, "ready", 1, "building", 0, "sizeBytes", 0,
+                                         "madeAt", api_json_time(t->s->made_real_ms), "note",
+                                         "published by the operator", "limits",
+                                         limits_json(&t->s->limits), "source", "", "digest", "",
+                                         "tenant", t->s->tenant));
 }
 
 void cay_v1_template_list(struct api_call *call)
@@ -89,17 +109,9 @@ void cay_v1_template_list(struct api_call *call)
     size_t n = core_templates(call->core, call->who.role == CORE_ROLE_OPERATOR, &items);
     json_t *out = json_array();
 
-    for (size_t i = 0; i < n; i++) {
-        const struct template_info *t = &items[i];
-        json_t *made = t->made_real_ms ? api_json_time(t->made_real_ms) : json_null();
-
-        json_array_append_new(out, json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o, s:s, s:s, s:s}",
-                                             "id", t->id, "ready", t->ready, "building",
-                                             t->building, "sizeBytes", (json_int_t)t->size_bytes,
-                                             "madeAt", made, "note", t->note ? t->note : "",
-                                             "limits", limits_json(call, t), "source", t->source,
-                                             "digest", t->digest, "tenant", t->tenant));
-    }
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(out, template_json(call, &items[i]));
+    core_template_each_public(call->core, add_public, out);
     api_reply_json(call, 200, out);
 }
 

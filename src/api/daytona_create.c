@@ -4,7 +4,7 @@
 #include "api/daytona_mount.h"
 #include "api/daytona_network.h"
 #include "api/e2b.h"
-#include "core/snapshot.h"
+#include "core/publish.h"
 #include "http/json.h"
 
 #include <string.h>
@@ -269,7 +269,7 @@ static enum err_code read_resource(const json_t *body, const char *name, uint64_
  * are. */
 static const struct template_info *template_of(const struct api_call *call, const char *name)
 {
-    const struct snapshot *s = core_snapshot_find(call->core, call->who.tenant, name);
+    const struct snapshot *s = core_template_snapshot(call->core, call->who.tenant, name);
 
     return s ? core_template_by_id(call->core, s->template_id)
              : core_template_find(call->core, name);

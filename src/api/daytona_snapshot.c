@@ -1,12 +1,14 @@
 /* Forks and snapshots for Daytona's clients. Snapshots are what a create can name: copies of the
- * files of the tenant's sandboxes, templates that the tenant has built by E2B's SDKs, and those of
- * the server, for all tenants ("general"). In this order a name means one of them, as in a
- * create. */
+ * files of the tenant's sandboxes, templates that the tenant has built by E2B's SDKs, those of the
+ * server, and what the operator has published; the last two are for all tenants ("general"). In
+ * this order a name means one of them, as in a create. */
 #include "api/daytona.h"
 #include "base/clock.h"
 #include "core/build.h"
 #include "core/fork.h"
+#include "core/key.h"
 #include "core/life.h"
+#include "core/publish.h"
 #include "core/snapshot.h"
 #include "http/json.h"
 
@@ -195,6 +197,16 @@ static struct shown of_template(struct api_call *call, const struct template_inf
                           .made_real_ms = t->made_real_ms};
 }
 
+static struct shown of_public(const struct core_public_template *t)
+{
+    return (struct shown){.id = t->b ? t->b->template_id : t->name,
+                          .name = t->name,
+                          .state = "active",
+                          .general = true,
+                          .limits = t->s->limits,
+                          .made_real_ms = t->s->made_real_ms};
+}
+
 static void no_snapshot(struct api_call *call)
 {
     api_fail(call, 404, "Snapshot %s not found", call->params[0]);
@@ -206,13 +218,17 @@ static void get(struct api_call *call)
     const struct snapshot *s = core_snapshot_find(call->core, call->who.tenant, name);
     const struct build *b = s ? NULL : core_build_named(call->core, call->who.tenant, name);
     const struct template_info *t = s || b ? NULL : core_template_find(call->core, name);
+    struct core_public_template public;
     struct shown shown;
 
-    if (!s && !b && !t) {
+    if (s || b || t) {
+        shown = s ? of_snapshot(s) : b ? of_build(call, b) : of_template(call, t);
+    } else if (core_template_public(call->core, name, &public)) {
+        shown = of_public(&public);
+    } else {
         no_snapshot(call);
         return;
     }
-    shown = s ? of_snapshot(s) : b ? of_build(call, b) : of_template(call, t);
     api_reply_json(call, 200, shown_json(call, &shown));
 }
 
@@ -287,6 +303,16 @@ static bool add_build(void *arg, const struct build *b)
     return true;
 }
 
+/* One's own are there already. */
+static void add_public(void *arg, const struct core_public_template *t)
+{
+    struct listing *l = arg;
+    struct shown shown = of_public(t);
+
+    if (strcmp(l->call->who.tenant, CORE_OPERATOR_TENANT) != 0)
+        add(l, &shown);
+}
+
 static void add_all(struct listing *l)
 {
     const struct template_info *templates = NULL;
@@ -299,6 +325,7 @@ static void add_all(struct listing *l)
 
         add(l, &shown);
     }
+    core_template_each_public(l->call->core, add_public, l);
 }
 
 /* An order that is asked for is refused, as any filter that would be ignored. */

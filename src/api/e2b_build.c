@@ -71,8 +71,9 @@ void e2b_build_request(struct api_call *call)
     else
         api_reply_json(call, 202,
                        json_pack("{s:s, s:s, s:b, s:[s], s:[s], s:o}", "templateID", b->template_id,
-                                 "buildID", b->id, "public", 0, "aliases", b->name, "names",
-                                 b->name, "tags", tags_json(b)));
+                                 "buildID", b->id, "public",
+                                 core_template_is_public(call->core, b->tenant, b->name), "aliases",
+                                 b->name, "names", b->name, "tags", tags_json(b)));
 }
 
 void e2b_build_start(struct api_call *call)
@@ -287,12 +288,13 @@ json_t *e2b_build_template_json(struct api_call *call, const struct build *b)
     struct count count = {0};
     json_t *out;
 
-    core_build_each(call->core, call->who.tenant, b->template_id, count_one, &count);
+    core_build_each(call->core, b->tenant, b->template_id, count_one, &count);
     out = json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:[s], s:[s]}", "templateID", b->template_id,
                     "buildID", b->id, "cpuCount", (json_int_t)MAX(1, (cpu + 999) / 1000),
                     "memoryMB", (json_int_t)(memory / MIB), "diskSizeMB",
-                    (json_int_t)(l->disk_bytes / MIB), "public", 0, "aliases", b->name, "names",
-                    b->name);
+                    (json_int_t)(l->disk_bytes / MIB), "public",
+                    core_template_is_public(call->core, b->tenant, b->name), "aliases", b->name,
+                    "names", b->name);
     json_object_set_new(out, "createdAt", api_json_time(b->made_real_ms));
     json_object_set_new(out, "updatedAt",
                         api_json_time(b->ended_real_ms ? b->ended_real_ms : b->made_real_ms));
@@ -322,11 +324,47 @@ static bool list_one(void *arg, const struct build *b)
     return true;
 }
 
+/* A snapshot's name has no build to tell of. */
+static json_t *published_snapshot_json(const struct snapshot *s)
+{
+    const struct privsep_limits *l = &s->limits;
+    json_t *out = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:b, s:[s], s:[s]}", "templateID", s->name, "buildID",
+        E2B_NO_BUILD, "cpuCount", (json_int_t)MAX(1u, (l->cpu_milli + 999) / 1000), "memoryMB",
+        (json_int_t)(l->memory_bytes / MIB), "diskSizeMB", (json_int_t)(l->disk_bytes / MIB),
+        "public", 1, "aliases", s->name, "names", s->name);
+
+    json_object_set_new(out, "createdAt", api_json_time(s->made_real_ms));
+    json_object_set_new(out, "updatedAt", api_json_time(s->made_real_ms));
+    json_object_set_new(out, "createdBy", json_null());
+    json_object_set_new(out, "lastSpawnedAt", json_null());
+    json_object_set_new(out, "spawnCount", json_integer(0));
+    json_object_set_new(out, "buildCount", json_integer(1));
+    json_object_set_new(out, "envdVersion", json_string(API_ENVD_VERSION));
+    json_object_set_new(out, "buildStatus", json_string("ready"));
+    return out;
+}
+
+json_t *e2b_build_public_json(struct api_call *call, const struct core_public_template *t)
+{
+    return t->b ? e2b_build_template_json(call, t->b) : published_snapshot_json(t->s);
+}
+
+/* Builds of one's own are there already. */
+static void list_public(void *arg, const struct core_public_template *t)
+{
+    struct listing *l = arg;
+
+    if (!t->b || strcmp(t->b->tenant, l->call->who.tenant) != 0)
+        json_array_append_new(l->out, e2b_build_public_json(l->call, t));
+}
+
 void e2b_build_list(struct api_call *call, json_t *out)
 {
     struct listing l = {call, out, json_object()};
 
     core_build_each(call->core, call->who.tenant, NULL, list_one, &l);
+    core_template_each_public(call->core, list_public, &l);
     json_decref(l.seen);
 }
 

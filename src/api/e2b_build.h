@@ -3,6 +3,7 @@
 
 #include "api/api.h"
 #include "core/build.h"
+#include "core/publish.h"
 
 /* The server's own templates have no builds with ids: the nil UUID says so in the form that clients
  * expect. */
@@ -17,10 +18,11 @@ void e2b_tags_add(struct api_call *call);
 void e2b_tags_drop(struct api_call *call);
 void e2b_tags_list(struct api_call *call);
 
-/* As in the list of templates; the tenant's own. */
+/* As in the list of templates. */
 json_t *e2b_build_template_json(struct api_call *call, const struct build *b);
+json_t *e2b_build_public_json(struct api_call *call, const struct core_public_template *t);
 
-/* Its templates, one entry each, added to out. */
+/* The tenant's templates and those that are published, one entry each, added to out. */
 void e2b_build_list(struct api_call *call, json_t *out);
 
 /* By id or name, whatever came of it; NULL: there is none. */

@@ -68,25 +68,42 @@ static const struct template_info *find(struct api_call *call)
 /* A name is there when sandboxes can be made of it. */
 static void alias(struct api_call *call)
 {
-    const struct build *b = core_build_named(call->core, call->who.tenant, call->params[0]);
-    const struct template_info *t = b ? NULL : find(call);
+    const char *name = call->params[0];
+    const struct build *b = core_build_named(call->core, call->who.tenant, name);
+    const struct snapshot *s = b ? NULL : core_snapshot_find(call->core, call->who.tenant, name);
+    const struct template_info *t = b || s ? NULL : core_template_find(call->core, name);
+    struct core_public_template public;
+    const char *id = NULL;
 
-    if (b)
-        api_reply_json(call, 200,
-                       json_pack("{s:s, s:b}", "templateID", b->template_id, "public", 0));
+    if (b || s)
+        id = b ? b->template_id : s->name[0] ? s->name : s->id;
     else if (t)
-        api_reply_json(call, 200, json_pack("{s:s, s:b}", "templateID", t->id, "public", 1));
+        id = t->id;
+    else if (core_template_public(call->core, name, &public))
+        id = public.b ? public.b->template_id : public.name;
+    if (id)
+        api_reply_json(call, 200,
+                       json_pack("{s:s, s:b}", "templateID", id, "public",
+                                 !(b || s) || core_template_is_public(call->core, call->who.tenant,
+                                                                      b ? b->name : s->name)));
+    else
+        api_fail(call, 404, "template '%s' not found", name);
 }
 
 static void get(struct api_call *call)
 {
-    const struct build *b = e2b_build_of(call, call->params[0]);
-    const struct template_info *t = b ? NULL : find(call);
-    json_t *out;
+    const char *name = call->params[0];
+    const struct build *b = e2b_build_of(call, name);
+    const struct template_info *t = b ? NULL : core_template_find(call->core, name);
+    struct core_public_template public;
+    json_t *out = b ? e2b_build_template_json(call, b) : t ? template_json(call, t) : NULL;
 
-    if (!b && !t)
+    if (!out && core_template_public(call->core, name, &public))
+        out = e2b_build_public_json(call, &public);
+    if (!out) {
+        api_fail(call, 404, "template '%s' not found", name);
         return;
-    out = b ? e2b_build_template_json(call, b) : template_json(call, t);
+    }
     if (b)
         e2b_build_add_all(call, b->template_id, out);
     else
@@ -128,27 +145,45 @@ static void delete_one(struct api_call *call)
                  t->id, t->id);
 }
 
-/* A template of a tenant's is its own: only what is so already can be asked for. */
-static void patch(struct api_call *call)
+/* What is so already can be asked for by all; to change it is the operator's. */
+static void publish(struct api_call *call, bool on)
 {
     const struct build *b = e2b_build_of(call, call->params[0]);
+    const char *name = call->params[0];
+    struct err e;
+
+    if (call->who.role != CORE_ROLE_OPERATOR && b && on)
+        api_fail(call, 403,
+                 "a template of a tenant's is for that tenant alone; the operator can publish one "
+                 "of its own tenant's for all");
+    else if (call->who.role != CORE_ROLE_OPERATOR && b)
+        api_reply_json(call, 200, json_pack("{s:[s]}", "names", b->name));
+    else if (call->who.role != CORE_ROLE_OPERATOR)
+        api_fail(call, 404, "template '%s' not found", name);
+    else if (core_template_publish(call->core, name, on, &name, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, json_pack("{s:[s]}", "names", name));
+}
+
+static void patch(struct api_call *call)
+{
+    const struct template_info *t;
     bool public = false;
     struct err e;
 
     if (!api_call_body(call))
         return;
+    t = e2b_build_of(call, call->params[0]) ? NULL
+                                            : core_template_find(call->core, call->params[0]);
     if (json_get_bool(call->body, "public", NULL, JSON_OPTIONAL, &public, &e) != ERR_OK)
         api_fail_err(call, &e);
-    else if (!b && !find(call))
-        return;
-    else if (b && public)
-        api_fail(call, 501,
-                 "not supported by this server: a template of a tenant's is for that tenant alone; "
-                 "for all, its operator makes one of an image: `cay template import`");
-    else if (!b && !public)
+    else if (!t)
+        publish(call, public);
+    else if (!public)
         api_fail(call, 403, "template '%s' is the server's, for all tenants", call->params[0]);
     else
-        api_reply_json(call, 200, json_pack("{s:[s]}", "names", b ? b->name : call->params[0]));
+        api_reply_json(call, 200, json_pack("{s:[s]}", "names", call->params[0]));
 }
 
 const struct api_route e2b_template_routes[] = {

@@ -103,11 +103,13 @@ int cmd_tenant_quota(struct cli *c)
 
 static void print_usage(const json_t *hours)
 {
-    static const char *const heads[] = {"HOUR",  "CREATED",   "PEAK",       "SANDBOX S", "PAUSED S",
-                                        "CPU S", "MEM GIB S", "DISK GIB S", "COMMANDS"};
-    static const char *const numbers[] = {"created",        "peakSandboxes", "sandboxSeconds",
-                                          "pausedSeconds",  "cpuSeconds",    "memoryGiBSeconds",
-                                          "diskGiBSeconds", "commands"};
+    static const char *const heads[] = {"HOUR",     "CREATED", "PEAK",        "SANDBOX S",
+                                        "PAUSED S", "CPU S",   "MEM GIB S",   "DISK GIB S",
+                                        "COMMANDS", "BUILDS",  "IMAGES GIB S"};
+    static const char *const numbers[] = {"created",           "peakSandboxes", "sandboxSeconds",
+                                          "pausedSeconds",     "cpuSeconds",    "memoryGiBSeconds",
+                                          "diskGiBSeconds",    "commands",      "builds",
+                                          "templateGiBSeconds"};
     struct table *t = table_new(heads, ARRAY_SIZE(heads));
     const json_t *hour;
     size_t i;

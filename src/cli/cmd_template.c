@@ -1,5 +1,5 @@
-/* `template build|ls|limits|rm`. A build is a job of the server: the command starts it, then
- * polls it every POLL_MS and prints its progress until it has ended; interrupting the command
+/* `template build|ls|limits|publish|rm`. A build is a job of the server: the command starts it,
+ * then polls it every POLL_MS and prints its progress until it has ended; interrupting the command
  * leaves the job running. Names are checked here before they become a part of a path. */
 
 #include "base/clock.h"
@@ -288,6 +288,29 @@ int cmd_template_limits(struct cli *c)
         api_close(&a);
     }
     json_decref(limits);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+/* -- publish ----------------------------------------------------------------------------------- */
+
+int cmd_template_publish(struct cli *c)
+{
+    bool on = !cli_flag(c, "off");
+    struct err e = {.code = ERR_OK};
+    json_t *body;
+    char path[160];
+    struct api a;
+
+    if (!template_name_is_own(c->operands[0]))
+        return cli_usage(c, "\"%s\" is not the name of a template of one's own", c->operands[0]);
+    body = json_pack("{s:b}", "public", on);
+    if (api_open(&a, c, &e) == ERR_OK) {
+        snprintf(path, sizeof(path), "/v2/templates/%s", c->operands[0]);
+        if (api_call(&a, "PATCH", path, body, NULL, &e) == ERR_OK && c->json)
+            cli_print_json(json_pack("{s:s, s:b}", "template", c->operands[0], "public", on));
+        api_close(&a);
+    }
+    json_decref(body);
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 

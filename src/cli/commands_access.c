@@ -99,8 +99,8 @@ const struct cli_command commands_access[] = {
         .operands = "",
         .summary = "list the server's templates",
         .text =
-            "What a build file made (`cay template build NAME DIR`) is a snapshot of that name: "
-            "`cay snapshot ls`.",
+            "And what the operator has published. What a build file made (`cay template build NAME "
+            "DIR`) is a snapshot of that name: `cay snapshot ls`.",
         .operands_max = 0,
         .raw_after = -1,
         .run = cmd_template_ls,
@@ -127,6 +127,23 @@ const struct cli_command commands_access[] = {
         .raw_after = -1,
         .complete = "template",
         .run = cmd_template_limits,
+    },
+    {
+        .name = "template publish",
+        .operands = "[--off] NAME",
+        .summary = "let all tenants begin with a template of the operator's",
+        .text =
+            "NAME is a template that the operator has built, by `cay template build NAME DIR` or "
+            "an SDK. All tenants can create sandboxes of it and build on it, and the newest "
+            "one of that name is theirs, too; nothing else of it is opened. A tenant's own "
+            "template of that name comes first. Deleting it takes it back.",
+        .options = OPTIONS({0, "off", NULL, "For the operator's own tenant alone again.", NULL}),
+        .examples = EXAMPLES(
+            {"cay template publish code-interpreter-v1", "one code interpreter for all tenants"}),
+        .operands_min = 1,
+        .operands_max = 1,
+        .raw_after = -1,
+        .run = cmd_template_publish,
     },
     {
         .name = "template rm",
@@ -217,10 +234,11 @@ const struct cli_command commands_access[] = {
         .summary = "show or set what a tenant may hold at most",
         .text =
             "sandboxes (that live, paused ones too), createdPerMinute, cpuMilli, memoryBytes, "
-            "diskBytes (of their limits, summed), paused and snapshots. An amount is a number, "
-            "with K, M, "
-            "G or T for powers of 1024, or none. A create or pause beyond one is refused (429); "
-            "what is there already stays. Only the operator sets them.",
+            "diskBytes (of their limits, summed), paused, snapshots, volumes, templates (names "
+            "that "
+            "it builds) and templateBytes (of images that its builds begin with). An amount is a "
+            "number, with K, M, G or T for powers of 1024, or none. A create or pause beyond one "
+            "is refused (429); what is there already stays. Only the operator sets them.",
         .examples = EXAMPLES({"cay tenant quota alice", "what alice has, and what of it is used"},
                              {"cay tenant quota alice sandboxes=20 memoryBytes=16G paused=none",
                               "set two, remove one"}),
@@ -236,7 +254,8 @@ const struct cli_command commands_access[] = {
         .summary = "show what a tenant used, by the hour",
         .text =
             "Sandboxes that were created, and the sums over their time: sandboxes, paused ones, "
-            "and their limits of processors, memory and disk. Hours are UTC.",
+            "and their limits of processors, memory and disk; builds of templates, and the time of "
+            "images that they stand on. Hours are UTC.",
         .options = OPTIONS({0, "hours", "N", "So many. Default: 24; 744 are kept.", NULL}),
         .examples = EXAMPLES({"cay tenant usage alice --hours=744 --json", "for a bill"}),
         .operands_min = 1,

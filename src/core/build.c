@@ -12,6 +12,7 @@
 #include "core/core_internal.h"
 #include "core/deferred.h"
 #include "core/lifecycle.h"
+#include "core/published.h"
 #include "core/sandbox.h"
 #include "core/store_build.h"
 #include "core/template.h"
@@ -181,15 +182,23 @@ static enum err_code make_room(struct core *c, const char *tenant, struct err *e
     return ERR_OK;
 }
 
-static void choose_template(struct core *c, struct build *b)
+/* That of the tenant's builds of this name, or a new one, which its quota has to allow. */
+static enum err_code choose_template(struct core *c, struct build *b, struct err *e)
 {
+    struct tenant *t;
+    enum err_code code;
+
     for (struct build_obj *o = c->builds; o; o = o->next)
         if (build_is_of(o, b->tenant, NULL) && strcmp(o->b.name, b->name) == 0) {
             memcpy(b->template_id, o->b.template_id, sizeof(b->template_id));
-            return;
+            return ERR_OK;
         }
+    t = tenant_get(c, b->tenant);
+    code = t ? quota_check_template(t, e) : err_set(e, ERR_UNAVAILABLE, "memory is out");
+    tenant_unref(t);
     b->template_id[0] = 't';
     ids_random_text(b->template_id + 1, IDS_SANDBOX_LEN - 1);
+    return code;
 }
 
 static enum err_code fill(struct core *c, const struct core_build_request *r, struct build *b,
@@ -210,7 +219,8 @@ static enum err_code fill(struct core *c, const struct core_build_request *r, st
                        "there is a template %s of the server's: give yours another name", b->name);
     if ((tagged || json_array_size(r->tags) == 0) && add_tag(b, tag, e) != ERR_OK)
         return e->code;
-    choose_template(c, b);
+    if (choose_template(c, b, e) != ERR_OK)
+        return e->code;
     return add_tags(b, r->tags, e);
 }
 
@@ -315,8 +325,10 @@ static enum err_code begin(struct build_obj *o, const json_t *json, struct err *
     code = store_build_put(o->core->store, &o->b, e);
     if (code == ERR_OK)
         code = build_run_begin(o, &spec, on_over, e);
-    if (code == ERR_OK)
+    if (code == ERR_OK) {
+        tenant_count(o->tenant, USAGE_BUILDS);
         return ERR_OK;
+    }
     build_spec_free(&spec);
     o->b.state = BUILD_WAITING;
     write_row(o);
@@ -407,8 +419,10 @@ enum err_code core_build_delete(struct core *c, const char *tenant, const char *
         return none_named(name, e);
     for (struct build_obj *o = c->builds; o; o = next) {
         next = o->next;
-        if (build_is_of(o, tenant, id))
+        if (build_is_of(o, tenant, id)) {
+            published_forget(c, tenant, o->b.name);
             forget(o);
+        }
     }
     build_cache_forget(c, tenant, id);
     return ERR_OK;

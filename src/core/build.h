@@ -139,6 +139,9 @@ const struct snapshot *builds_snapshot(struct core *c, const char *tenant, const
 /* A row of the store, when the core starts. */
 enum err_code builds_adopt(void *core, const struct build *b, struct err *e);
 
+/* How many names the tenant's builds have. */
+size_t builds_count_names(const struct core *c, const char *tenant);
+
 /* The core is ready: what a restart has interrupted has failed, and what is left of it goes. */
 void builds_ready(struct core *c);
 

@@ -7,6 +7,7 @@
 
 #include "core/build_state.h"
 #include "core/core_internal.h"
+#include "core/publish.h"
 #include "core/template.h"
 #include "http/digest.h"
 
@@ -172,14 +173,12 @@ static void find_base(struct build_run *r)
 {
     const struct build *b = &r->o->b;
     const struct template_info *requested, *used;
-    const struct snapshot *s = core_snapshot_find(r->core, b->tenant, r->spec.from);
+    const struct snapshot *s = core_template_snapshot(r->core, b->tenant, r->spec.from);
     unsigned char sum[DIGEST_SHA256_SIZE];
     char text[256];
     struct err e;
     int n;
 
-    if (!s)
-        s = builds_snapshot(r->core, b->tenant, r->spec.from);
     if (!s && templates_resolve(r->core, b->tenant, r->spec.from, &requested, &used, &e) != ERR_OK)
         return;
     n = snprintf(text, sizeof(text), "%llu %u %s", (unsigned long long)b->memory_bytes,

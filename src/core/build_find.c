@@ -101,6 +101,23 @@ struct build_obj *build_named(struct core *c, const char *tenant, const char *te
     return NULL;
 }
 
+/* A tenant has at most CORE_BUILDS_OF_A_TENANT. */
+size_t builds_count_names(const struct core *c, const char *tenant)
+{
+    const char *seen[CORE_BUILDS_OF_A_TENANT];
+    size_t n = 0, i;
+
+    for (const struct build_obj *o = c->builds; o && n < ARRAY_SIZE(seen); o = o->next) {
+        if (!build_is_of(o, tenant, NULL))
+            continue;
+        for (i = 0; i < n && strcmp(seen[i], o->b.template_id) != 0; i++)
+            ;
+        if (i == n)
+            seen[n++] = o->b.template_id;
+    }
+    return n;
+}
+
 const struct build *core_build_named(struct core *c, const char *tenant, const char *name)
 {
     const struct build_obj *o = build_named(c, tenant, name);

@@ -94,6 +94,7 @@ void build_image_free(struct build_run *r)
     timers_cancel(&r->core->timers, &i->again);
     build_image_read_free(r->core, &i->read);
     free(TAKE_PTR(r->image));
+    template_images_poke(r->core);
 }
 
 /* The build may be gone afterwards. */
@@ -103,10 +104,14 @@ static void over(struct build_image *i)
     i->done(i->r);
 }
 
+/* One that is too big is there until it is removed: it is of no use to another build either. */
 static void use(struct build_image *i)
 {
     struct build_run *r = i->r;
+    struct err e;
 
+    if (quota_check_template_bytes(r->o->tenant, 0, &e) != ERR_OK)
+        build_run_fail(r, "%.200s: %s; %s", i->read.source, e.text, e.hint);
     r->spec.from = i->read.id;
     over(i);
 }
@@ -129,6 +134,18 @@ static bool has_job(const struct build_image *i)
     for (const struct build_obj *o = i->r->core->builds; o; o = o->next)
         n += o->run && o->run->image && o->run->image->unpacking;
     return n < BUILD_IMAGE_JOBS_MAX;
+}
+
+/* How big it is cay-privd tells after it has said that it is there. */
+static void weigh(struct timer *t)
+{
+    struct build_image *i = CONTAINER_OF(t, struct build_image, again);
+    const struct template_info *info = core_template_by_id(i->r->core, i->read.id);
+
+    if (info && info->size_bytes == 0 && i->weighed++ < BUILD_IMAGE_WEIGHED_MAX)
+        timers_set(&i->r->core->timers, t, clock_mono_ms() + BUILD_IMAGE_AGAIN_MS);
+    else
+        use(i);
 }
 
 static void on_made(void *arg, const struct sandbox *s, const struct err *why);
@@ -164,9 +181,13 @@ static void on_made(void *arg, const struct sandbox *s, const struct err *why)
     }
     image_spool_remove(i->r->core, i->read.number);
     i->read.spooled = false;
-    if (why)
+    if (why) {
         build_run_fail(i->r, "%.200s: %s", i->read.source, why->text);
-    use(i);
+        over(i);
+    } else {
+        i->again.fire = weigh;
+        weigh(&i->again);
+    }
 }
 
 static void on_fetcher_gone(void *arg, const struct sandbox *s, const struct err *why)

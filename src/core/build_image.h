@@ -19,10 +19,11 @@
 
 #include "core/build_image_read.h"
 
-#define BUILD_IMAGES_MAX     4u       /* fetched at a time, of all tenants */
-#define BUILD_IMAGE_JOBS_MAX 2u       /* of them: unpacked */
-#define BUILD_IMAGE_FETCH_MS 1200000u /* for the registry's digest, and for the image */
-#define BUILD_IMAGE_AGAIN_MS 200u     /* until one that waits looks again */
+#define BUILD_IMAGES_MAX        4u       /* fetched at a time, of all tenants */
+#define BUILD_IMAGE_JOBS_MAX    2u       /* of them: unpacked */
+#define BUILD_IMAGE_FETCH_MS    1200000u /* for the registry's digest, and for the image */
+#define BUILD_IMAGE_WEIGHED_MAX 50u      /* looks at how big it is */
+#define BUILD_IMAGE_AGAIN_MS    200u     /* until one that waits looks again */
 
 struct build_image {
     struct build_run *r;
@@ -30,6 +31,7 @@ struct build_image {
     struct image_reference ref;
     struct build_image_read read;
     bool under_way, unpacking;
+    unsigned weighed; /* looks at its size */
     struct timer again;
 };
 

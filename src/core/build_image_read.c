@@ -195,7 +195,8 @@ static enum err_code make_template(struct build_image_read *m, struct err *e)
     const struct template_info *t;
     struct core *c = m->r->core;
 
-    if (template_tenant_new(c, m->r->o->b.tenant, m->source, m->digest, &t, e) != ERR_OK)
+    if (quota_check_template_bytes(m->r->o->tenant, 1, e) != ERR_OK ||
+        template_tenant_new(c, m->r->o->b.tenant, m->source, m->digest, &t, e) != ERR_OK)
         return e->code;
     (void)snprintf(m->id, sizeof(m->id), "%s", t->id);
     m->number = t->number;

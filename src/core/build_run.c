@@ -14,6 +14,7 @@
 #include "core/build_state.h"
 #include "core/build_step.h"
 #include "core/core_internal.h"
+#include "core/publish.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -396,10 +397,7 @@ static void on_image(struct build_run *r)
 /* A template of that name goes before an image. */
 static bool begins_with_image(const struct build_run *r)
 {
-    const char *tenant = r->o->b.tenant;
-
-    return r->spec.image && !core_snapshot_find(r->core, tenant, r->spec.from) &&
-           !builds_snapshot(r->core, tenant, r->spec.from) &&
+    return r->spec.image && !core_template_snapshot(r->core, r->o->b.tenant, r->spec.from) &&
            !core_template_find(r->core, r->spec.from);
 }
 

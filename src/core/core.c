@@ -27,6 +27,7 @@
 #include "core/lifecycle.h"
 #include "core/pause.h"
 #include "core/pipe_writer.h"
+#include "core/published.h"
 #include "core/registry.h"
 #include "core/renewal.h"
 #include "core/reserve.h"
@@ -310,7 +311,7 @@ static enum err_code open_all(struct core *c, const char *privd_path, struct err
     if ((code = templates_init(c, e)) != ERR_OK || (code = token_load_key(c, e)) != ERR_OK ||
         (code = store_open(c->config.state_dir, &c->store, e)) != ERR_OK ||
         (code = template_images_load(c, e)) != ERR_OK ||
-        (code = templates_load_limits(c, e)) != ERR_OK ||
+        (code = templates_load_limits(c, e)) != ERR_OK || (code = published_init(c, e)) != ERR_OK ||
         (code = store_sandbox_each(c->store, adopt, c, e)) != ERR_OK ||
         (code = store_snapshot_each(c->store, snapshots_adopt, c, e)) != ERR_OK ||
         (code = build_files_init(c, e)) != ERR_OK ||
@@ -436,6 +437,7 @@ void core_free(struct core *c)
     timers_free(&c->timers);
     if (c->templates)
         templates_free(c);
+    published_free(c);
     store_close(c->store);
     free(c->listed);
     free((char *)c->config.state_dir);

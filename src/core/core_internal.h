@@ -22,6 +22,7 @@ struct exec_op;
 struct job;
 struct pipe_writer;
 struct privsep_client;
+struct published;
 struct renewals;
 struct share_pool;
 struct snapshot_obj;
@@ -46,6 +47,7 @@ struct core {
     struct timer usage_due; /* usage.c */
     int64_t usage_hour_ms;  /* what is counted since usage_due was armed belongs to it */
     int64_t usage_purged_ms;
+    bool usage_often; /* usage_due is less than a minute away */
     uint8_t server_key[CORE_SERVER_KEY_SIZE];
     int64_t started_real_ms;
     int64_t clock_offset_ms; /* real less monotonic time, when last looked at; 0: not yet */
@@ -56,6 +58,7 @@ struct core {
     struct call *calls;
     struct job *jobs;
     struct templates *templates;
+    struct published *published;  /* publish.c */
     struct egress *egress;        /* NULL: there is none */
     struct tenant_ca *tenant_cas; /* all of them */
     struct events *events;

@@ -12,6 +12,7 @@
 #include "core/core_internal.h"
 #include "core/deferred.h"
 #include "core/keep.h"
+#include "core/publish.h"
 #include "core/quota.h"
 #include "core/sandbox.h"
 #include "core/sandbox_make.h"
@@ -113,11 +114,13 @@ static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
 static const char *made_of(struct core *c, const struct sandbox_request *r,
                            const struct snapshot *s)
 {
-    const struct build *b = core_build_named(c, r->tenant, r->template_name);
+    const struct build *b = s->kind == SNAPSHOT_OF_BUILD && r->template_name
+                                ? core_build_named(c, s->tenant, r->template_name)
+                                : NULL;
 
     if (r->made_of)
         return r->made_of;
-    return b && !core_snapshot_find(c, r->tenant, r->template_name) ? b->template_id : s->id;
+    return b ? b->template_id : s->id;
 }
 
 /* The files that it begins with: a template, or a snapshot with the template that it lies on. */
@@ -127,12 +130,10 @@ static enum err_code resolve(struct core *c, struct sandbox_request *r,
                              const struct template_info **used, struct err *e)
 {
     const struct snapshot *s = r->snapshot ? snapshots_ready(c, r->snapshot)
-                                           : core_snapshot_find(c, r->tenant, r->template_name);
+                                           : core_template_snapshot(c, r->tenant, r->template_name);
 
     if (r->snapshot && (!s || strcmp(s->tenant, r->tenant) != 0))
         return err_set(e, ERR_NOT_FOUND, "the snapshot is gone");
-    if (!s)
-        s = builds_snapshot(c, r->tenant, r->template_name);
     if (!s)
         return templates_resolve(c, r->tenant, r->template_name, requested, used, e);
     *snapshot = s;

@@ -8,6 +8,7 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/life.h"
+#include "core/publish.h"
 #include "core/registry.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
@@ -115,10 +116,15 @@ static const char *id_of_template(struct core *c, const char *tenant, const char
     const struct snapshot *s = tenant ? core_snapshot_find(c, tenant, name) : NULL;
     const struct build *b = tenant && !s ? core_build_of_template(c, tenant, name) : NULL;
     const struct template_info *t = s || b ? NULL : core_template_find(c, name);
+    struct core_public_template public;
 
     if (ids_is_snapshot(name) || ids_is_template(name))
         return name;
-    return s ? s->id : b ? b->template_id : t ? t->id : ""; /* "": no sandbox has it */
+    if (!s && !b && !t && core_template_public(c, name, &public)) {
+        s = public.s;
+        b = public.b;
+    }
+    return b ? b->template_id : s ? s->id : t ? t->id : ""; /* "": no sandbox has it */
 }
 
 enum err_code core_sandbox_list(struct core *c, const struct sandbox_filter *f, struct arena *arena,

@@ -2,20 +2,24 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/build.h"
 #include "core/core_internal.h"
 #include "core/store_quota.h"
 #include "core/tenant.h"
 
 #include <string.h>
 
+#define RATE  (-1) /* of creates */
+#define NAMES (-2) /* of templates */
+
 /* What of the account counts, and what the caller can do. */
 static const struct {
     const char *name;
-    int resource; /* enum tenant_resource; -1: the rate of creates */
+    int resource; /* enum tenant_resource, or one of those below */
     const char *advice;
 } table[] = {
     [QUOTA_SANDBOXES] = {"sandboxes", TENANT_SANDBOXES, "end some that are not needed"},
-    [QUOTA_CREATED_PER_MINUTE] = {"createdPerMinute", -1, "wait for a minute"},
+    [QUOTA_CREATED_PER_MINUTE] = {"createdPerMinute", RATE, "wait for a minute"},
     [QUOTA_CPU_MILLI] = {"cpuMilli", TENANT_CPU_MILLI, "ask for less, or end some sandboxes"},
     [QUOTA_MEMORY_BYTES] = {"memoryBytes", TENANT_MEMORY_BYTES,
                             "ask for less, or end some sandboxes"},
@@ -23,6 +27,9 @@ static const struct {
     [QUOTA_PAUSED] = {"paused", TENANT_PAUSED, "end or resume some that are paused"},
     [QUOTA_SNAPSHOTS] = {"snapshots", TENANT_SNAPSHOTS, "remove some that are not needed"},
     [QUOTA_VOLUMES] = {"volumes", TENANT_VOLUMES, "remove some that are not needed"},
+    [QUOTA_TEMPLATES] = {"templates", NAMES, "delete some that are not needed"},
+    [QUOTA_TEMPLATE_BYTES] = {"templateBytes", TENANT_TEMPLATE_BYTES,
+                              "delete templates that were built on images"},
 };
 
 _Static_assert(ARRAY_SIZE(table) == QUOTA_COUNT, "each quota is in the table");
@@ -68,7 +75,9 @@ static enum err_code know(struct tenant *t, struct err *e)
 
 static int64_t used(struct tenant *t, enum quota q)
 {
-    if (table[q].resource < 0)
+    if (table[q].resource == NAMES)
+        return (int64_t)builds_count_names(t->core, t->name);
+    if (table[q].resource == RATE)
         return quota_rate_sum(&t->quotas.creates, clock_mono_ms() / 1000);
     return (int64_t)t->charged[table[q].resource];
 }
@@ -147,6 +156,30 @@ enum err_code quota_check_volume(struct tenant *t, uint64_t bytes, struct err *e
     if (code == ERR_OK)
         code = check(t, QUOTA_VOLUMES, 1, e);
     return code == ERR_OK ? check(t, QUOTA_DISK_BYTES, bytes, e) : code;
+}
+
+enum err_code quota_check_template(struct tenant *t, struct err *e)
+{
+    enum err_code code = know(t, e);
+
+    return code == ERR_OK ? check(t, QUOTA_TEMPLATES, 1, e) : code;
+}
+
+enum err_code quota_check_template_bytes(struct tenant *t, uint64_t more, struct err *e)
+{
+    enum err_code code = know(t, e);
+    int64_t most = t->quotas.most[QUOTA_TEMPLATE_BYTES], held;
+
+    if (code != ERR_OK || more > 0)
+        return code == ERR_OK ? check(t, QUOTA_TEMPLATE_BYTES, more, e) : code;
+    held = used(t, QUOTA_TEMPLATE_BYTES);
+    if (most == QUOTA_NONE || held <= most)
+        return ERR_OK;
+    err_set(e, ERR_EXHAUSTED, "the quota %s of tenant %s is %lld: with it %lld are used",
+            table[QUOTA_TEMPLATE_BYTES].name, t->name, (long long)most, (long long)held);
+    err_hint(e, "%s; the operator raises it with `cay tenant quota`",
+             table[QUOTA_TEMPLATE_BYTES].advice);
+    return ERR_EXHAUSTED;
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */

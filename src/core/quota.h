@@ -22,6 +22,8 @@ enum quota {
     QUOTA_PAUSED,
     QUOTA_SNAPSHOTS, /* that are there, or being made; those of forks do not count */
     QUOTA_VOLUMES,
+    QUOTA_TEMPLATES,      /* that the tenant has built, by name, whatever came of it */
+    QUOTA_TEMPLATE_BYTES, /* of images of registries that its builds begin with, unpacked */
     QUOTA_COUNT
 };
 
@@ -29,7 +31,7 @@ enum quota {
 #define QUOTA_MAX  (INT64_MAX / 2) /* of a value; sums do not overflow */
 
 /* "sandboxes", "createdPerMinute", "cpuMilli", "memoryBytes", "diskBytes", "paused",
- * "snapshots", "volumes". */
+ * "snapshots", "volumes", "templates", "templateBytes". */
 const char *quota_name(enum quota q);
 
 /* -1: there is none of that name. */
@@ -54,6 +56,10 @@ enum err_code quota_check_resize(struct tenant *t, const struct privsep_limits *
 enum err_code quota_check_pause(struct tenant *t, struct err *e);
 enum err_code quota_check_snapshot(struct tenant *t, struct err *e);
 enum err_code quota_check_volume(struct tenant *t, uint64_t bytes, struct err *e);
+enum err_code quota_check_template(struct tenant *t, struct err *e);
+
+/* more 0: are those that it has too many? */
+enum err_code quota_check_template_bytes(struct tenant *t, uint64_t more, struct err *e);
 
 /* -- for api ----------------------------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@
 #include "core/registry.h"
 #include "core/sandbox.h"
 #include "core/sockets.h"
+#include "core/template.h"
 #include "core/tenant.h"
 #include "core/timers.h"
 #include "core/volume_content.h"
@@ -203,6 +204,7 @@ void sandbox_free(struct sandbox_obj *o)
     timers_cancel(&c->timers, &o->sample);
     timers_cancel(&c->timers, &o->copies_wait);
     registry_remove(&c->registry, o);
+    template_images_poke(c);
     leave_tenant(o);
     release(o);
     if (served)

@@ -3,6 +3,7 @@
 #include "base/ids.h"
 #include "core/build.h"
 #include "core/core.h"
+#include "core/publish.h"
 #include "core/snapshot.h"
 
 #include <string.h>
@@ -25,6 +26,8 @@ const char *core_sandbox_template_alias(struct core *c, const struct sandbox *s)
         const struct snapshot *snapshot = core_snapshot_find(c, s->tenant, id);
 
         name = snapshot ? snapshot->name : core_build_template_name(c, s->tenant, id);
+        if (!*name && !snapshot)
+            name = core_template_public_name(c, id);
     }
     return strcmp(name, id) == 0 ? "" : name;
 }

@@ -12,8 +12,10 @@
 #include "core/deferred.h"
 #include "core/events.h"
 #include "core/keep.h"
+#include "core/published.h"
 #include "core/reserve.h"
 #include "core/store_snapshot.h"
+#include "core/template.h"
 #include "core/tenant.h"
 #include "core/timers.h"
 
@@ -124,6 +126,7 @@ static void leave(struct snapshot_obj *o)
     while (*at != o)
         at = &(*at)->next;
     *at = o->next;
+    template_images_poke(o->core);
     timers_cancel(&o->core->timers, &o->again);
     tenant_refund(&o->charge);
     tenant_refund(&o->counted);
@@ -280,6 +283,7 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
         refuse_delete(c, done, arg, &e);
         return;
     }
+    published_forget(c, tenant, o->s.name);
     log_info("snapshot %s: being removed", o->s.id);
     o->deleted = done;
     o->arg = arg;

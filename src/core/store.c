@@ -117,6 +117,9 @@ static const char *const migrations[] = {
     "  STRICT, WITHOUT ROWID;",
     "ALTER TABLE sandboxes ADD COLUMN auto_delete_ms INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE images ADD COLUMN tenant TEXT NOT NULL DEFAULT '';",
+    "CREATE TABLE published (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"
+    "ALTER TABLE tenant_usage ADD COLUMN builds INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE tenant_usage ADD COLUMN template_mib_ms INTEGER NOT NULL DEFAULT 0;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -175,6 +178,9 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_IMAGE_PUT] = "INSERT OR REPLACE INTO images VALUES (?1, ?2, ?3, ?4, ?5)",
     [STORE_IMAGE_DELETE] = "DELETE FROM images WHERE name=?1",
     [STORE_IMAGE_EACH] = "SELECT name, number, source, digest, tenant FROM images",
+    [STORE_PUBLISHED_PUT] = "INSERT OR REPLACE INTO published VALUES (?1)",
+    [STORE_PUBLISHED_DELETE] = "DELETE FROM published WHERE name=?1",
+    [STORE_PUBLISHED_EACH] = "SELECT name FROM published ORDER BY name",
     [STORE_CREATE_KEY_FIND] = "SELECT request_hash, sandbox, done FROM create_keys"
                               " WHERE tenant=?1 AND key=?2 AND made_ms>=?3",
     [STORE_CREATE_KEY_PURGE] =
@@ -186,14 +192,15 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_QUOTA_DELETE] = "DELETE FROM tenant_quotas WHERE tenant=?1 AND name=?2",
     [STORE_QUOTA_EACH] = "SELECT name, most FROM tenant_quotas WHERE tenant=?1",
     [STORE_USAGE_ADD] =
-        "INSERT INTO tenant_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+        "INSERT INTO tenant_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
         " ON CONFLICT (tenant, hour_ms) DO UPDATE SET created=created+?3, commands=commands+?4,"
         " sandbox_ms=sandbox_ms+?5, paused_ms=paused_ms+?6, cpu_milli_ms=cpu_milli_ms+?7,"
         " memory_mib_ms=memory_mib_ms+?8, disk_mib_ms=disk_mib_ms+?9,"
-        " peak_sandboxes=max(peak_sandboxes, ?10)",
+        " peak_sandboxes=max(peak_sandboxes, ?10), builds=builds+?11,"
+        " template_mib_ms=template_mib_ms+?12",
     [STORE_USAGE_EACH] =
         "SELECT hour_ms, created, commands, sandbox_ms, paused_ms, cpu_milli_ms, memory_mib_ms,"
-        " disk_mib_ms, peak_sandboxes FROM tenant_usage"
+        " disk_mib_ms, peak_sandboxes, builds, template_mib_ms FROM tenant_usage"
         " WHERE tenant=?1 AND hour_ms>=?2 AND hour_ms<?3 ORDER BY hour_ms",
     [STORE_USAGE_PURGE] = "DELETE FROM tenant_usage WHERE hour_ms<?1",
     [STORE_SNAPSHOT_INSERT] =

@@ -1,5 +1,6 @@
 #include "core/store_template.h"
 
+#include "core/build.h"
 #include "core/store_internal.h"
 
 #include <string.h>
@@ -82,4 +83,32 @@ enum err_code store_image_each(struct store *st,
     }
     sqlite3_reset(q);
     return rc == SQLITE_DONE ? ERR_OK : store_fail(st, "reading images' names", e);
+}
+
+enum err_code store_published_put(struct store *st, const char *name, struct err *e)
+{
+    store_bind_text(st->statements[STORE_PUBLISHED_PUT], 1, name);
+    return store_run(st, STORE_PUBLISHED_PUT, "publishing a template", e);
+}
+
+enum err_code store_published_delete(struct store *st, const char *name, struct err *e)
+{
+    store_bind_text(st->statements[STORE_PUBLISHED_DELETE], 1, name);
+    return store_run(st, STORE_PUBLISHED_DELETE, "publishing a template no more", e);
+}
+
+enum err_code store_published_each(struct store *st, void (*fn)(void *arg, const char *name),
+                                   void *arg, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_PUBLISHED_EACH];
+    int rc;
+
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        char name[CORE_BUILD_NAME_SIZE];
+
+        store_column_copy(q, 0, name, sizeof(name));
+        fn(arg, name);
+    }
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE ? ERR_OK : store_fail(st, "reading published templates", e);
 }

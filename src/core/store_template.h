@@ -21,3 +21,9 @@ enum err_code store_image_each(struct store *st,
                                           const char *source, const char *digest,
                                           const char *tenant),
                                void *arg, struct err *e);
+
+/* Names of the operator's templates that are for all tenants. */
+enum err_code store_published_put(struct store *st, const char *name, struct err *e);
+enum err_code store_published_delete(struct store *st, const char *name, struct err *e);
+enum err_code store_published_each(struct store *st, void (*fn)(void *arg, const char *name),
+                                   void *arg, struct err *e);

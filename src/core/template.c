@@ -109,6 +109,8 @@ void templates_free(struct core *c)
         free(j);
     }
     c->jobs = NULL;
+    for (size_t i = 0; i < TEMPLATES_ALL; i++)
+        tenant_refund(&c->templates->bytes[i]);
     free(c->templates);
     c->templates = NULL;
 }
@@ -121,6 +123,17 @@ const char *templates_name(const struct core *c, uint32_t number)
     return NULL;
 }
 
+/* privd has said how big it is: it counts as its tenant's. */
+static void charge(struct core *c, size_t place)
+{
+    const struct template_info *t = &c->templates->info[place];
+    struct tenant *tenant = t->tenant[0] ? tenant_get(c, t->tenant) : NULL;
+
+    if (tenant) /* without memory it counts when privd lists it anew */
+        tenant_recharge(tenant, TENANT_TEMPLATE_BYTES, t->size_bytes, &c->templates->bytes[place]);
+    tenant_unref(tenant);
+}
+
 void templates_on_event(struct core *c, const struct privsep_msg *m)
 {
     for (size_t i = 0; i < TEMPLATES_ALL; i++) {
@@ -131,6 +144,7 @@ void templates_on_event(struct core *c, const struct privsep_msg *m)
         t->ready = m->u.template.ready != 0;
         t->made_real_ms = m->u.template.made_real_ms;
         t->size_bytes = m->u.template.size_bytes;
+        charge(c, i);
         templates_note(c->templates, i);
     }
 }
@@ -348,6 +362,7 @@ static enum err_code forget_image(struct core *c, size_t place, struct err *e)
     if (store_image_delete(c->store, info->id, e) != ERR_OK)
         return e->code;
     *info = (struct template_info){.id = NULL};
+    tenant_refund(&c->templates->bytes[place]);
     c->templates->failed[place][0] = '\0';
     return ERR_OK;
 }

@@ -2,6 +2,7 @@
 /* The templates that privd has, by name, with the limits that the operator gave them. */
 
 #include "core/core.h"
+#include "core/tenant.h"
 
 #define TEMPLATES_KNOWN 2u
 /* of the server: the places before those of tenants */
@@ -21,6 +22,7 @@ struct templates {
         char source[CORE_IMAGE_SOURCE_SIZE], digest[CORE_IMAGE_DIGEST_SIZE];
         char tenant[CORE_TENANT_SIZE];         /* "": the server's */
     } images[TEMPLATES_ALL - TEMPLATES_KNOWN]; /* what info points to */
+    struct tenant_charge bytes[TEMPLATES_ALL]; /* of tenants': what each takes of the disk */
 };
 
 void templates_note(struct templates *t, size_t place); /* why it is not ready, anew */
@@ -28,6 +30,9 @@ void templates_note(struct templates *t, size_t place); /* why it is not ready, 
 /* template_image.c. Load: after the store is open. */
 enum err_code template_images_load(struct core *c, struct err *e);
 void template_image_take(struct templates *t, size_t place, const struct template_image *image);
+
+/* A sandbox, snapshot or build has gone: there may be one on which nothing stands any more. */
+void template_images_poke(struct core *c);
 
 enum err_code templates_init(struct core *c, struct err *e);
 void templates_free(struct core *c);

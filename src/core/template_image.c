@@ -1,11 +1,13 @@
 /* Templates out of images: a name, a number, and where it came from, as rows of the store.
  * Whether one is there privd knows; a row without a template is an import that did not end. */
 
+#include "base/clock.h"
 #include "base/plain_name.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
 #include "core/store_template.h"
 #include "core/template.h"
+#include "core/template_tenant.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -97,4 +99,17 @@ enum err_code core_template_import(struct core *c, const char *name, const char 
     template_image_take(c->templates, place, &image);
     *number = (uint32_t)place + 1;
     return ERR_OK;
+}
+
+/* -- tenants' ---------------------------------------------------------------------------------- */
+
+void template_images_poke(struct core *c)
+{
+    if (c->stopping || !c->templates || timer_armed(&c->images_due))
+        return;
+    for (size_t i = TEMPLATES_SERVER; i < TEMPLATES_ALL; i++)
+        if (c->templates->info[i].id) {
+            timers_set(&c->timers, &c->images_due, clock_mono_ms() + TEMPLATE_TENANT_SWEEP_MS);
+            return;
+        }
 }

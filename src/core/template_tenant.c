@@ -80,7 +80,6 @@ enum err_code template_tenant_new(struct core *c, const char *tenant, const char
                         image.tenant, e) != ERR_OK)
         return e->code;
     template_image_take(c->templates, place, &image);
-    timers_set(&c->timers, &c->images_due, clock_mono_ms() + TEMPLATE_TENANT_SWEEP_MS);
     *out = &c->templates->info[place];
     return ERR_OK;
 }
@@ -103,25 +102,29 @@ static void on_removed(void *arg, const struct sandbox *s, const struct err *why
     if (c->stopping)
         return;
     c->templates->removing = 0;
+    template_images_poke(c);
 }
 
+/* The first; NULL: there is none. */
+static const struct template_info *unneeded(const struct core *c,
+                                            bool (*used)(const struct core *c, const char *id))
+{
+    for (size_t i = TEMPLATES_SERVER; i < TEMPLATES_ALL; i++) {
+        const struct template_info *t = &c->templates->info[i];
+
+        if (t->id && !t->building && !used(c, t->id) && !is_stood_on(c, t->id))
+            return t;
+    }
+    return NULL;
+}
+
+/* One at a time: there are few jobs. */
 void template_tenant_sweep(struct core *c, bool (*used)(const struct core *c, const char *id))
 {
-    struct templates *t = c->templates;
-    bool any = false;
+    const struct template_info *t = core_is_ready(c) ? unneeded(c, used) : NULL;
 
-    for (size_t i = TEMPLATES_SERVER; i < TEMPLATES_ALL; i++) {
-        const struct template_info *info = &t->info[i];
-
-        if (!info->id)
-            continue;
-        any = true;
-        if (t->removing || !core_is_ready(c) || info->building || used(c, info->id) ||
-            is_stood_on(c, info->id))
-            continue;
-        t->removing = info->number; /* one at a time: there are few jobs */
-        core_template_remove(c, info->id, on_removed, c);
-    }
-    if (any)
-        timers_set(&c->timers, &c->images_due, clock_mono_ms() + TEMPLATE_TENANT_SWEEP_MS);
+    if (!t || c->templates->removing)
+        return;
+    c->templates->removing = t->number;
+    core_template_remove(c, t->id, on_removed, c);
 }

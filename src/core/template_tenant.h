@@ -20,5 +20,5 @@ enum err_code template_tenant_new(struct core *c, const char *tenant, const char
 const struct template_info *template_tenant_find(const struct core *c, const char *tenant,
                                                  const char *digest);
 
-/* Those on which nothing stands are removed. used says of what else needs one. */
+/* Those on which nothing stands are removed, one after another. used: something else needs it. */
 void template_tenant_sweep(struct core *c, bool (*used)(const struct core *c, const char *id));

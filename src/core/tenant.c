@@ -90,22 +90,27 @@ void tenant_unref(struct tenant *t)
 
 /* -- usage ------------------------------------------------------------------------------------- */
 
-void tenant_usage_arm(struct core *c)
+void tenant_usage_arm(struct core *c, bool often)
 {
     int64_t now_ms = clock_real_ms(), left_ms = HOUR_MS - now_ms % HOUR_MS;
+    uint64_t most_ms = often ? USAGE_EVERY_MS : HOUR_MS;
 
     c->usage_hour_ms = now_ms / HOUR_MS * HOUR_MS;
-    timers_set(&c->timers, &c->usage_due, clock_mono_ms() + MIN(USAGE_EVERY_MS, (uint64_t)left_ms));
+    c->usage_often = often;
+    timers_set(&c->timers, &c->usage_due, clock_mono_ms() + MIN(most_ms, (uint64_t)left_ms));
 }
 
 void tenant_usage_begin(struct tenant *t)
 {
-    if (t->usage_pending || t->core->stopping)
+    struct core *c = t->core;
+
+    if (c->stopping)
         return;
+    if (!t->usage_pending)
+        tenant_ref(t);
     t->usage_pending = true;
-    tenant_ref(t);
-    if (!timer_armed(&t->core->usage_due))
-        tenant_usage_arm(t->core);
+    if (!timer_armed(&c->usage_due) || !c->usage_often)
+        tenant_usage_arm(c, true);
 }
 
 void tenant_settle(struct tenant *t)
@@ -118,6 +123,7 @@ void tenant_settle(struct tenant *t)
     t->usage[USAGE_CPU_MILLI_MS] += t->charged[TENANT_CPU_MILLI] * ms;
     t->usage[USAGE_MEMORY_MIB_MS] += t->charged[TENANT_MEMORY_BYTES] / MIB * ms;
     t->usage[USAGE_DISK_MIB_MS] += t->charged[TENANT_DISK_BYTES] / MIB * ms;
+    t->usage[USAGE_TEMPLATE_MIB_MS] += t->charged[TENANT_TEMPLATE_BYTES] / MIB * ms;
 }
 
 void tenant_count(struct tenant *t, enum usage what)
@@ -128,7 +134,7 @@ void tenant_count(struct tenant *t, enum usage what)
 
 static bool goes_on(struct tenant *t)
 {
-    return t->charged[TENANT_SANDBOXES] > 0 ||
+    return t->charged[TENANT_SANDBOXES] > 0 || t->charged[TENANT_TEMPLATE_BYTES] > 0 ||
            quota_rate_sum(&t->quotas.creates, clock_mono_ms() / 1000) > 0;
 }
 
@@ -168,7 +174,7 @@ void tenant_charge(struct tenant *t, enum tenant_resource what, uint64_t amount,
     if (amount == 0)
         return;
     tenant_settle(t);
-    if (what < TENANT_SANDBOX_RESOURCES || what == TENANT_EXECS)
+    if (what < TENANT_SANDBOX_RESOURCES || what == TENANT_EXECS || what == TENANT_TEMPLATE_BYTES)
         tenant_usage_begin(t);
     *ch = (struct tenant_charge){.tenant = tenant_ref(t), .amount = amount, .what = what};
     t->charged[what] += amount;

@@ -35,6 +35,7 @@ enum tenant_resource {
     TENANT_FOLLOWERS,                        /* of its events */
     TENANT_SNAPSHOTS,                        /* those of forks are not among them */
     TENANT_VOLUMES,
+    TENANT_TEMPLATE_BYTES, /* of images that its builds begin with, unpacked */
     TENANT_RESOURCE_COUNT
 };
 
@@ -109,8 +110,8 @@ bool tenant_usage_written(struct tenant *t);
 /* usage is not written any more. May free t. */
 void tenant_usage_forget(struct tenant *t);
 
-/* The timer that writes usage down: within a minute, and at the hour's end. */
-void tenant_usage_arm(struct core *c);
+/* The timer that writes usage down: at the hour's end, and where it is often within a minute. */
+void tenant_usage_arm(struct core *c, bool often);
 
 /* ERR_NOT_FOUND: no tenant of that name was ever made. */
 enum err_code tenant_check_made(struct core *c, const char *name, struct err *e);

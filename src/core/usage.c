@@ -56,7 +56,7 @@ void usage_on_timer(struct timer *timer)
     struct core *c = CONTAINER_OF(timer, struct core, usage_due);
 
     if (flush(c))
-        tenant_usage_arm(c);
+        tenant_usage_arm(c, c->tenants.charged[TENANT_SANDBOXES] > 0);
     purge(c);
 }
 

@@ -18,7 +18,9 @@ enum usage {
     USAGE_CPU_MILLI_MS, /* the limits of those sandboxes times their time; the next two as well */
     USAGE_MEMORY_MIB_MS,
     USAGE_DISK_MIB_MS,
-    USAGE_PEAK_SANDBOXES, /* most at a time */
+    USAGE_PEAK_SANDBOXES,  /* most at a time */
+    USAGE_BUILDS,          /* of templates, that were started */
+    USAGE_TEMPLATE_MIB_MS, /* images that builds stand on, times their time */
     USAGE_COUNT
 };
 

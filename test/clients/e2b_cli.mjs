@@ -1,4 +1,4 @@
-// @e2b/cli: sandboxes: create, list, info, exec, logs, metrics, kill; templates: create, list, delete.
+// @e2b/cli: sandboxes: create, list, info, exec, logs, metrics, kill; templates: create, list, publish, delete.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
@@ -22,7 +22,8 @@ try {
 }
 
 const name = `cli-${process.pid}`
-const listed = () => JSON.parse(e2b('template', 'list', '--format', 'json')).some((one) => one.names.includes(name))
+const found = () => JSON.parse(e2b('template', 'list', '--format', 'json')).find((one) => one.names.includes(name))
+const listed = () => found() !== undefined
 writeFileSync('cay.Dockerfile', 'FROM e2bdev/base\nRUN echo 42 > /tmp/said\n')
 e2b('template', 'create', name, '-d', 'cay.Dockerfile')
 try {
@@ -34,6 +35,11 @@ try {
   } finally {
     e2b('sandbox', 'kill', built)
   }
+  assert.equal(found().public, false)
+  e2b('template', 'publish', name, '--yes')
+  assert.equal(found().public, true)
+  e2b('template', 'unpublish', name, '--yes')
+  assert.equal(found().public, false)
 } finally {
   e2b('template', 'delete', name, '--yes')
 }

@@ -356,6 +356,44 @@ def test_another_tenant_has_nothing_of_it(world, cay, stranger, name):
     until(lambda: [t["id"] for t in images(cay)] == [own], 60, "the stranger's goes alone")
 
 
+def test_the_quota_of_bytes(world, cay, stranger, name):
+    def quota(most):
+        reply = cay.call("PATCH", "/cay/v1/tenants/stranger/quota", {"templateBytes": most})
+        assert reply.status == 200, reply.body
+        return reply.json["used"]["templateBytes"]
+
+    image = f"{ALLOWED}/team/tools:v1"
+    quota(0)
+    message, _ = failed(stranger, name, image)
+    assert "the quota templateBytes of tenant stranger is 0" in message, message
+    quota(4096)
+    message, _ = failed(stranger, name, image)
+    assert "the quota templateBytes of tenant stranger is 4096: with it" in message, message
+    until(lambda: images(cay) == [], 60, "the image that is too big has gone")
+    assert quota(None) == 0
+    built(stranger, name, image)
+    made = images(cay)[0]
+    assert made["sizeBytes"] > 4096 and quota(made["sizeBytes"]) == made["sizeBytes"]
+    assert "CACHED" in "".join(built(stranger, name, image, run("true")))  # what is there is no more
+    hours = stranger.call("GET", "/cay/v1/tenants/stranger/usage?hours=2").json
+    assert sum(hour["builds"] for hour in hours) >= 4
+    assert stranger.call("DELETE", f"/templates/{name}").status == 204
+    until(lambda: images(cay) == [], 60, "the image has gone")
+    assert quota(None) == 0
+
+
+def test_a_published_one_that_lies_on_an_image(world, cay, stranger, name):
+    built(cay, name, f"{ALLOWED}/team/tools:v1", run("echo mine > /tmp/made"))
+    assert cay.call("PATCH", f"/v2/templates/{name}", {"public": True}).status == 200
+    with stranger.create(template=name) as box:
+        assert box.run("read x < /tmp/made; echo $x").out == "mine\n"
+        assert cay.call("DELETE", f"/templates/{name}").status == 204
+        assert stranger.call("POST", "/v2/sandboxes", {"templateID": name}).status == 404
+        time.sleep(7)  # longer than until the next look at what is needed
+        assert len(images(cay)) == 1 and box.run("read x < /tmp/made; echo $x").out == "mine\n"
+    until(lambda: images(cay) == [], 60, "the image has gone")
+
+
 def test_it_goes_with_the_last_that_stands_on_it(world, cay, name):
     built(cay, name, f"{ALLOWED}/team/tools:v1", run("true"))
     box = cay.create(template=name)

@@ -227,7 +227,8 @@ def test_the_command_line_sets_and_shows_quotas(cay, tenant):
     assert ["sandboxes", "7", "0"] in [line.split() for line in done.stdout.splitlines()]
     shown = json.loads(run("tenant", "quota", tenant.name, "--json").stdout)
     assert shown["quota"] == {"sandboxes": 7, "createdPerMinute": None, "cpuMilli": None, "memoryBytes": 4 << 30,
-                              "diskBytes": None, "paused": None, "snapshots": None, "volumes": None}
+                              "diskBytes": None, "paused": None, "snapshots": None, "volumes": None, "templates": None,
+                              "templateBytes": None}
     assert run("tenant", "quota", tenant.name, "sandboxes=none").returncode == 0
     for bad in ("sandboxes", "sandboxes=", "sandboxes=-1", "sandboxes=1X", "sandboxes=99999999999999999999", "=1"):
         assert run("tenant", "quota", tenant.name, bad).returncode != 0, bad
