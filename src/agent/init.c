@@ -77,7 +77,7 @@ struct init {
     const char *user, *workdir, *authority;
     int64_t at_real_ms;    /* 0: not told */
     int64_t start_wait_ms; /* for the start command's port; 0: not told */
-    bool start_must_run, serve_volume;
+    bool start_command, start_must_run, serve_volume;
     struct agent_limits limits;
 };
 
@@ -118,6 +118,7 @@ static enum err_code read_init(const json_t *body, struct init *in, struct err *
         json_get_arr(body, "volumes", NULL, JSON_OPTIONAL, &in->volumes, e) != ERR_OK ||
         json_get_bool(body, "startMustRun", NULL, JSON_OPTIONAL, &in->start_must_run, e) !=
             ERR_OK ||
+        json_get_bool(body, "startCommand", NULL, JSON_OPTIONAL, &in->start_command, e) != ERR_OK ||
         json_get_bool(body, "serveVolume", NULL, JSON_OPTIONAL, &in->serve_volume, e) != ERR_OK ||
         read_limits(body, &in->limits, e) != ERR_OK)
         return e->code;
@@ -172,7 +173,7 @@ static void serve_volume(struct http_exchange *x, struct agent *a)
 static void init_read(struct http_exchange *x, char *text, size_t len)
 {
     struct agent *a = http_exchange_get(x);
-    struct init in = {0};
+    struct init in = {.start_command = true};
     json_t *body = NULL;
     struct err e;
 
@@ -188,7 +189,10 @@ static void init_read(struct http_exchange *x, char *text, size_t len)
             apply(a, &in);
             a->init_real_ms = MAX(a->init_real_ms, in.at_real_ms);
         }
-        struct start_request start = {(uint64_t)in.start_wait_ms, in.start_must_run, answer_init};
+        struct start_request start = {.variables_alone = !in.start_command,
+                                      .wait_ms = (uint64_t)in.start_wait_ms,
+                                      .must_run = in.start_must_run,
+                                      .answer = answer_init};
 
         if (!start_command_run(a, &start, x))
             answer_init(x);

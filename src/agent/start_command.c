@@ -282,8 +282,8 @@ static enum err_code run_command(struct agent *a, const struct command *c,
     return e->code;
 }
 
-/* The file's variables are every process', its command is started: but not for a command sandbox,
- * whose sandbox has it already. */
+/* The file's variables are every process', its command is started: but not where /init says so, nor
+ * for a command sandbox, whose sandbox has it already. */
 static enum err_code use_file(struct agent *a, const char *text, size_t len,
                               const struct start_request *r, struct wait **out, struct err *e)
 {
@@ -293,7 +293,7 @@ static enum err_code use_file(struct agent *a, const char *text, size_t len,
     if (json_parse(text, len, false, &file, e) == ERR_OK && read_command(file, &c, e) == ERR_OK) {
         json_decref(a->file_env);
         a->file_env = json_incref(c.env);
-        if (c.cmd && !a->command_sandbox)
+        if (c.cmd && !r->variables_alone && !a->command_sandbox)
             (void)run_command(a, &c, r, out, e);
     }
     json_decref(file);

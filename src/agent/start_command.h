@@ -21,7 +21,8 @@
  * there without it. In FAILED the answer is AGENT_START_FAILED with how the command ended and its
  * last output, where /init says that it must run ("startMustRun": a create, which then fails), and
  * as in DONE, with a line of the log, where it does not (a resume: the sandbox's files are not to
- * be lost for it). A command without a port is not waited for. */
+ * be lost for it). A command without a port is not waited for. With "startCommand": false in /init
+ * it is not started at all. */
 
 #include "agent/common/agent.h"
 
@@ -35,8 +36,9 @@
 #define START_WHY_SIZE (START_TAIL_MAX + 128)
 
 struct start_request {
-    uint64_t wait_ms; /* for the port; 0: START_WAIT_MS */
-    bool must_run;    /* a command that fails is told to /init's client */
+    bool variables_alone; /* the command is not started, now or later */
+    uint64_t wait_ms;     /* for the port; 0: START_WAIT_MS */
+    bool must_run;        /* a command that fails is told to /init's client */
     void (*answer)(struct http_exchange *x);
 };
 

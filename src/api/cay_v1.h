@@ -85,7 +85,7 @@
  *   "network" and "allow_internet_access". Without a policy nothing leaves the sandbox. With
  *   "warnings" where there are any, as of PUT .../policy. "hostMounts": [{"name", "path"}]:
  *   directories of the host (docs/volumes.md); 404: none of that name is for this tenant; 503: it
- *   is not there.
+ *   is not there. "startCommand": false: the one of its files is not run when it is created.
  * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
  * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path",
  *   "address", "said", "policy"} -> 200 {"verdict": "allow", "deny", "depends" (on the request) or

@@ -147,10 +147,10 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
 {
     static const char *const instead[] = {"network", E2B_INTERNET_KEY};
     static const char *const known[] = {
-        "templateID",   "timeout",         "metadata",   "envVars",
-        "policy",       "secure",          "level",      "seccompFilters",
-        "autoPause",    "autoPauseMemory", "autoResume", "idle",
-        "volumeMounts", "hostMounts",      "iam",        "mcp"};
+        "templateID", "timeout",     "metadata",       "envVars",    "policy",
+        "secure",     "level",       "seccompFilters", "autoPause",  "autoPauseMemory",
+        "autoResume", "idle",        "volumeMounts",   "hostMounts", "iam",
+        "mcp",        "startCommand"};
     const char *key;
     json_t *value;
 
@@ -165,8 +165,8 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
         if (!found)
             return err_set(e, ERR_INVALID,
                            "there is no \"%.40s\": templateID, timeout, idle, metadata, envVars, "
-                           "policy, secure, level, seccompFilters, volumeMounts and hostMounts are "
-                           "what this call takes",
+                           "policy, secure, level, seccompFilters, startCommand, volumeMounts and "
+                           "hostMounts are what this call takes",
                            key);
     }
     return ERR_OK;
@@ -195,11 +195,13 @@ static enum err_code read_level(const json_t *body, uint32_t *out, struct err *e
 static enum err_code read_policy(struct api_call *call, struct creation *c, struct err *e)
 {
     const json_t *body = call->body;
-    bool filters = false;
+    bool filters = false, start = true;
     enum err_code rc = check_cay_keys(body, e);
 
     if (rc == ERR_OK)
         rc = json_get_bool(body, "seccompFilters", NULL, JSON_OPTIONAL, &filters, e);
+    if (rc == ERR_OK)
+        rc = json_get_bool(body, "startCommand", NULL, JSON_OPTIONAL, &start, e);
     if (rc == ERR_OK)
         rc = read_level(body, &c->r.level, e);
     if (rc == ERR_OK)
@@ -209,6 +211,7 @@ static enum err_code read_policy(struct api_call *call, struct creation *c, stru
     if (rc != ERR_OK)
         return rc;
     c->r.limits.filters = filters ? PRIVSEP_FILTERS : 0;
+    c->r.no_start_command = !start;
     return json_get_obj(body, "policy", NULL, JSON_OPTIONAL, &c->r.policy, e);
 }
 

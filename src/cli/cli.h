@@ -146,6 +146,7 @@ int cmd_logs(struct cli *c);
 int cmd_top(struct cli *c);
 int cmd_template_build(struct cli *c);
 int cmd_template_ls(struct cli *c);
+int cmd_template_export(struct cli *c);
 int cmd_template_import(struct cli *c);
 int cmd_template_limits(struct cli *c);
 int cmd_template_publish(struct cli *c);

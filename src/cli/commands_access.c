@@ -58,6 +58,28 @@ const struct cli_command commands_access[] = {
         .run = cmd_template_build,
     },
     {
+        .name = "template export",
+        .operands = "[--quiet] NAME FILE",
+        .summary = "write a template as a container image into a file",
+        .text =
+            "What a sandbox of NAME begins with, for linux/amd64, in one layer: an OCI archive, "
+            "which is a docker archive as well. Variables, USER, WORKDIR, ports and the start "
+            "command are the image's. A sandbox of NAME is made for it and ended, in which tar (of "
+            "GNU) has to be; its start command is not run.",
+        .options = OPTIONS(OPTION_QUIET),
+        .examples = EXAMPLES(
+            {"cay template export tools tools.tar", "then `docker load -i tools.tar`, or:"},
+            {"skopeo copy oci-archive:tools.tar docker://registry.example.com/tools:v1",
+             "into a registry"},
+            {"cay template import tools docker-archive:tools.tar --start",
+             "on another server, for all its tenants"}),
+        .operands_min = 2,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_template_export,
+    },
+    {
         .name = "template import",
         .operands = "[OPTION...] NAME SOURCE",
         .summary = "make a template of a container image",

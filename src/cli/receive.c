@@ -22,7 +22,7 @@
 #define TRIES      16
 #define TREE       "tree"
 #define DIR_FLAGS  (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-#define FILE_FLAGS (O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC)
+#define FILE_FLAGS (O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC)
 
 static enum err_code fail(struct err *e, int number, const char *what, const char *name)
 {

@@ -187,6 +187,7 @@ struct sandbox_request {
     bool serves_volume;           /* the one of volumes (volume_content.h) */
     const char *snapshot;         /* its id, of whatever kind, in place of a name; NULL: none */
     const char *made_of;          /* a fork's: its source's template_requested; NULL: none */
+    bool no_start_command;        /* the one of its files is not run when it is created */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);

@@ -88,6 +88,8 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t outp
                      (json_int_t)s->limits.memory_bytes, "diskBytes",
                      (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli,
                      "outputBytesPerSecond", (json_int_t)output_bytes);
+    if (body && o->no_start_command)
+        json_object_set_new(body, "startCommand", json_false());
     if (!body || !pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0)
         return body;
     json_decref(body);
@@ -452,6 +454,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
         o->copy_of = snapshot->number;
         (void)snprintf(o->s.template_requested, sizeof(o->s.template_requested), "%s", r->made_of);
     }
+    o->no_start_command = r->no_start_command;
     o->begun_us = clock_mono_us();
     code = begin(c, o, r, snapshot, used->number, e);
     if (code != ERR_OK) {

@@ -110,6 +110,7 @@ struct sandbox_obj {
     const char *trace_tier;
     struct trace_context trace_asked;
 
+    bool no_start_command;  /* at its create */
     bool announced;         /* events: a client may know of it, so that its end is an event too */
     const char *end_reason; /* a literal, in the words of docs/events.md; NULL: not known */
 };
