@@ -40,6 +40,6 @@ CLIENTS = (
     Client("ComputeSDK", "computesdk.mjs", (("@computesdk/e2b", "1.7.52"), ("computesdk", "4.1.4")), short=True),
     Client("@e2b/cli", "e2b_cli.mjs", (("@e2b/cli", "2.19.0"),)),
     Client("smolagents", "smolagents_e2b.py", (("smolagents[e2b]", "1.26.0"),), template="code-interpreter"),
-    Client("harbor", "harbor_e2b.py", (("harbor[e2b]", "0.24.0"),), python=(3, 12), missing="template builder"),
-    Client("verifiers", "verifiers_e2b.py", (("verifiers[e2b]", "0.4.0"),), missing="template builder"),
+    Client("harbor", "harbor_e2b.py", (("harbor[e2b]", "0.24.0"),), python=(3, 12)),
+    Client("verifiers", "verifiers_e2b.py", (("verifiers[e2b]", "0.4.0"),)),
 )

@@ -1,4 +1,5 @@
-"""harbor: one task of its own, solved by its oracle, in environment "e2b", which builds a template of a Dockerfile."""
+"""harbor: one task of its own, solved by its oracle, in environment "e2b", which builds a template of a Dockerfile: it begins with
+a template of this server."""
 
 import json
 import os
@@ -11,7 +12,7 @@ FILES = {
     "task.toml": 'version = "1.0"\n[metadata]\n[verifier]\ntimeout_sec = 60.0\n[agent]\ntimeout_sec = 60.0\n[environment]\n'
                  "build_timeout_sec = 120.0\n",
     "instruction.md": "Write 42 into /app/answer.\n",
-    "environment/Dockerfile": "FROM python:3.11-slim\nWORKDIR /app\n",
+    "environment/Dockerfile": "FROM base\nWORKDIR /app\n",
     "solution/solve.sh": "#!/bin/bash\necho 42 > /app/answer\n",
     "tests/test.sh": "#!/bin/bash\n[ \"$(cat /app/answer)\" = 42 ] && echo 1 > /logs/verifier/reward.txt || "
                      "echo 0 > /logs/verifier/reward.txt\n",

@@ -1,4 +1,4 @@
-"""verifiers: its E2B runtime, which makes a template of an image first."""
+"""verifiers: its E2B runtime, which makes a template first, here of one of this server."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from verifiers.v1.runtimes.e2b import E2BConfig
 
 
 async def main():
-    runtime = make_runtime(E2BConfig())
+    runtime = make_runtime(E2BConfig(image="base"))
     await runtime.start()
     try:
         result = await runtime.run(["echo", "42"], {})
