@@ -223,3 +223,22 @@ def test_what_runs_is_root_of_its_own_alone(own_server, box, prepare_program, te
         assert "/tmp/" not in mounts and str(tmp_path) not in mounts
         held = {os.readlink(f"/proc/{restored.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{restored.pid}/fd")}
         assert not any(str(tmp_path) in to or "filters" in to for to in held), held
+
+
+def test_one_that_was_restored_is_dumped_and_restored_again(own_server, box, prepare_program, template, other_uid, tmp_path):
+    assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
+    image, again = Image(own_server, box.pid, prepare_program, tmp_path), tmp_path / "again"
+    again.mkdir()
+    with Restored(image, template, other_uid) as restored:
+        assert restored.pid, restored.said
+        goes_on(restored.pid)
+        dump = Dump(restored.pid, again)
+        assert dump.line() == "D\n", dump.end()
+        counted = counts(restored.pid)
+        assert dump.end(b"e") == (0, "")
+    forget_overlay(image.layer)
+    image.directory = again
+    with Restored(image, template, other_uid) as restored:
+        assert restored.pid, restored.said
+        assert counts(restored.pid) >= counted
+        goes_on(restored.pid)
