@@ -404,9 +404,12 @@ static bool begins_with_image(const struct build_run *r)
 enum err_code build_run_begin(struct build_obj *o, struct build_spec *spec,
                               void (*fn)(struct build_obj *o, bool good), struct err *e)
 {
-    struct build_run *r = core_call_begin(o->core) ? calloc(1, sizeof(*r)) : NULL;
+    bool begun = core_call_begin(o->core);
+    struct build_run *r = begun ? calloc(1, sizeof(*r)) : NULL;
 
     if (!r || !(r->env = json_object())) {
+        if (begun)
+            core_call_end(o->core);
         free(r);
         return err_set(e, ERR_UNAVAILABLE, "memory is out");
     }

@@ -1,15 +1,18 @@
 /* Core while memory is out: the n-th allocation of a call fails, for every n that the call makes, alone or with all
  * after it. Each call is answered once and truthfully, nothing that it began is left, and nothing leaks. */
 #include "base/arena.h"
+#include "core/build.h"
 #include "core/core_internal.h"
 #include "core/events.h"
 #include "core/exec.h"
 #include "core/fork.h"
 #include "core/list.h"
 #include "core/reboot.h"
+#include "core/resize.h"
 #include "core/sandbox.h"
 #include "core/snapshot_internal.h"
 #include "core/timers.h"
+#include "core/volume_obj.h"
 #include "core_world.h"
 #include "failing_malloc.h"
 
@@ -19,8 +22,10 @@
 
 #define CALLS_MAX 2000u /* a call makes fewer */
 #define FORKS     3u
+#define VOLUME    "data"
+#define TEMPLATE  "built"
 
-static json_t *program, *policy;
+static json_t *program, *policy, *build_spec;
 
 /* What is there for a call; the ids are "" where there is none. */
 struct there {
@@ -82,6 +87,25 @@ static void with_snapshot(struct world *w, struct there *t)
     world_run_until(w, &a.calls, 1);
     assert_true(a.good);
     memcpy(t->snapshot, a.id, sizeof(t->snapshot));
+}
+
+static void on_volume(void *arg, const struct volume *v, const struct err *why)
+{
+    struct answer *a = arg;
+
+    a->calls++;
+    a->good = v != NULL;
+    if (why)
+        a->why = *why;
+}
+
+static void with_volume(struct world *w, struct there *t)
+{
+    struct answer a = {0};
+
+    core_volume_create(w->core, "default", VOLUME, 0, on_volume, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_true(a.good);
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
@@ -238,6 +262,57 @@ static void begin_delete(struct world *w, const struct there *t, struct answer *
     core_snapshot_delete(w->core, "default", t->snapshot, on_deleted, a);
 }
 
+static void begin_resize(struct world *w, const struct there *t, struct answer *a)
+{
+    const struct privsep_limits to = {.memory_bytes = 64u << 20, .cpu_milli = 500};
+
+    core_sandbox_resize(w->core, "default", t->sandbox, &to, world_on_answer, a);
+}
+
+static void begin_volume(struct world *w, const struct there *t, struct answer *a)
+{
+    core_volume_create(w->core, "default", VOLUME, 0, on_volume, a);
+}
+
+static void begin_volume_removal(struct world *w, const struct there *t, struct answer *a)
+{
+    core_volume_remove(w->core, "default", VOLUME, on_deleted, a);
+}
+
+/* One that mounts the volume. */
+static void begin_mount(struct world *w, const struct there *t, struct answer *a)
+{
+    struct sandbox_request r = world_request();
+
+    r.volumes = json_pack("[{s:s, s:s}]", "name", VOLUME, "path", "/v");
+    core_sandbox_create(w->core, &r, world_on_answer, a);
+    json_decref(r.volumes);
+}
+
+static bool builds_have_ended(struct world *w)
+{
+    return w->core->reserve.calls == 0 &&
+           world_query(w, "SELECT count(*) FROM builds WHERE state = 1") == 0;
+}
+
+/* A build is begun by two calls and goes on without its client: its row says how it ended. */
+static void begin_build(struct world *w, const struct there *t, struct answer *a)
+{
+    const struct core_build_request r = {.tenant = "default", .name = TEMPLATE};
+    const struct build *b = NULL;
+    struct err e;
+
+    if (core_build_new(w->core, &r, &b, &e) != ERR_OK ||
+        core_build_start(w->core, "default", b->template_id, b->id, build_spec, &e) != ERR_OK) {
+        take(a, &e);
+        return;
+    }
+    world_run_until_true(w, builds_have_ended);
+    b = core_build_of_template(w->core, "default", TEMPLATE);
+    err_set(&e, ERR_INTERNAL, "%s", b ? b->reason : "there is no build");
+    take(a, b && b->state == BUILD_READY ? NULL : &e);
+}
+
 static const struct action actions[] = {
     {"create", NULL, begin_create},
     {"kill", a_sandbox, begin_kill},
@@ -259,6 +334,11 @@ static const struct action actions[] = {
     {"logs", a_sandbox, begin_logs},
     {"status", a_sandbox, begin_status},
     {"sockets", a_sandbox, begin_sockets},
+    {"resize", a_sandbox, begin_resize},
+    {"volume", NULL, begin_volume},
+    {"removal of a volume", with_volume, begin_volume_removal},
+    {"create with a volume", with_volume, begin_mount},
+    {"build of a template", NULL, begin_build},
 };
 
 /* -- and after it ------------------------------------------------------------------------------ */
@@ -306,6 +386,31 @@ static void end_snapshots(struct world *w)
     }
 }
 
+/* Also one that could not be confirmed. */
+static bool end_volumes(struct world *w)
+{
+    struct answer a = {0};
+
+    for (struct volume_obj *v = w->core->volumes; v; v = v->next)
+        if (timer_armed(&v->again))
+            timers_set(&w->core->timers, &v->again, 0);
+    if (core_volume_find(w->core, "default", VOLUME)) {
+        core_volume_remove(w->core, "default", VOLUME, on_deleted, &a);
+        world_run_until(w, &a.calls, 1);
+    }
+    return world_query(w, "SELECT count(*) FROM volumes") == 0;
+}
+
+/* A build that was never started has no end of its own. */
+static void end_builds(struct world *w)
+{
+    struct err e;
+
+    world_run_until_true(w, builds_have_ended);
+    if (core_build_of_template(w->core, "default", TEMPLATE))
+        assert_int_equal(core_build_delete(w->core, "default", TEMPLATE, &e), ERR_OK);
+}
+
 /* No file is left of what was kept or copied. */
 static bool nothing_is_kept(struct world *w)
 {
@@ -318,6 +423,7 @@ static bool nothing_is_kept(struct world *w)
 
 static void end_all(struct world *w)
 {
+    end_builds(w);
     for (struct sandbox_filter f = {.tenant = "default", .limit = 1};;) {
         struct arena arena;
         struct sandbox_page page = {0};
@@ -337,6 +443,7 @@ static void end_all(struct world *w)
     }
     end_snapshots(w);
     world_run_until_true(w, world_nothing_lives);
+    world_run_until_true(w, end_volumes);
 }
 
 /* One for each n: an answer that comes too late, or twice, is seen. */
@@ -361,7 +468,8 @@ static bool run_once(struct world *w, const struct action *action, size_t n, boo
     action->begin(w, &there, a);
     world_run_until(w, &a->calls, 1);
     failed = failing_malloc_end();
-    used_most = MAX(used_most, RESERVE_BLOCKS - w->core->reserve.n);
+    used_most = MAX(used_most, RESERVE_BLOCKS + w->core->reserve.calls * RESERVE_CALL_BLOCKS -
+                                   w->core->reserve.n);
     hurry_ends(w);
     if (!a->good && !a->why.text[0])
         fail_msg("%s, allocation %zu: an error without a text", action->name, n);
@@ -371,6 +479,7 @@ static bool run_once(struct world *w, const struct action *action, size_t n, boo
     world_run_until_true(w, nothing_is_kept);
     world_run_for(w, 3);
     assert_true(core_admits(w->core));
+    assert_int_equal(w->core->reserve.calls, 0);
     if (a->calls != 1)
         fail_msg("%s, allocation %zu: answered %u times", action->name, n, a->calls);
     assert_int_equal(world_rows(w), 0);
@@ -458,8 +567,10 @@ int main(void)
     failing_malloc_init();
     program = json_pack("{s:s}", "cmd", "true");
     policy = json_pack("{s:[{s:s,s:[s]}]}", "rules", "action", "allow", "domains", "example.com");
+    build_spec = json_pack("{s:s, s:[]}", "fromTemplate", "host", "steps");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     json_decref(program);
     json_decref(policy);
+    json_decref(build_spec);
     return failed;
 }
