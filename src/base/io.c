@@ -5,8 +5,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 int io_read_full(int fd, void *out, size_t n)
@@ -199,4 +202,14 @@ int io_set_nonblock(int fd, bool on)
 int io_set_cloexec(int fd, bool on)
 {
     return change_flag(fd, F_GETFD, F_SETFD, FD_CLOEXEC, on);
+}
+
+void io_set_keepalive(int fd, int idle_s, int again_s, int times)
+{
+    int one = 1;
+
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof(again_s));
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+    (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }

@@ -42,3 +42,7 @@ int io_big_pipe(int *in, int *out, size_t bytes) WARN_UNUSED;
 
 int io_set_nonblock(int fd, bool on) WARN_UNUSED;
 int io_set_cloexec(int fd, bool on) WARN_UNUSED;
+
+/* A TCP peer that is silent is probed after idle_s seconds, then every again_s, and taken for gone
+ * after so many probes without an answer. A socket that cannot be set stays as it was. */
+void io_set_keepalive(int fd, int idle_s, int again_s, int times);

@@ -357,13 +357,10 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
  * a word is found out by the kernel. Fails harmlessly on unix sockets. */
 static void set_options(int fd)
 {
-    int one = 1, idle_s = KEEPALIVE_IDLE_S, again_s = KEEPALIVE_AGAIN_S, times = KEEPALIVE_TIMES;
+    int one = 1;
 
     (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof(again_s));
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
-    (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    io_set_keepalive(fd, KEEPALIVE_IDLE_S, KEEPALIVE_AGAIN_S, KEEPALIVE_TIMES);
 }
 
 int http_server_listen(struct http_server *s, int listen_fd)

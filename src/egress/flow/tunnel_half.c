@@ -14,8 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #define PIPE_BYTES        (256u * 1024u)
@@ -186,16 +184,6 @@ static int fill(struct tunnel_pipes *pool, struct tunnel_half *h, uint64_t allow
     return 1;
 }
 
-static void probe(int fd)
-{
-    int one = 1, idle = PROBE_IDLE_S, again = PROBE_AGAIN_S, times = PROBE_TIMES;
-
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again, sizeof(again));
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
-    (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-}
-
 int tunnel_half_pump(struct tunnel_pipes *pool, struct tunnel_half *h, const struct sandbox *s)
 {
     uint64_t end = *h->count + TURN_BYTES, check = *h->count + CHECK_EVERY_BYTES, allowance;
@@ -220,7 +208,7 @@ int tunnel_half_pump(struct tunnel_pipes *pool, struct tunnel_half *h, const str
     if (h->eof && h->held == 0 && !h->shut) {
         h->shut = true;
         shutdown(h->to, SHUT_WR);
-        probe(h->from);
+        io_set_keepalive(h->from, PROBE_IDLE_S, PROBE_AGAIN_S, PROBE_TIMES);
     }
     return over && (a > 0 || b > 0);
 }
