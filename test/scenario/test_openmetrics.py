@@ -44,6 +44,14 @@ def test_what_happens_is_counted(cay):
     assert after[("cay_ready", ())] == 1
 
 
+def test_each_state_of_the_table_has_its_count(cay):
+    table = (REPOSITORY / "docs/architecture.md").read_text().split("<!-- table: life -->\n")[1].split("<!-- end -->")[0]
+    states = {line.split("|")[1].strip() for line in table.splitlines()[2:]} - {"ended"}
+    assert states > {"creating", "running", "paused", "kept"}
+    samples, _ = read(cay)
+    assert {dict(labels)["state"] for name, labels in samples if name == "cay_sandboxes"} == states
+
+
 def test_creates_that_are_refused_are_counted(cay):
     before, _ = read(cay)
     assert cay.call("POST", "/v2/sandboxes", {"templateID": "no-such-template"}).status == 404
