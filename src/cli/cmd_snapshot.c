@@ -1,6 +1,6 @@
 /* `snapshot create|ls|rm`, `fork` and `rollback`. Each is one request about the sandbox or
  * snapshot that the operands name; a sandbox may be given by the beginning of its id
- * (api_open.h). A fork may be made in part: what was made is printed, what was not is said with
+ * (api_open.c). A fork may be made in part: what was made is printed, what was not is said with
  * its reason, and the exit status is 1. */
 
 #include "base/plain_name.h"

@@ -1,7 +1,7 @@
 #pragma once
 /* What the files of the store share: the database and its prepared statements. store.c opens it and
- * owns the schema; store_sandbox.c, store_create_key.c, store_template.c, store_tenant.c,
- * store_key.c, store_credential.c and store_webhook.c are a table each. */
+ * owns the schema, store_checkpoint.c moves the log into it; each other store_*.c has the rows of one
+ * kind of thing, declared in its header. */
 
 #include "core/store.h"
 

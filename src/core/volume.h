@@ -9,7 +9,7 @@
  * is refused.
  *
  * A row is written before privd is asked and confirmed after; what is left of one that was not
- * confirmed is removed (volumes_reconcile). A volume is charged to its tenant (TENANT_VOLUMES,
+ * confirmed is removed (volumes_request). A volume is charged to its tenant (TENANT_VOLUMES,
  * and its size as disk). */
 
 #include "core/core.h"

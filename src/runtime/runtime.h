@@ -118,8 +118,8 @@ int runtime_drop_finish(struct task *t);
 int runtime_drop(const struct runtime *rt, uint32_t number);
 
 /* Copies the layer of a slot, whose processes stand still, to a kept number: in a task. It is on
- * the disk with all its files when copy_finish answers 0. settle: records_fd is made durable, and
- * the copy's overlay fit to be mounted. 0, -EAGAIN (finish), -errno. */
+ * the disk with all its files when runtime_copy_finish answers 0. settle: records_fd is made
+ * durable, and the copy's overlay fit to be mounted. 0, -EAGAIN (finish), -errno. */
 int runtime_copy_begin(struct runtime *rt, uint32_t slot, uint32_t gen, uint32_t number,
                        struct task *out);
 int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,

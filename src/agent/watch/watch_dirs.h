@@ -75,8 +75,8 @@ int watch_dirs_full(const struct watch_tree *t, const char *relative,
 
 /* Names told by a scan (or by an event) that the other is still to come upon. remember is false
  * when there is no room for the name. seen is NULL when it was not remembered; what it gives holds
- * until the next call; forget takes it. forget_events takes those of d that only its scan could
- * still come upon, when that scan is over. clear forgets all. */
+ * until the next call; forget takes it. watch_dirs_forget_events takes those of d that only its
+ * scan could still come upon, when that scan is over. clear forgets all. */
 bool watch_dirs_remember(struct watch_tree *t, const struct dir *d, const char *name, bool by_event,
                          bool unsaid_write);
 struct seen *watch_dirs_seen(struct watch_tree *t, const struct dir *d, const char *name);

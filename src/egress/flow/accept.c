@@ -147,8 +147,8 @@ static bool set_target(struct flow *f)
            flow_set_target(f, NULL, &a, f->target.port) != -ENOMEM;
 }
 
-/* Why the sandbox is refused is told there also when it has reached a limit (has_room bounds
- * those). */
+/* cay.internal tells a sandbox why it is refused, so that it is reached also beyond a limit
+ * (has_space bounds such connections). */
 static bool is_internal(const struct flow *f)
 {
     return f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0;
