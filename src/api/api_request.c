@@ -1,3 +1,6 @@
+/* A request as the control loop gets it: copies of the parts that a connection loop has parsed,
+ * owned by the call that they become. */
+
 #include "api/api.h"
 
 #include <string.h>

@@ -1,3 +1,8 @@
+/* Two texts of E2B's lists: the token by which a client asks for the next page (base64url of
+ * "MILLISECONDS__ID__asc|desc", the last item that was shown), and the metadata by which a list is
+ * filtered (key=value pairs, percent-encoded twice). Both come from clients and may be anything.
+ * Pure. */
+
 #include "api/e2b.h"
 #include "http/message.h"
 

@@ -1,3 +1,5 @@
+/* The result of one of doctor's checks. */
+
 #include "cli/doctor.h"
 
 #include <stdarg.h>

@@ -1,3 +1,6 @@
+/* The line on standard error that shows how far a transfer is, drawn anew at most ten times a
+ * second; nothing without a terminal, with --json or --quiet. */
+
 #include "base/clock.h"
 #include "cli/commands.h"
 

@@ -1,3 +1,6 @@
+/* A command that prints one answer of the server: as JSON with --json, else by the given
+ * function. */
+
 #include "cli/commands.h"
 
 int show_answer(struct cli *c, const char *path, void (*print)(const json_t *answer))

@@ -1,3 +1,6 @@
+/* Tables on standard output: cells are collected, so that each column is as wide as its longest
+ * one, and printed at once. */
+
 #include "cli/commands.h"
 #include "cli/terminal.h"
 

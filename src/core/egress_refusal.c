@@ -1,3 +1,5 @@
+/* What cay-egress answered instead of doing it, as an error: its own sentence where it sent one. */
+
 #include "base/err.h"
 #include "core/egress.h"
 

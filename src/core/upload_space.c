@@ -1,3 +1,6 @@
+/* The space that the archives of builds leave free on the server's disk. Called by connection loops
+ * too, so that it uses nothing of core's state. */
+
 #include "core/build_files.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/* Volumes by id, and by the name that a tenant uses. No index: there are at most
+ * PRIVSEP_VOLUMES_MAX of them. */
+
 #include "core/core_internal.h"
 #include "core/volume_obj.h"
 

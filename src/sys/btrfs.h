@@ -1,6 +1,6 @@
 #pragma once
-/* btrfs: subvolumes with a hard limit. All but btrfs_sync take some 0.1 to 2 ms. Directories are
- * held open by the caller; names are single components. */
+/* btrfs: subvolumes with a hard limit. A call about one subvolume takes some 0.1 to 2 ms.
+ * Directories are held open by the caller; names are single components. */
 
 #include "base/util.h"
 

@@ -1,3 +1,6 @@
+/* All processes of a slot stop or go on, by freezer.state (v1) or cgroup.freeze (v2). The kernel is
+ * done a little later, which cgroup_is_frozen tells. */
+
 #include "sys/cgroup_internal.h"
 
 #include "base/io.h"

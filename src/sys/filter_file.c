@@ -1,3 +1,6 @@
+/* Filters as a file for a program that installs them itself (cay-checkpoint, for a restored PID 1):
+ * of each its flags, its length and its instructions, one after the other, in a memory file. */
+
 #include "sys/filter_internal.h"
 
 #include "base/io.h"
