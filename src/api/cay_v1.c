@@ -1,5 +1,5 @@
-/* The table of the routes of /cay/v1, and of their handlers those that need little: status, health,
- * and one sandbox as the command line sees it. The others have files of their own (cay_v1_*.c). */
+/* The table of the routes of /cay/v1, and the handlers of status and health. The others have files
+ * of their own (cay_v1_*.c). */
 
 #include "api/cay_v1.h"
 
@@ -77,7 +77,7 @@ static void health(struct api_call *call)
         api_fail(call, 503, "cay-privd does not answer; no sandbox can be made or reached now");
 }
 
-/* -- one sandbox ------------------------------------------------------------------------------- */
+/* -- the table --------------------------------------------------------------------------------- */
 
 const struct api_route cay_v1_routes[] = {
     {API_OPEN, "GET", "/health", health},

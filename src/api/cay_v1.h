@@ -1,6 +1,8 @@
 #pragma once
 /* /cay/v1: what E2B's API lacks and the command line needs. JSON in and out, on the same port.
  *
+ * Each row of cay_v1_routes has its paragraph here (scripts/structure compares).
+ *
  * Every call but GET /health carries a key: `X-API-Key: e2b_...` or `Authorization: Bearer
  * e2b_...`. Errors are {"code": <HTTP status>, "message": text[, "hint": text]}.
  *
@@ -27,6 +29,9 @@
  * POST /cay/v1/templates/{name}/build {} -> 202 {"job": "20 characters"}   (operator only)
  *   A build goes on without its client. A second build of a name that is being built answers the
  *   job that runs, with 200. 404: no recipe of that name.
+ * POST /cay/v1/templates/{name}/import {"source", "digest"} -> 201 {"template", "number"}
+ *   (operator only). Then root on this machine leaves the image under that number, and a build of
+ *   that name unpacks it (`cay template import`).
  * GET /cay/v1/jobs/{job}?offset=N -> 200   (operator only; poll it about every 300 ms)
  *   {"job": id, "template": "base", "state": "running" | "done" | "failed", "percent": 0..100,
  *    "offset": first line's number, "next": offset for the next call,
@@ -55,9 +60,13 @@
  *   with it are the tenant's and stay, with their access tokens. 409 for the key of this very call,
  *   so that an operator cannot lock himself out: make another one first, and revoke it with that.
  *
- * GET /cay/v1/tenants -> 200 [{"name", "madeAt", "keys": n, "ceiling": policy or null}]   (operator
- * only) GET /cay/v1/tenants/{tenant}/ceiling -> 200, a policy; 404: it has none of its own. A
- * tenant sees its own. PUT /cay/v1/tenants/{tenant}/ceiling, a policy without "inject" -> 204
+ * GET /cay/v1/tenants -> 200 [{"name", "madeAt", "keys": n, "ceiling": policy or null}]
+ *   (operator only)
+ *
+ * GET /cay/v1/tenants/{tenant}/ceiling -> 200, a policy; 404: it has none of its own. A tenant sees
+ *   its own.
+ *
+ * PUT /cay/v1/tenants/{tenant}/ceiling, a policy without "inject" -> 204
  *   (operator only): no sandbox of the tenant's reaches more than this, nor more than [egress]
  *   ceiling; in force, and what it denies was cut. 400 with the place of the mistake. 503: written,
  *   in force when cay-egress answers.
@@ -86,6 +95,12 @@
  *   "warnings" where there are any, as of PUT .../policy. "hostMounts": [{"name", "path"}]:
  *   directories of the host (docs/volumes.md); 404: none of that name is for this tenant; 503: it
  *   is not there. "startCommand": false: the one of its files is not run when it is created.
+ * POST /cay/v1/sandboxes/{id}/pause, POST /cay/v1/sandboxes/{id}/resume: as E2B's, below /sandboxes
+ *   (docs/pause.md).
+ * POST /cay/v1/sandboxes/{id}/rollback {"snapshotID": id or name} -> 200 as E2B's detail
+ *   (docs/snapshots.md)
+ * POST /cay/v1/sandboxes/{id}/resize {"memoryBytes", "diskBytes", "cpuMilli"} -> 200 as GET
+ *   /cay/v1/sandboxes/{id}. A limit that is absent stays (docs/resize.md).
  * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
  * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path",
  *   "address", "said", "policy"} -> 200 {"verdict": "allow", "deny", "depends" (on the request) or
@@ -102,6 +117,10 @@
  *   empty where nothing was found; 400 as of PUT.
  * GET /cay/v1/sandboxes/{id}/denials -> 200 {"denials": [{"time", "name", "port", "rule",
  *   "reason"[, "method", "path"]}]}: the last 64, newest last.
+ * GET /cay/v1/sandboxes/{id}/asks -> 200 {"asks": [{"ask", "name", "port", "until"}]}: connections
+ *   that wait for their owner's answer (docs/policy.md)
+ * POST /cay/v1/sandboxes/{id}/asks/{ask} {"answer": "yes" or "no", "for": "once" or "always"}
+ *   -> 204
  * POST /cay/v1/sandboxes/{id}/exec {"command": ["git", "fetch"] or "shell": "...", "cwd", "env":
  *   {}, "user", "stdin", "timeout_ms" (60,000; at most an hour), "max_output_bytes" (1 MiB; at most
  *   4), "encoding": "utf-8" or "base64" (of stdin, stdout, stderr), "policy": {...} or the name of
@@ -118,11 +137,12 @@
  *   (egress/credential/credential.h says what bind and value may be). The value cannot be read
  *   again. 503 while cay-egress, which seals it, is away.
  * GET /cay/v1/secrets -> 200 [{"name", "bind", "madeAt"}]
+ * DELETE /cay/v1/secrets/{name} -> 204: requests that would have had it are refused from then on.
+ *
  * POST /cay/v1/volumes {"name", "sizeBytes"?} -> 201 {"volumeID", "name", "sizeBytes", "madeAt",
  *   "sandboxes"}
- * GET /cay/v1/volumes -> 200 [the same]; DELETE /cay/v1/volumes/{id or name} -> 204; 409: a sandbox
- *   has it
- * DELETE /cay/v1/secrets/{name} -> 204: requests that would have had it are refused from then on.
+ * GET /cay/v1/volumes -> 200 [the same]
+ * DELETE /cay/v1/volumes/{name}, the name or the id -> 204; 409: a sandbox has it
  *
  * GET /cay/v1/audit?sandbox=ID&verdict=allow|deny&since=TIME&limit=N -> 200 [record...], the newest
  *   N (100; at most 10,000) of the tenant's, oldest first (docs/audit.md).
@@ -144,7 +164,8 @@
  * POST /cay/v1/webhooks/{id}/ping -> 202: a delivery of type "ping"
  * POST /cay/v1/webhooks/{id}/retry -> 202 {"deliveries": n}: the dead ones are sent once more
  *
- * GET /health (no key) -> 200 {"status": "ok"}, or 503 {"code", "message"} while privd is away. */
+ * GET /health (no key) -> 200 {"status": "ok"}, or 503 {"code", "message"} while privd is away.
+ * GET /metrics -> 200, OpenMetrics   (operator only; docs/metrics.md) */
 
 #include "api/api.h"
 
