@@ -1,7 +1,7 @@
 #pragma once
 /* What the files of the store share: the database and its prepared statements. store.c opens it and
- * owns the schema, store_checkpoint.c moves the log into it; each other store_*.c has the rows of one
- * kind of thing, declared in its header. */
+ * owns the schema, store_checkpoint.c moves the log into it; each other store_*.c has the rows of
+ * one kind of thing, declared in its header. */
 
 #include "core/store.h"
 

@@ -1,10 +1,10 @@
 #pragma once
 /* Credentials of kind oauth2, from the side of a request: is there an access token for it?
  *
- * cayd decides who renews a credential and when, so that every credential has one renewal under way
- * however many sandboxes and processes of cay-egress use it (core/renewal.h); renew.h is the process
- * that does it. Here cayd is asked (event_stream.h), and what came of it arrives with the sandbox's
- * policy: an access token, or why there is none. Until then the request waits, at most
+ * cayd decides who renews a credential and when, so that every credential has one renewal under
+ * way however many sandboxes and processes of cay-egress use it (core/renewal.h); renew.h is the
+ * process that does it. Here cayd is asked (event_stream.h), and what came of it arrives with the
+ * sandbox's policy: an access token, or why there is none. Until then the request waits, at most
  * OAUTH_WAIT_MS. It keeps its place among connections and streams, so that nothing else has to
  * bound how many wait.
  *
