@@ -1,6 +1,6 @@
 #pragma once
-/* An agent's answer that is collected whole, bounded by the loop's pool: what is within
- * TOOLBOX_OUTPUT_BYTES is held for nothing, and each further TOOLBOX_OUTPUT_BLOCK takes a place of
+/* An agent's answer that is collected whole, bounded by the loop's pool: the first
+ * TOOLBOX_OUTPUT_BYTES need no place, and each further TOOLBOX_OUTPUT_BLOCK takes a place of
  * `outputs`, on the account of the sandbox and its tenant. The holder owns bytes and places until
  * collect_free. */
 
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#define TOOLBOX_OUTPUT_BYTES (256u * 1024u) /* of a program or an answer, for nothing */
+#define TOOLBOX_OUTPUT_BYTES (256u * 1024u) /* of a program or an answer, without a place */
 /* Each further OUTPUT_BLOCK takes one of OUTPUTS_MAX places. */
 #define TOOLBOX_OUTPUT_BLOCK (1024u * 1024u)
 #define TOOLBOX_OUTPUTS_MAX  256u /* on one loop, shared out by tenant and sandbox (base/share.h) */

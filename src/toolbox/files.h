@@ -4,9 +4,9 @@
 struct toolbox_call;
 struct toolbox_result;
 
-#define TOOLBOX_TREE_MS 300000u /* for what goes through a whole tree */
+#define TOOLBOX_TREE_MS 300000u /* for a program that goes through a whole tree */
 
-/* What a program of ours said of why it failed, as an answer. */
+/* Answers for a program that failed: the status and code are found by the words that it printed. */
 void toolbox_fail_program(struct toolbox_call *c, const struct toolbox_result *r, const char *path);
 
 /* Percent-encodes a path for a query; malloc'd. */

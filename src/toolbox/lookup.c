@@ -78,18 +78,18 @@ static void answer(struct toolbox_lookups *a, struct entry *l, struct gateway_an
 void toolbox_answered(struct toolbox *t, uint64_t ticket, struct gateway_answer *a)
 {
     uint32_t i = (uint32_t)ticket;
-    struct entry *l = i < t->asks->max ? &t->asks->entries[i] : NULL;
+    struct entry *l = i < t->lookups->max ? &t->lookups->entries[i] : NULL;
 
     if (l && l->done && l->use == ticket >> 32)
-        answer(t->asks, l, a);
+        answer(t->lookups, l, a);
     util_close(&a->fd);
 }
 
 void toolbox_lookups_sweep(struct toolbox *t, uint64_t now_ms)
 {
-    for (size_t i = 0; i < t->asks->max && t->asks->count > 0; i++)
-        if (t->asks->entries[i].done && t->asks->entries[i].due_ms <= now_ms)
-            answer(t->asks, &t->asks->entries[i], NULL);
+    for (size_t i = 0; i < t->lookups->max && t->lookups->count > 0; i++)
+        if (t->lookups->entries[i].done && t->lookups->entries[i].due_ms <= now_ms)
+            answer(t->lookups, &t->lookups->entries[i], NULL);
 }
 
 void toolbox_need_sweep(struct toolbox *t)
@@ -98,9 +98,9 @@ void toolbox_need_sweep(struct toolbox *t)
         uv_timer_start(&t->sweep, t->on_sweep, SWEEP_MS, SWEEP_MS);
 }
 
-size_t toolbox_lookups_count(const struct toolbox_lookups *asks)
+size_t toolbox_lookups_count(const struct toolbox_lookups *lookups)
 {
-    return asks->count;
+    return lookups->count;
 }
 
 /* What opens the sandbox: a key, or the signature of a URL, whose sandbox is named by its id alone.
@@ -145,7 +145,7 @@ static int send_follow(struct toolbox_call *c, uint64_t ticket)
 static void begin(struct toolbox_call *c, int (*send)(struct toolbox_call *c, uint64_t ticket),
                   toolbox_lookup_cb done, void *arg)
 {
-    struct toolbox_lookups *a = c->toolbox->asks;
+    struct toolbox_lookups *a = c->toolbox->lookups;
     struct entry *l;
 
     if (!a->free_list) {

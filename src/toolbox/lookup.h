@@ -17,7 +17,8 @@ void toolbox_lookups_free(struct toolbox_lookups *a);
  * descriptor in a is done's, if it takes it. */
 typedef void (*toolbox_lookup_cb)(void *arg, struct gateway_answer *a);
 void toolbox_lookup(struct toolbox_call *c, toolbox_lookup_cb done, void *arg);
-/* For the states of the sandboxes of the call's key. c->x is there. */
+/* Asks for the states of all sandboxes of the tenant whose key c has, as a pipe of lines. c->x is
+ * not NULL. */
 void toolbox_follow(struct toolbox_call *c, toolbox_lookup_cb done, void *arg);
 void toolbox_lookups_sweep(struct toolbox *t, uint64_t now_ms);
 void toolbox_need_sweep(struct toolbox *t);

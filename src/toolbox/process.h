@@ -1,5 +1,6 @@
 #pragma once
-/* Handlers of the toolbox, by what they are about; and what handlers share of reading requests. */
+/* Handlers of process/execute and process/code-run, and readers of two fields of a body that other
+ * handlers have too. */
 
 #include "base/err.h"
 

@@ -24,14 +24,15 @@ struct pty_shape {
 bool pty_is_id(const char *id);
 void pty_tag(const char *id, char out[static PTY_TAG_SIZE]);
 
-/* Fills r with the shell of a new one; words holds what r's arguments point to, and lives as
- * long. */
+/* Fills r with the shell of a new terminal. r's arguments point into words, which lives as long as
+ * r. */
 struct pty_words {
     char tag[PTY_TAG_SIZE], cols[8], rows[8], created[40];
     json_t *envs;
 };
 void pty_fill(const struct pty_shape *s, struct pty_words *words, struct toolbox_run *r);
 
-/* Is there one of that id? done(arg, info or NULL, why): info is borrowed, as clients see it. */
+/* Is there a terminal of that id? done(arg, info or NULL, why): info is borrowed, as clients see
+ * it. */
 void pty_find(struct toolbox_call *c, const char *id,
               void (*done)(void *arg, const json_t *info, const struct err *why), void *arg);

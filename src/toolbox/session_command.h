@@ -26,16 +26,16 @@ struct session_command {
     struct share *share;
 };
 
-/* Of the command that the call's second parameter names, or is to. NULL: the call is answered,
- * memory is out. */
+/* A new state of c. cid is the path's second parameter; session_exec.c sets it to that of the
+ * command that it begins. NULL: memory is out, and the call is answered. */
 struct session_command *session_command_new(struct toolbox_call *c);
 
 /* Reads the command's files into part, one after the other, then calls k->fetched. Why it was
- * killed comes at the end of err, where that is known. What fails answers the call. */
+ * killed comes at the end of err, where that is known. A failure answers the call. */
 void session_command_fetch(struct session_command *k);
 
-/* Both outputs are held at once, beside the JSON that is made of them: that takes a place. false:
- * there is none, and the call is answered. */
+/* Both outputs are held at once, beside the JSON that is made of them: that takes a place. False:
+ * no place is free, and the call is answered. */
 bool session_command_take_share(struct session_command *k);
 
 /* Appends what was fetched of the outputs, as members of an object. 0 or -errno of buf. */

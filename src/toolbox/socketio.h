@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 enum socketio_packet {
-    SOCKETIO_BAD,        /* it is none */
+    SOCKETIO_BAD,        /* no packet of these protocols */
     SOCKETIO_IGNORED,    /* of no meaning here: an event, an acknowledgement, noop */
     SOCKETIO_PING,       /* is answered by a pong; of older clients */
     SOCKETIO_PONG,       /* the answer to ours */

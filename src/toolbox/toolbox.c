@@ -43,13 +43,13 @@ static void on_sweep(uv_timer_t *timer)
     idle_sweep(&t->idle, now_ms);
     toolbox_lookups_sweep(t, now_ms);
     toolbox_events_sweep(t, now_ms);
-    if (t->idle.count == 0 && toolbox_lookups_count(t->asks) == 0 && !t->events)
+    if (t->idle.count == 0 && toolbox_lookups_count(t->lookups) == 0 && !t->events)
         uv_timer_stop(timer);
 }
 
 static void free_now(struct toolbox *t)
 {
-    toolbox_lookups_free(t->asks);
+    toolbox_lookups_free(t->lookups);
     share_pool_free(t->bodies);
     share_pool_free(t->outputs);
     free(t);
@@ -66,7 +66,7 @@ int toolbox_new(uv_loop_t *loop, const struct toolbox_config *config, struct too
     t->bodies = share_pool_new(TOOLBOX_BODIES_MAX);
     t->outputs = share_pool_new(TOOLBOX_OUTPUTS_MAX);
     idle_init(&t->idle);
-    if (!t->bodies || !t->outputs || toolbox_lookups_new(config->max_waiting, &t->asks) < 0) {
+    if (!t->bodies || !t->outputs || toolbox_lookups_new(config->max_waiting, &t->lookups) < 0) {
         free_now(t);
         return -ENOMEM;
     }

@@ -1,7 +1,7 @@
 #pragma once
-/* Daytona's toolbox: what its SDKs ask of a sandbox itself (programs, sessions, terminals, files),
- * below TOOLBOX_PREFIX, translated into calls of the sandbox's agent. The control plane is
- * src/api's.
+/* Daytona's toolbox: the calls of its SDKs about the inside of a sandbox (programs, sessions,
+ * terminals, files), below TOOLBOX_PREFIX, translated into calls of the sandbox's agent. The
+ * control plane is src/api's.
  *
  * One per connection loop, and on that loop alone. A request brings its tenant's API key, or, for
  * one file, a signature (core/file_url.h, ROUTE_FILE_URL); which sandbox that reaches, and a socket

@@ -13,7 +13,7 @@ struct toolbox_lookups; /* lookup.c */
 struct toolbox {
     uv_loop_t *loop;
     struct toolbox_config config;
-    struct toolbox_lookups *asks;
+    struct toolbox_lookups *lookups;
     struct toolbox_call *calls;
     struct events *events; /* events.c: connections that are open */
     struct idle idle;
