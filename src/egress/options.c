@@ -1,5 +1,5 @@
 /* The command line of cay-egress, read once at its start by main.c. Settings come first
- * (settings_load_daemon reads --config and takes --SECTION.KEY=VALUE out of argv), then the
+ * (settings_load_daemon reads --config and takes --SECTION-KEY=VALUE out of argv), then the
  * program's own options; what cay-keep always gives must be there. A mistake ends the program with
  * KEEP_EXIT_OPTIONS (contract/keep.h). */
 
