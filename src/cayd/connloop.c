@@ -195,6 +195,7 @@ static void open_paused(struct mailbox_message *message, void *reader)
         toolbox_paused(l->toolbox, id);
     }
     if (!l->stopping && !id) { /* it may be about a key */
+        key_owner_forget(&l->owners, NULL);
         toolbox_key_revoked(l->toolbox, NULL);
         streams_end(l->streams);
     }
@@ -207,6 +208,7 @@ static void open_key_revoked(struct mailbox_message *message, void *reader)
     struct connloop *l = reader;
 
     if (!l->stopping) {
+        key_owner_forget(&l->owners, o->id);
         toolbox_key_revoked(l->toolbox, o->id);
         streams_end_of(l->streams, o->id);
     }

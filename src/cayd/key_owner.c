@@ -33,3 +33,13 @@ void key_owner_remember(struct key_owners *o, const char *key, const char *tenan
     memcpy(o->entries[i].key_id, key_id, sizeof(key_id));
     (void)snprintf(o->entries[i].tenant, sizeof(o->entries[i].tenant), "%s", tenant);
 }
+
+void key_owner_forget(struct key_owners *o, const char *key_id)
+{
+    size_t i = key_id ? place_of(key_id) : 0;
+
+    if (!key_id)
+        memset(o, 0, sizeof(*o));
+    else if (strcmp(o->entries[i].key_id, key_id) == 0)
+        o->entries[i].key_id[0] = '\0';
+}

@@ -1,8 +1,8 @@
 #pragma once
 /* Whose key that is, as a connection loop was told before: what a request's place is taken by
  * (gateway/place.h) without a question for each. It opens nothing: each call's key is checked by
- * the control loop, and a key that was revoked meanwhile is refused there. Keys of tenants do not
- * change, so that nothing here grows old. Belongs to one loop. */
+ * the control loop. A key's tenant does not change; one that was revoked is forgotten, since it
+ * must not take its tenant's places. Belongs to one loop. */
 
 #include "core/key.h"
 
@@ -20,3 +20,6 @@ const char *key_owner_find(const struct key_owners *o, const char *key);
 
 /* Forgets whichever has its place. */
 void key_owner_remember(struct key_owners *o, const char *key, const char *tenant);
+
+/* The key with that id (core_key_id) is not known from now on; NULL: none is. */
+void key_owner_forget(struct key_owners *o, const char *key_id);

@@ -154,6 +154,31 @@ def test_half_heads_keep_no_other_out(few, greedy, box, tenant):
             connection.close()
 
 
+def half_bodies(client):
+    """More than half of the places, each of which waits for the rest of its body if its key is good."""
+    return Held(lambda: send(client, "POST", "/sandboxes", {"X-API-Key": client.key, "Content-Length": "100000"}), OF_A_TENANT - 5)
+
+
+def test_a_revoked_key_takes_none_of_its_tenants_places(few, tenant):
+    good, leaked = tenant("leaking"), tenant("leaking")
+    assert leaked.call("GET", "/v2/sandboxes").status == good.call("GET", "/v2/sandboxes").status == 200
+    held = half_bodies(leaked)  # the control: a good key's requests wait
+    try:
+        assert good.call("GET", "/v2/sandboxes").status == 200
+        assert (held.look(), held.kept()) == (0, OF_A_TENANT - 5)
+    finally:
+        held.end()
+    key = next(k["id"] for k in leaked.call("GET", "/cay/v1/keys").json if k["current"])
+    assert good.call("DELETE", f"/cay/v1/keys/{key}").status == 204
+    held = half_bodies(leaked)
+    try:
+        until(lambda: held.look() == OF_A_TENANT - 5, what="each is refused before its body has come")
+        assert {status for status, _, _ in held.refusals} == {401}
+    finally:
+        held.end()
+    assert good.call("GET", "/v2/sandboxes").status == 200
+
+
 def test_a_key_that_is_not_known_takes_no_place(greedy, box, tenant):
     """Each of so many more requests than places is answered, and the next good one too."""
     for _ in range(2 * CONNECTIONS):

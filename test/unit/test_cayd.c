@@ -211,6 +211,25 @@ static void test_owners_of_keys(void **state)
     assert_string_equal(key_owner_find(&owners, "e2b_"), "");
 }
 
+/* A key that was revoked is not its tenant's any more; the others are. */
+static void test_a_revoked_key_has_no_owner(void **state)
+{
+    static struct key_owners owners;
+    char id[CORE_KEY_ID_SIZE];
+
+    key_owner_remember(&owners, "e2b_1", "one");
+    key_owner_remember(&owners, "e2b_2", "two");
+    core_key_id("e2b_3", id);
+    key_owner_forget(&owners, id);
+    assert_string_equal(key_owner_find(&owners, "e2b_1"), "one");
+    core_key_id("e2b_1", id);
+    key_owner_forget(&owners, id);
+    assert_string_equal(key_owner_find(&owners, "e2b_1"), "");
+    assert_string_equal(key_owner_find(&owners, "e2b_2"), "two");
+    key_owner_forget(&owners, NULL);
+    assert_string_equal(key_owner_find(&owners, "e2b_2"), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_messages_arrive_in_order),
         cmocka_unit_test(test_mailbox_is_bounded_and_drops),
         cmocka_unit_test(test_owners_of_keys),
+        cmocka_unit_test(test_a_revoked_key_has_no_owner),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
