@@ -95,6 +95,8 @@ static void settle_read_wait(struct conn *c)
         kind = WAIT_LINGER;
     else if (c->state == CONN_HEAD)
         kind = c->in.len > 0 ? WAIT_HEAD : WAIT_IDLE;
+    else if (c->state == CONN_CLOSING) /* for the peer, which takes no refusal: it is short */
+        kind = WAIT_HEAD;
     else if (waits_for_body(c))
         kind = WAIT_BODY;
     else if (waits_for_answer(c))

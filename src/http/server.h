@@ -32,7 +32,8 @@ struct http_server_config {
     size_t max_head_bytes;    /* 431 above it */
     size_t write_high_bytes;  /* http_response_write answers 1 above it */
     size_t read_buffer_bytes; /* one per server: what one read takes; 0 is 64 KiB */
-    uint64_t head_timeout_ms; /* from the first byte of a head to its end: 408, close */
+    /* From the first byte of a head to its end: 408, close; and for a refusal to be taken. */
+    uint64_t head_timeout_ms;
     uint64_t idle_timeout_ms; /* keep-alive without a request: close */
     uint64_t body_timeout_ms; /* no byte of a wanted body: 408, close */
     /* the peer takes nothing while we have bytes for it: close; 0 none */

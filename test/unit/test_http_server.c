@@ -665,6 +665,56 @@ static void test_half_heads_make_room_and_owned_ones_do_not(void **state)
     assert_int_equal(released, 1);
 }
 
+/* A client whose end and the server's hold as much as they may: what is answered next stays here. */
+static int stuffed_client(struct fixture *f)
+{
+    static const char junk[4096];
+    int pair[2], small = 4096;
+
+    fixture_tcp_pair(pair);
+    setsockopt(pair[0], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    for (int quiet = 0; quiet < 10;) {
+        if (send(pair[1], junk, sizeof(junk), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+            quiet = 0;
+            continue;
+        }
+        quiet++;
+        usleep(5000);
+    }
+    assert_int_equal(http_server_adopt(f->server, pair[1]), 0);
+    return pair[0];
+}
+
+/* Its place is given back; that of an answer is its request's. */
+static void test_a_refusal_that_is_not_taken_ends(void **state)
+{
+    struct http_server_config c;
+    struct fixture f;
+    int refused, answered, released = 0;
+
+    http_server_config_default(&c);
+    c.head_timeout_ms = 100;
+    fixture_start(&f, &c, handler);
+    answered = stuffed_client(&f);
+    fixture_send(&f, answered, R("/wait"));
+    http_exchange_own(f.x, &released, count_release);
+    http_respond(f.x, 200, NULL, 0, "x", 1);
+    fixture_spin(&f);
+    refused = stuffed_client(&f);
+    fixture_send(&f, refused, "GET /wait\n\n");
+    assert_int_equal(http_server_connections(f.server), 2);
+    usleep(150 * 1000);
+    uv_update_time(&f.loop);
+    fixture_spin(&f);
+    assert_int_equal(http_server_connections(f.server), 1);
+    assert_int_equal(released, 0);
+    close(answered);
+    close(refused);
+    fixture_stop(&f);
+    assert_int_equal(released, 1);
+}
+
 static void test_all_bodies_together(void **state)
 {
     static const char post[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n123";
@@ -909,6 +959,7 @@ int main(void)
         cmocka_unit_test(test_an_owner_ends_with_its_exchange),
         cmocka_unit_test(test_a_request_without_an_owner_has_a_time),
         cmocka_unit_test(test_half_heads_make_room_and_owned_ones_do_not),
+        cmocka_unit_test(test_a_refusal_that_is_not_taken_ends),
         cmocka_unit_test(test_idle_ones_make_room),
         cmocka_unit_test(test_all_bodies_together),
         cmocka_unit_test(test_idle_costs_nothing),
