@@ -15,6 +15,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define EXPORT_TTL_MS   (60ull * 60 * 1000)
 #define EXPORT_SAID_MAX 4096u /* of tar's, that are shown */
@@ -132,8 +133,8 @@ static void show_messages(struct buf *text)
  * /run are. */
 static json_t *tar_command(void)
 {
-    return json_pack("{s:s, s:[s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s]}", "cmd",
-                     "tar", "args", "-C", "/", "--one-file-system", "--format=posix",
+    return json_pack("{s:s, s:[s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s]}", "cmd",
+                     "tar", "args", "-C", "/", "--one-file-system", "--format=posix", "--sparse",
                      "--pax-option=delete=atime,delete=ctime", "--numeric-owner", "--xattrs",
                      "--xattrs-include=*", "--sort=name", "--exclude=./proc/*", "--exclude=./sys/*",
                      "--exclude=./dev/*", "--exclude=./run/*", "--exclude=./etc/cay",
@@ -151,6 +152,7 @@ static enum err_code write_layer(struct image_of *x, struct err *e)
                                 .out_fd = x->archive.fd,
                                 .err_fd = -1,
                                 .errors = &messages,
+                                .out_max = IMAGE_BLOB_MAX,
                                 .timeout_ms = x->until_ms > now ? x->until_ms - now : 1,
                                 .progress = show,
                                 .progress_arg = x};
@@ -164,6 +166,11 @@ static enum err_code write_layer(struct image_of *x, struct err *e)
     show_messages(&messages);
     if (status == 0 || e->code != ERR_OK)
         return e->code;
+    if (x->layer_bytes > IMAGE_BLOB_MAX)
+        return err_set(e, ERR_TOO_LARGE, "the files are more than a layer may have: %llu bytes",
+                       IMAGE_BLOB_MAX);
+    if (lseek(x->archive.fd, 0, SEEK_CUR) != x->archive.layer_at + (off_t)x->layer_bytes)
+        return err_set(e, ERR_NO_SPACE, "the files could not be written whole");
     err_set(e, ERR_INTERNAL, "tar ended with status %d in the sandbox", status);
     err_hint(e, "The template has to have GNU tar (the package tar).");
     return e->code;

@@ -18,6 +18,9 @@ struct session_spec {
     struct buf *errors; /* not NULL: takes what goes to err_fd else, as much as it may hold */
     void (*output)(void *arg, const char *bytes, size_t n); /* not NULL: takes what goes to both */
     void *output_arg;
+    /* Not 0: with more than so many bytes of output, or when they cannot be written, the process is
+     * killed as if the reader had gone. */
+    uint64_t out_max;
     uint64_t timeout_ms;                                                /* 0: none */
     void (*progress)(void *arg, uint64_t in_bytes, uint64_t out_bytes); /* may be NULL */
     void *progress_arg;

@@ -48,6 +48,12 @@ static void keep_errors(struct buf *errors, const char *bytes, size_t n)
     (void)!buf_append(errors, bytes, MIN(n, errors->max - errors->len));
 }
 
+/* rc: of a write of output. */
+static bool is_lost(const struct session *s, int rc)
+{
+    return rc == -EPIPE || (s->spec->out_max && (rc < 0 || s->out_bytes > s->spec->out_max));
+}
+
 /* errors: takes it instead of fd; may be NULL. */
 static void write_output(struct session *s, int fd, struct buf *errors, const char *base64)
 {
@@ -62,7 +68,7 @@ static void write_output(struct session *s, int fd, struct buf *errors, const ch
         s->spec->output(s->spec->output_arg, bytes, (size_t)n);
     else if (errors)
         keep_errors(errors, bytes, (size_t)n);
-    else if (fd >= 0 && io_write_full(fd, bytes, (size_t)n) == -EPIPE) {
+    else if (fd >= 0 && is_lost(s, io_write_full(fd, bytes, (size_t)n))) {
         /* The reader of our output is gone: end the command as a pipe would have ended it. */
         s->broken_pipe = true;
         s->signal_wanted = "SIGNAL_SIGKILL";

@@ -30,7 +30,7 @@ START = {"cmd": "echo ran > /srv/started; exec sleep 1000", "user": "root", "cwd
 @functools.cache
 def programs():
     """GNU tar and what the test asks with, beside sh."""
-    tools = ["/bin/tar", "/bin/cat", "/bin/stat", "/bin/chmod", "/bin/mkdir", "/bin/sleep"]
+    tools = ["/bin/tar", "/bin/cat", "/bin/stat", "/bin/chmod", "/bin/mkdir", "/bin/sleep", "/bin/dd"]
     said = subprocess.run(["ldd", *tools], stdout=subprocess.PIPE, text=True, check=True).stdout
     libraries = sorted(set(re.findall(r"(/lib\S+) \(0x", said)))
     files = [*((path[1:], path) for path in tools), *((path[1:], path) for path in libraries)]
@@ -215,6 +215,37 @@ def test_what_cannot_be_written(cli, cay, made, tmp_path):
     assert cay.call("DELETE", f"/templates/{without}").status == 204
     none_is_left(cay)
     assert not (tmp_path / "out.tar").exists()
+
+
+def test_what_fills_the_disk(cli, cay, made, tmp_path):
+    """A file of holes is no bigger in the archive than its data, and a program in tar's place that does not end is ended
+    when the file cannot be written any more."""
+    full = tmp_path / "full"
+    full.mkdir()
+    with cay.create(template=made) as box:
+        assert box.run("/bin/sh", user="root", args=["-c", "echo end | dd of=/srv/holes bs=1 seek=1T"]).exit_code == 0
+        holes = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {}).json["snapshotID"]
+        endless = "#!/bin/sh\nwhile :; do cat /bin/sh; done\n".encode()
+        assert box.write("/bin/tar", endless, "root").status == 200
+        assert box.run("/bin/chmod", user="root", args=["755", "/bin/tar"]).exit_code == 0
+        hostile = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {}).json["snapshotID"]
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", full], check=True)
+    try:
+        exported(cli, holes, full / "holes.tar")
+        with tarfile.open(full / "holes.tar") as archive:
+            layer = max(archive, key=lambda one: one.size)
+            with tarfile.open(fileobj=archive.extractfile(layer)) as files:
+                found = files.getmember("./srv/holes")
+                assert (found.size, found.issparse()) == (2**40 + 4, True)
+        (full / "holes.tar").unlink()
+        done = cli("template", "export", hostile, full / "out.tar")
+        assert done.returncode != 0 and "could not be written whole" in done.stderr, done.stderr
+        assert list(full.iterdir()) == []
+    finally:
+        subprocess.run(["umount", full], check=True)
+    for name in (holes, hostile):
+        assert cay.call("DELETE", f"/templates/{name}").status == 204
+    none_is_left(cay)
 
 
 @pytest.mark.parametrize("value", [0, "no", None])
