@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "contract/proto.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,6 +51,10 @@ struct call_agent_request {
 /* Carries the agent's key. A failure to start is told through cb too. */
 void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
                 void *arg);
+
+/* What an agent answered to GET /envs, the caller's; NULL: it did not, or it was no object. It is
+ * not believed: more than JSON_MAX_VALUES values are none, as they are kept while a sandbox is. */
+json_t *call_agent_env(const struct err *why, int http_status, const char *body, size_t len);
 
 /* The same over a socket that is there, not connected yet, with that key: to an agent that is not
  * the sandbox's own (a command sandbox's), or where sockets were fetched before. fd is taken

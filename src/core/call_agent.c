@@ -15,6 +15,7 @@
 #include "core/reserve.h"
 #include "core/sandbox.h"
 #include "http/client.h"
+#include "http/json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -280,4 +281,16 @@ struct call *call_unix(struct core *c, const char *id, const char *path,
     a->connect_error = fd;
     core_defer(c, &a->later, answer_unreachable, a);
     return &a->call;
+}
+
+json_t *call_agent_env(const struct err *why, int http_status, const char *body, size_t len)
+{
+    json_t *env = NULL;
+    struct err e;
+
+    if (why || http_status != 200 || !body ||
+        json_parse_request(body, len, false, &env, &e) != ERR_OK || json_is_object(env))
+        return env;
+    json_decref(env);
+    return NULL;
 }

@@ -1,6 +1,7 @@
 #include "core/environment.h"
 
 #include "core/agent_file_call.h"
+#include "core/call.h"
 #include "core/core_internal.h"
 #include "core/reserve.h"
 
@@ -86,7 +87,7 @@ static void give(struct change *ch, json_t *env)
 static void on_env(void *arg, const struct err *why, int status, const char *body, size_t len)
 {
     struct change *ch = arg;
-    json_t *env = !why && status == 200 && body ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *env = call_agent_env(why, status, body, len);
     struct err e;
 
     if (why) {

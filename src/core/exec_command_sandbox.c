@@ -126,7 +126,7 @@ static void on_envs(struct core *c, const char *id, const struct err *why, int s
 {
     struct exec_op *op = arg;
 
-    op->envs = !why && status == 200 ? json_loadb(body, len, 0, NULL) : NULL;
+    op->envs = call_agent_env(why, status, body, len);
     if (why)
         exec_op_fail(op, why);
     else if (!json_is_object(op->envs))

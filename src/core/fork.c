@@ -163,7 +163,7 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     struct trace_context before;
     struct err e;
 
-    op->env = !why && http_status == 200 && body ? json_loadb(body, len, 0, NULL) : NULL;
+    op->env = call_agent_env(why, http_status, body, len);
     if (!json_is_object(op->env)) {
         err_set(&e, c->stopping ? ERR_CANCELED : ERR_UNAVAILABLE,
                 "sandbox %s is not forked: its agent, which has its environment, does not answer",

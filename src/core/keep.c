@@ -82,7 +82,7 @@ static enum err_code write_env(struct sandbox_obj *o, json_t *env, struct err *e
 static enum err_code take_env(struct sandbox_obj *o, const struct err *why, int status,
                               const char *body, size_t len, struct err *e)
 {
-    json_t *env = !why && status == 200 && body ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *env = call_agent_env(why, status, body, len);
     enum err_code code = ERR_OK;
     int64_t rc;
 
