@@ -244,6 +244,16 @@ static void reply_good(struct upload *u, const char *body, size_t len)
     json_decref(entries);
 }
 
+/* What an error of the agent's is about: which of several files it was is not known. */
+static const char *named(const struct upload *u)
+{
+    if (!u->bulk)
+        return u->path;
+    if (json_object_size(u->paths) != 1)
+        return "one of the files";
+    return json_string_value(json_object_iter_value(json_object_iter(u->paths)));
+}
+
 static void answer(struct upload *u)
 {
     const char *body = u->said.len ? u->said.data : "";
@@ -259,8 +269,7 @@ static void answer(struct upload *u)
         char message[1024];
         const char *code = NULL;
 
-        status = toolbox_file_error(status, body, len, u->bulk ? "the file" : u->path, &code,
-                                    message, sizeof(message));
+        status = toolbox_file_error(status, body, len, named(u), &code, message, sizeof(message));
         if (u->bulk) {
             json_t *error = toolbox_error_json(u->call, 400, toolbox_whole_code(code), message);
 

@@ -508,6 +508,9 @@ def test_many_files_in_one_answer_each_with_its_error(box):
 def test_files_are_the_users_and_with_its_rights_alone(box):
     box.refused(403, "GET", "/files/download", query={"path": "/etc/shadow"}, code="FILE_ACCESS_DENIED")
     box.refused(403, "POST", "/files/folder", query={"path": "/root/x"})
+    for files, named in (["/etc/x"], "/etc/x"), (["ok", "/etc/x"], "one of the files"):
+        reply = box.put([(path, b"x") for path in files])
+        assert (reply.status, reply.json["message"]) == (400, f"permission denied: {named}")
     assert box.put([("/root/x", b"x")]).status == 400
     assert box.run("sudo ls /root/x")["exitCode"] == 2
     box.put([("mine", b"x")])
