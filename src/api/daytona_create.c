@@ -59,8 +59,8 @@ static const struct {
     {"spot", "spot sandboxes"},
     {"kvm", "virtual machines"},
     {"buildInfo",
-     "images (name a template as snapshot: see `cay template ls`; `cay template import` "
-     "makes one of an image)"},
+     "`image` of the SDKs (name a template as `snapshot`: see `cay template ls`; `cay template "
+     "import` makes one of an image)"},
     {"volumes", NULL},
     {"secrets", NULL},
     {"outboundProxyUrl", "a proxy of the sandbox's own"},

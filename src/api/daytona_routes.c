@@ -55,8 +55,9 @@ static const struct api_route routes[] = {
      "template` "
      "make templates, which are snapshots here)"},
     {API_WRITE, "*", "/api/*", api_unsupported,
-     "this call of Daytona's API (there are those of sandboxes, their network settings, labels and "
-     "auto-stop intervals, and of the toolbox: see docs/compatibility.md)"},
+     "this call of Daytona's API (there are those of sandboxes, snapshots, volumes, secrets and "
+     "the "
+     "toolbox: docs/compatibility.md has them all)"},
     {0},
 };
 
