@@ -49,8 +49,12 @@ static enum err_code refuse_host(struct image_of *x, struct err *e)
     json_decref(detail);
     if (!host)
         return ERR_OK;
-    err_set(e, ERR_CONFLICT, "its programs are those of the server's machine: it is no image");
-    err_hint(e, "Build it on base (`cay template build base`), or import an image.");
+    err_set(e, ERR_CONFLICT,
+            "'%.100s' cannot be exported: it is, or lies on, the template host, and its programs "
+            "are those of the server's machine",
+            x->c->operands[0]);
+    err_hint(e, "Build it on base (FROM base; `cay template build base` makes that), or import an "
+                "image.");
     return e->code;
 }
 

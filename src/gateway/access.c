@@ -216,7 +216,8 @@ bool access_check_traffic(const struct access *a, const char *token,
     if (equal(a->traffic, right))
         return true;
     snprintf(message, ACCESS_MESSAGE_SIZE,
-             "Sandbox is secured with traffic access token. %s '%s' is %s",
+             "Sandbox is secured with traffic access token. %s '%s' is %s (Daytona's preview token "
+             "goes into 'x-daytona-preview-token')",
              a->traffic[0] ? "Provided token in header" : "Token header",
              "e2b-traffic-access-token", a->traffic[0] ? "invalid" : "missing");
     return false;
