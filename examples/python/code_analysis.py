@@ -49,9 +49,13 @@ class Scripted(GenericFakeChatModel):
 
 
 def packed(folder):
+    def own(member):  # without virtual environments and other people's packages
+        path = folder.joinpath(*pathlib.PurePath(member.name).parts[1:])
+        return None if path.name in (".git", "node_modules") or (path / "pyvenv.cfg").exists() else member
+
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as tar:
-        tar.add(folder, arcname="code")
+        tar.add(folder, arcname="code", filter=own)
     return data.getvalue()
 
 
