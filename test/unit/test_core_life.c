@@ -146,7 +146,9 @@ static struct sandbox_obj *arrange(struct world *w, struct case_of *k)
     } else if (k->state != SANDBOX_RUNNING) {
         begin_change(w, k);
     }
-    assert_int_equal(object(w, k)->s.state, k->state);
+    if (object(w, k)->s.state != k->state)
+        fail_msg("arrange does not bring a sandbox into the state %s, but into %s",
+                 life_of(k->state)->name, sandbox_life(object(w, k))->name);
     return object(w, k);
 }
 

@@ -366,8 +366,8 @@ static void what_is_no_request_is_refused(void **state)
 
         if (op == 0 || op >= PRIVSEP_REQUEST_COUNT)
             assert_int_equal(permit_fields(&m, &bounds), -EPROTO);
-        else
-            assert_int_not_equal(permit_fields(&m, &bounds), -EPROTO);
+        else if (permit_fields(&m, &bounds) == -EPROTO)
+            fail_msg("permit.c has no row for request %u", op);
     }
 }
 
