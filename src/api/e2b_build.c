@@ -4,6 +4,7 @@
 #include "api/e2b_build.h"
 
 #include "api/e2b.h"
+#include "api/e2b_build_spec.h"
 #include "core/build_files.h"
 #include "http/json.h"
 
@@ -78,12 +79,15 @@ void e2b_build_request(struct api_call *call)
 
 void e2b_build_start(struct api_call *call)
 {
+    const char *tenant = call->who.tenant, *id = call->params[0], *build = call->params[1];
+    struct build_spec spec;
     struct err e;
 
     if (!api_call_body(call))
         return;
-    if (core_build_start(call->core, call->who.tenant, call->params[0], call->params[1], call->body,
-                         &e) != ERR_OK)
+    if (core_build_check_start(call->core, tenant, id, build, &e) != ERR_OK ||
+        e2b_build_spec_read(call->body, &spec, &e) != ERR_OK ||
+        core_build_start(call->core, tenant, id, build, &spec, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
         api_reply_json(call, 202, json_object());

@@ -314,31 +314,27 @@ static enum err_code check_running(struct core *c, const char *tenant, struct er
                          n, CORE_BUILDS_RUNNING);
 }
 
-static enum err_code begin(struct build_obj *o, const json_t *json, struct err *e)
+static enum err_code begin(struct build_obj *o, struct build_spec *spec, struct err *e)
 {
-    struct build_spec spec;
-    enum err_code code = build_spec_read(json, &spec, e);
+    enum err_code code;
 
-    if (code != ERR_OK)
-        return code;
     o->b.state = BUILD_BUILDING;
     code = store_build_put(o->core->store, &o->b, e);
     if (code == ERR_OK)
-        code = build_run_begin(o, &spec, on_over, e);
+        code = build_run_begin(o, spec, on_over, e);
     if (code == ERR_OK) {
         tenant_count(o->tenant, USAGE_BUILDS);
         return ERR_OK;
     }
-    build_spec_free(&spec);
     o->b.state = BUILD_WAITING;
     write_row(o);
     return code;
 }
 
-enum err_code core_build_start(struct core *c, const char *tenant, const char *template_id,
-                               const char *build, const json_t *spec, struct err *e)
+enum err_code core_build_check_start(struct core *c, const char *tenant, const char *template_id,
+                                     const char *build, struct err *e)
 {
-    struct build_obj *o = build_get(c, tenant, template_id, build);
+    const struct build_obj *o = build_get(c, tenant, template_id, build);
     enum err_code code = core_check_ready(c, e);
 
     if (code != ERR_OK)
@@ -349,8 +345,20 @@ enum err_code core_build_start(struct core *c, const char *tenant, const char *t
     if (o->b.state != BUILD_WAITING)
         return err_set(e, ERR_CONFLICT, "the build is %s already: ask for a new one",
                        core_build_state_name(o->b.state));
-    code = check_running(c, tenant, e);
-    return code == ERR_OK ? begin(o, spec, e) : code;
+    return check_running(c, tenant, e);
+}
+
+enum err_code core_build_start(struct core *c, const char *tenant, const char *template_id,
+                               const char *build, struct build_spec *spec, struct err *e)
+{
+    enum err_code code = core_build_check_start(c, tenant, template_id, build, e);
+
+    if (code == ERR_OK)
+        code = build_spec_check(spec, e);
+    if (code == ERR_OK)
+        code = begin(build_get(c, tenant, template_id, build), spec, e);
+    build_spec_free(spec); /* empty where the build has it */
+    return code;
 }
 
 /* -- changing ---------------------------------------------------------------------------------- */

@@ -62,6 +62,8 @@ struct build {
 
 const char *core_build_state_name(enum build_state state);
 
+struct build_spec;
+
 struct core_build_request {
     const char *tenant;
     const char *name;   /* "name" or "name:tag" */
@@ -75,10 +77,16 @@ struct core_build_request {
 enum err_code core_build_new(struct core *c, const struct core_build_request *r,
                              const struct build **out, struct err *e);
 
-/* spec: what the SDKs send (build_spec.h). ERR_INVALID with the step, ERR_NOT_FOUND;
- * ERR_CONFLICT: it was started already; ERR_EXHAUSTED. */
+/* What core_build_start refuses whatever the spec is: a client that may not start the build learns
+ * that before what is wrong with its spec. ERR_NOT_FOUND; ERR_CONFLICT: it was started already;
+ * ERR_EXHAUSTED. */
+enum err_code core_build_check_start(struct core *c, const char *tenant, const char *template_id,
+                                     const char *build, struct err *e);
+
+/* spec (build_spec.h) is taken over, and empty afterwards, in every case. ERR_INVALID, and what
+ * core_build_check_start says. */
 enum err_code core_build_start(struct core *c, const char *tenant, const char *template_id,
-                               const char *build, const json_t *spec, struct err *e);
+                               const char *build, struct build_spec *spec, struct err *e);
 
 /* NULL: the tenant has none. template_id NULL: any. */
 const struct build *core_build_find(struct core *c, const char *tenant, const char *template_id,

@@ -52,13 +52,28 @@ static struct build_cached *of_key(const struct build_run *r,
     return k;
 }
 
+/* NULL: memory is out. */
+static json_t *words_json(const struct build_step *s)
+{
+    json_t *words = json_array();
+
+    for (size_t i = 0; words && i < s->n; i++)
+        if (json_array_append_new(words, json_string(s->words[i])) < 0) {
+            json_decref(words);
+            return NULL;
+        }
+    return words;
+}
+
 /* Of the step r->at, on r->on. false: memory is out. */
 static bool make_key(const struct build_run *r, unsigned char key[static DIGEST_SHA256_SIZE])
 {
     const struct build_step *s = &r->spec.steps[r->at];
-    json_t *all = json_pack("[s, s, s, O]", r->on, build_op_name(s->op), s->files ? s->files : "",
-                            s->words);
-    CLEANUP_FREE char *text = json_dumps(all, JSON_COMPACT);
+    json_t *words = words_json(s);
+    json_t *all = words ? json_pack("[s, s, s, o]", r->on, build_op_name(s->op),
+                                    s->files ? s->files : "", words)
+                        : NULL;
+    CLEANUP_FREE char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
 
     json_decref(all);
     if (text)

@@ -66,10 +66,10 @@ static void unpack(struct build_run *r)
     struct build_command c = {.user = "root", .cwd = "/", .cmd = "/bin/sh", .logged = true};
 
     if (target)
-        target_of(r, s->args[1], target, CORE_BUILD_TEXT_MAX + BUILD_RUN_PATH_SIZE + 2);
-    c.args = json_pack("[s, s, s, s, s, s, s]", "-c", script, "sh", s->args[0],
-                       target ? target : "/nothing/",
-                       s->n > 2 && *s->args[2] ? s->args[2] : r->user, s->n > 3 ? s->args[3] : "");
+        target_of(r, s->words[1], target, CORE_BUILD_TEXT_MAX + BUILD_RUN_PATH_SIZE + 2);
+    c.args = json_pack(
+        "[s, s, s, s, s, s, s]", "-c", script, "sh", s->words[0], target ? target : "/nothing/",
+        s->n > 2 && *s->words[2] ? s->words[2] : r->user, s->n > 3 ? s->words[3] : "");
     build_command(r, &c, on_unpacked);
 }
 
@@ -126,6 +126,6 @@ void build_copy_begin(struct build_run *r, void (*done)(struct build_run *r))
         return;
     }
     build_run_fail(r, "COPY %.200s: its files were not sent, or are gone by now: build again",
-                   s->args[0]);
+                   s->words[0]);
     build_command_later(r, done);
 }

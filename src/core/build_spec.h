@@ -1,36 +1,52 @@
 #pragma once
-/* What a client says a template is: {"fromTemplate" or "fromImage", "startCmd", "readyCmd",
- * "force", "steps": [{"type", "args", "filesHash", "force"}]}. Read and checked whole before
- * anything is done. Pure. */
+/* What a template is to be, as core takes it: no dialect's. A dialect's reader fills it and checks
+ * it by its own rules and texts (api/e2b_build_spec.h); core holds and frees it. Pure. */
 
 #include "core/build.h"
 
 enum build_op { BUILD_OP_RUN, BUILD_OP_ENV, BUILD_OP_WORKDIR, BUILD_OP_USER, BUILD_OP_COPY };
 
-/* In the words of clients. */
+/* As the log shows it. */
 const char *build_op_name(enum build_op op);
 
+/* How many words a step has. */
+void build_op_words(enum build_op op, size_t *least, size_t *most);
+
+/* | step | words |
+ * |---|---|
+ * | RUN | command, and perhaps the user |
+ * | ENV | name, value, name, value, ... |
+ * | WORKDIR | folder |
+ * | USER | name |
+ * | COPY | source, target, and perhaps owner ("": the user), mode ("": as it is) | */
 struct build_step {
     enum build_op op;
-    size_t n;            /* of args */
-    const char *args[4]; /* borrowed; of ENV: in `words` alone */
-    const json_t *words;
-    const char *files; /* of COPY: its archive's hash */
-    bool force;
+    size_t n;
+    const char **words; /* the array is the spec's own, of malloc */
+    const char *files;  /* of COPY: its archive's hash; NULL: none */
+    bool force;         /* it runs, whatever was kept of it */
 };
 
+struct build_text;
+
+/* Its texts are constants, or copies of its own (build_spec_text). */
 struct build_spec {
-    json_t *json;                    /* a copy: what the others point into */
+    struct build_text *texts;
     const char *from;                /* a template's name, or what an image is called */
     bool image;                      /* that, where no template has the name */
     const char *username, *password; /* for its registry; NULL: none */
     const char *start, *ready;       /* NULL: none */
     size_t n;
-    struct build_step *steps;
+    struct build_step *steps; /* of malloc */
 };
 
-/* ERR_INVALID, with the number of the step. */
-enum err_code build_spec_read(const json_t *json, struct build_spec *out, struct err *e);
+/* A copy that lives as long as the spec. NULL: memory is out. */
+const char *build_spec_text(struct build_spec *s, const char *text);
+
+/* ERR_INVALID: it is not what core's steps rely on, which is a reader's mistake. */
+enum err_code build_spec_check(const struct build_spec *s, struct err *e);
+
+/* What it held is overwritten: passwords and variables are among it. */
 void build_spec_free(struct build_spec *s);
 
 /* A step in one short line, for the log. */

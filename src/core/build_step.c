@@ -30,7 +30,7 @@ static void on_command(void *arg, const struct core_exec_result *x, const struct
     char what[256];
 
     (void)snprintf(what, sizeof(what), "failed to run command '%.120s'%s%s",
-                   r->spec.steps[r->at].args[0], why ? ": command failed" : "",
+                   r->spec.steps[r->at].words[0], why ? ": command failed" : "",
                    why && strncmp(why->text, "invalid username", 16) == 0 ? ": unauthenticated"
                                                                           : "");
     build_command_failed(r, what, x, why);
@@ -49,10 +49,10 @@ static void on_run(void *arg, const struct core_exec_result *x, const struct err
 
 static void step_run(struct build_run *r, const struct build_step *s)
 {
-    const struct build_command c = {.user = s->n > 1 && *s->args[1] ? s->args[1] : r->user,
+    const struct build_command c = {.user = s->n > 1 && *s->words[1] ? s->words[1] : r->user,
                                     .cwd = r->cwd,
                                     .cmd = "/bin/bash",
-                                    .args = json_pack("[s, s, s]", "-l", "-c", s->args[0]),
+                                    .args = json_pack("[s, s, s]", "-l", "-c", s->words[0]),
                                     .logged = true};
 
     build_command(r, &c, on_command);
@@ -77,10 +77,10 @@ static void run_script(struct build_run *r, const char *script, const char *one,
 static void step_workdir(struct build_run *r, const struct build_step *s)
 {
     char path[BUILD_RUN_PATH_SIZE];
-    bool absolute = s->args[0][0] == '/';
+    bool absolute = s->words[0][0] == '/';
     int n = snprintf(path, sizeof(path), "%s%s%s",
                      absolute || strcmp(r->cwd, "/") == 0 ? "" : r->cwd, absolute ? "" : "/",
-                     s->args[0]);
+                     s->words[0]);
 
     if ((size_t)n >= sizeof(path)) {
         /* a command that fails says so, in the sandbox */
@@ -94,11 +94,11 @@ static void step_workdir(struct build_run *r, const struct build_step *s)
 
 static void step_user(struct build_run *r, const struct build_step *s)
 {
-    if (strlen(s->args[0]) >= sizeof(r->user)) {
+    if (strlen(s->words[0]) >= sizeof(r->user)) {
         run_script(r, "echo 'the name is too long' >&2; exit 1", "", "", on_run);
         return;
     }
-    (void)snprintf(r->user, sizeof(r->user), "%s", s->args[0]);
+    (void)snprintf(r->user, sizeof(r->user), "%s", s->words[0]);
     run_script(r, "id -u -- \"$1\" > /dev/null", r->user, "", on_run);
 }
 
@@ -108,10 +108,9 @@ static void next_variable(struct build_run *r);
 
 static void set_variable(struct build_run *r, const char *value)
 {
-    const json_t *words = r->spec.steps[r->at].words;
+    const char *name = r->spec.steps[r->at].words[r->word];
 
-    if (json_object_set_new(r->env, json_string_value(json_array_get(words, r->word)),
-                            json_string(value)) < 0)
+    if (json_object_set_new(r->env, name, json_string(value)) < 0)
         build_run_fail(r, "ENV: a value is not UTF-8, or memory is out");
 }
 
@@ -157,7 +156,7 @@ static int quote(struct buf *out, const char *text)
 static bool sets_path(const struct build_step *s)
 {
     for (size_t i = 0; i < s->n; i += 2)
-        if (strcmp(json_string_value(json_array_get(s->words, i)), "PATH") == 0)
+        if (strcmp(s->words[i], "PATH") == 0)
             return true;
     return false;
 }
@@ -183,7 +182,7 @@ static void next_variable(struct build_run *r)
     const struct build_step *s = &r->spec.steps[r->at];
 
     for (; !r->failed && r->word < s->n; r->word += 2) {
-        const char *value = json_string_value(json_array_get(s->words, r->word + 1));
+        const char *value = s->words[r->word + 1];
 
         if (strchr(value, '$')) {
             expand(r, value);

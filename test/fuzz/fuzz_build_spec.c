@@ -1,6 +1,6 @@
 /* What a client says a template is: read whole, with each count and text within its limit, or
  * refused with a text, and then nothing is given out. What the log shows of a step fits. */
-#include "core/build_spec.h"
+#include "api/e2b_build_spec.h"
 #include "fuzz.h"
 #include "http/json.h"
 
@@ -10,14 +10,9 @@ static void check_step(const struct build_step *s)
 {
     char shown[SHOWN + 1];
 
-    FUZZ_CHECK(build_op_name(s->op)[0] && s->n == json_array_size(s->words) && s->n >= 1);
-    for (size_t i = 0; i < s->n; i++) {
-        const char *word = json_string_value(json_array_get(s->words, i));
-
-        FUZZ_CHECK(word && strlen(word) <= CORE_BUILD_TEXT_MAX);
-        if (i < sizeof(s->args) / sizeof(s->args[0]))
-            FUZZ_CHECK(s->args[i] == word);
-    }
+    FUZZ_CHECK(build_op_name(s->op)[0] && s->n >= 1);
+    for (size_t i = 0; i < s->n; i++)
+        FUZZ_CHECK(s->words[i] && strlen(s->words[i]) <= CORE_BUILD_TEXT_MAX);
     if (s->op == BUILD_OP_ENV)
         FUZZ_CHECK(s->n % 2 == 0);
     memset(shown, 0x55, sizeof(shown));
@@ -27,6 +22,7 @@ static void check_step(const struct build_step *s)
 
 static void check(const struct build_spec *s)
 {
+    FUZZ_CHECK(build_spec_check(s, NULL) == ERR_OK);
     FUZZ_CHECK(s->from && *s->from && s->n <= CORE_BUILD_STEPS_MAX);
     FUZZ_CHECK(!s->start || strlen(s->start) <= CORE_BUILD_COMMAND_MAX);
     FUZZ_CHECK(!s->ready || strlen(s->ready) <= CORE_BUILD_COMMAND_MAX);
@@ -44,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memset(&s, 0x55, sizeof(s));
     memcpy(&before, &s, sizeof(s));
-    if (build_spec_read(json, &s, &e) == ERR_OK) {
+    if (e2b_build_spec_read(json, &s, &e) == ERR_OK) {
         check(&s);
         build_spec_free(&s);
     } else {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/build_spec.h"
+#include "api/e2b_build_spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static enum err_code read_text(const char *text, struct build_spec *s, struct er
     enum err_code code;
 
     assert_non_null(json);
-    code = build_spec_read(json, s, e);
+    code = e2b_build_spec_read(json, s, e);
     json_decref(json); /* the spec has a copy */
     return code;
 }
@@ -42,10 +42,10 @@ static void test_whole(void **state)
     assert_string_equal(s.ready, "ask");
     assert_int_equal(s.n, 3);
     assert_int_equal(s.steps[0].op, BUILD_OP_RUN);
-    assert_string_equal(s.steps[0].args[1], "root");
+    assert_string_equal(s.steps[0].words[1], "root");
     assert_null(s.steps[0].files);
     assert_int_equal(s.steps[1].n, 6);
-    assert_string_equal(json_string_value(json_array_get(s.steps[1].words, 5)), "3");
+    assert_string_equal(s.steps[1].words[5], "3");
     assert_string_equal(s.steps[2].files, "ab");
     assert_false(s.steps[1].force);
     assert_true(s.steps[2].force);
@@ -141,7 +141,7 @@ static enum err_code read_steps(size_t n, const char *arg, size_t len)
     json_t *json = with_steps(n, arg, len);
     struct build_spec s;
     struct err e;
-    enum err_code code = build_spec_read(json, &s, &e);
+    enum err_code code = e2b_build_spec_read(json, &s, &e);
 
     json_decref(json);
     if (code == ERR_OK)
@@ -170,7 +170,7 @@ static void test_no_argument_has_a_null_byte(void **state)
     struct err e;
 
     assert_non_null(json);
-    assert_int_equal(build_spec_read(json, &s, &e), ERR_INVALID);
+    assert_int_equal(e2b_build_spec_read(json, &s, &e), ERR_INVALID);
     json_decref(json);
 }
 
@@ -193,13 +193,36 @@ static void test_shown(void **state)
     build_spec_free(&s);
 }
 
+/* Whatever a reader gives: no step of core's has fewer words than it uses. */
+static void test_core_checks_what_it_relies_on(void **state)
+{
+    const char *words[] = {"A", "1", "B", NULL};
+    struct build_step step = {.op = BUILD_OP_ENV, .n = 2, .words = words};
+    struct build_spec s = {.from = "base", .n = 1, .steps = &step};
+    struct err e;
+
+    assert_int_equal(build_spec_check(&s, &e), ERR_OK);
+    step.n = 3;
+    assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
+    step.n = 4;
+    assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
+    step = (struct build_step){.op = BUILD_OP_COPY, .n = 1, .words = words};
+    assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
+    step.op = (enum build_op)(BUILD_OP_COPY + 1);
+    assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
+    s.n = CORE_BUILD_STEPS_MAX + 1;
+    assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
+    s = (struct build_spec){.from = ""};
+    assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),  cmocka_unit_test(test_force_of_all),
         cmocka_unit_test(test_images), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_limits), cmocka_unit_test(test_no_argument_has_a_null_byte),
-        cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_shown),  cmocka_unit_test(test_core_checks_what_it_relies_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
