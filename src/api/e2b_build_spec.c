@@ -6,6 +6,7 @@
 
 #include "http/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define IMAGE_NAME_MAX    450
@@ -179,6 +180,22 @@ static enum err_code read_steps(struct build_spec *s, const json_t *json, struct
     return ERR_OK;
 }
 
+/* The port that a ready command of E2B's SDKs waits for (waitForPort, waitForURL). 0: none. */
+static int port_of(const char *ready)
+{
+    static const char *const before[] = {
+        "sport = :", "ss -tuln | grep :", "://localhost:", "://127.0.0.1:"};
+
+    for (size_t i = 0; ready && i < ARRAY_SIZE(before); i++) {
+        const char *at = strstr(ready, before[i]);
+        long port = at ? strtol(at + strlen(before[i]), NULL, 10) : 0;
+
+        if (port >= 1 && port <= 65535)
+            return (int)port;
+    }
+    return 0;
+}
+
 enum err_code e2b_build_spec_read(const json_t *json, struct build_spec *out, struct err *e)
 {
     struct build_spec s = {0};
@@ -190,6 +207,7 @@ enum err_code e2b_build_spec_read(const json_t *json, struct build_spec *out, st
         code = read_text(&s, json, "readyCmd", JSON_OPTIONAL, CORE_BUILD_COMMAND_MAX, &s.ready, e);
     if (code == ERR_OK)
         code = read_steps(&s, json, e);
+    s.ready_port = port_of(s.ready);
     if (code == ERR_OK)
         *out = s;
     else

@@ -221,33 +221,15 @@ static void keep(struct build_run *r)
                              on_snapshot, r);
 }
 
-/* The port that a ready command of E2B's SDKs waits for (waitForPort, waitForURL): each create then
- * waits for it too. 0: none. */
-static int ready_port(const char *ready)
-{
-    static const char *const before[] = {
-        "sport = :", "ss -tuln | grep :", "://localhost:", "://127.0.0.1:"};
-
-    for (size_t i = 0; ready && i < ARRAY_SIZE(before); i++) {
-        const char *at = strstr(ready, before[i]);
-        long port = at ? strtol(at + strlen(before[i]), NULL, 10) : 0;
-
-        if (port >= 1 && port <= 65535)
-            return (int)port;
-    }
-    return 0;
-}
-
 static char *start_file(const struct build_run *r)
 {
     json_t *file = build_state(r);
-    int port = ready_port(r->spec.ready);
     char *text;
 
     if (r->spec.start && *r->spec.start) {
         json_object_set_new(file, "cmd", json_string(r->spec.start));
-        if (port > 0)
-            json_object_set_new(file, "port", json_integer(port));
+        if (r->spec.ready_port > 0)
+            json_object_set_new(file, "port", json_integer(r->spec.ready_port));
     }
     text = json_dumps(file, JSON_INDENT(1));
     json_decref(file);

@@ -36,6 +36,7 @@ struct build_spec {
     bool image;                      /* that, where no template has the name */
     const char *username, *password; /* for its registry; NULL: none */
     const char *start, *ready;       /* NULL: none */
+    int ready_port;                  /* that the second waits for, and each create too; 0: none */
     size_t n;
     struct build_step *steps; /* of malloc */
 };

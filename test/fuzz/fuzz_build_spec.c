@@ -26,6 +26,7 @@ static void check(const struct build_spec *s)
     FUZZ_CHECK(s->from && *s->from && s->n <= CORE_BUILD_STEPS_MAX);
     FUZZ_CHECK(!s->start || strlen(s->start) <= CORE_BUILD_COMMAND_MAX);
     FUZZ_CHECK(!s->ready || strlen(s->ready) <= CORE_BUILD_COMMAND_MAX);
+    FUZZ_CHECK(s->ready_port >= 0 && s->ready_port <= 65535);
     for (size_t i = 0; i < s->n; i++)
         check_step(&s->steps[i]);
 }

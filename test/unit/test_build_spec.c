@@ -89,6 +89,36 @@ static void test_images(void **state)
     }
 }
 
+/* The commands are those of E2B's SDKs: waitForPort as it was and is, waitForURL. */
+static void test_port_that_ready_waits_for(void **state)
+{
+    static const struct {
+        const char *ready;
+        int port;
+    } cases[] = {
+        {"[ -n \"$(ss -Htuln sport = :8080)\" ]", 8080},
+        {"ss -tuln | grep :80", 80},
+        {"curl -s -o /dev/null -w \"%{http_code}\" http://localhost:3000/health", 3000},
+        {"curl http://127.0.0.1:65535", 65535},
+        {"curl http://127.0.0.1:65536", 0},
+        {"curl http://localhost:0", 0},
+        {"curl http://localhost/", 0},
+        {"sleep 20", 0},
+        {"", 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        json_t *json = json_pack("{s:s, s:s}", "fromTemplate", "base", "readyCmd", cases[i].ready);
+        struct build_spec s;
+        struct err e;
+
+        assert_int_equal(e2b_build_spec_read(json, &s, &e), ERR_OK);
+        assert_int_equal(s.ready_port, cases[i].port);
+        build_spec_free(&s);
+        json_decref(json);
+    }
+}
+
 #define STEPS(step) "{\"fromTemplate\": \"base\", \"steps\": [" step "]}"
 #define AFTER(step) STEPS("{\"type\": \"RUN\", \"args\": [\"a\"]}, " step)
 
@@ -219,10 +249,15 @@ static void test_core_checks_what_it_relies_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),  cmocka_unit_test(test_force_of_all),
-        cmocka_unit_test(test_images), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_no_argument_has_a_null_byte),
-        cmocka_unit_test(test_shown),  cmocka_unit_test(test_core_checks_what_it_relies_on),
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_force_of_all),
+        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_port_that_ready_waits_for),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_no_argument_has_a_null_byte),
+        cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_core_checks_what_it_relies_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
