@@ -167,7 +167,11 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         "UPDATE credentials SET sealed=?4 WHERE tenant=?1 AND name=?2 AND sealed=?3",
     [STORE_CREDENTIAL_DESCRIBE] = "UPDATE credentials SET metadata=?3 WHERE tenant=?1 AND name=?2",
     [STORE_CREDENTIAL_GET] = "SELECT bind, sealed FROM credentials WHERE tenant=?1 AND name=?2",
-    [STORE_CREDENTIAL_COUNT] = "SELECT count(*) FROM credentials WHERE tenant=?1 AND name<>?2",
+    [STORE_CREDENTIAL_COUNT] =
+        "SELECT count(*), ifnull(sum(octets), 0) + ifnull(length(CAST(?3 AS BLOB)), 0)"
+        " + ifnull(length(CAST(?4 AS BLOB)), 0) FROM (SELECT length(CAST(bind AS BLOB))"
+        " + ifnull(length(CAST(metadata AS BLOB)), 0) AS octets FROM credentials"
+        " WHERE tenant=?1 AND name<>?2)",
     [STORE_CREDENTIAL_EACH] =
         "SELECT name, bind, made_ms, first_ms, version, metadata FROM credentials"
         " WHERE tenant=?1 AND (?2 IS NULL OR name=?2) ORDER BY name",

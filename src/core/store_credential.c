@@ -11,7 +11,10 @@
 
 #include <string.h>
 
+/* Of the tenant's others, and of this one: a list of them is made in one turn of the control
+ * loop. */
 static enum err_code check_credential_count(struct store *st, const char *tenant, const char *name,
+                                            const json_t *bind, const json_t *metadata,
                                             struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_CREDENTIAL_COUNT];
@@ -19,12 +22,20 @@ static enum err_code check_credential_count(struct store *st, const char *tenant
 
     store_bind_text(q, 1, tenant);
     store_bind_text(q, 2, name);
+    store_bind_json(q, 3, bind);
+    store_bind_json(q, 4, metadata);
     if (sqlite3_step(q) != SQLITE_ROW)
         code = store_fail(st, "counting credentials", e);
     else if (sqlite3_column_int64(q, 0) >= CREDENTIALS_OF_A_TENANT)
         code = err_set(e, ERR_EXHAUSTED,
                        "tenant %s has %u credentials, which is the most there can be", tenant,
                        CREDENTIALS_OF_A_TENANT);
+    else if (sqlite3_column_int64(q, 1) > CREDENTIALS_MAX_BYTES)
+        code = err_set(e, ERR_EXHAUSTED,
+                       "the descriptions of tenant %s's credentials (hosts, headers, metadata) "
+                       "would be longer than %u bytes together: name fewer hosts, or delete "
+                       "credentials that are not needed",
+                       tenant, CREDENTIALS_MAX_BYTES);
     sqlite3_reset(q);
     sqlite3_clear_bindings(q);
     return code;
@@ -35,7 +46,7 @@ enum err_code store_credential_put(struct store *st, const char *tenant, const c
                                    int64_t made_ms, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_CREDENTIAL_PUT];
-    enum err_code code = check_credential_count(st, tenant, name, e);
+    enum err_code code = check_credential_count(st, tenant, name, bind, metadata, e);
 
     if (code != ERR_OK)
         return code;

@@ -5,8 +5,9 @@
 #include "core/store.h"
 
 #define CREDENTIALS_OF_A_TENANT 1024u
+#define CREDENTIALS_MAX_BYTES   (1024u * 1024u) /* of what they say, without their values */
 
-/* Adds or replaces: its version rises then. ERR_EXHAUSTED above CREDENTIALS_OF_A_TENANT. sealed:
+/* Adds or replaces: its version rises then. ERR_EXHAUSTED above these. sealed:
  * text, base64. metadata NULL: as it was. */
 enum err_code store_credential_put(struct store *st, const char *tenant, const char *name,
                                    const json_t *bind, const char *sealed, const json_t *metadata,

@@ -87,6 +87,21 @@ def test_one_is_made_changed_and_removed(stack, vault):
     look_for(stack, VALUE, OTHER_VALUE)
 
 
+def test_what_the_secrets_of_a_tenant_say_together_has_a_limit(daytona, vault):
+    """A list of them is one turn of the loop that all tenants share."""
+    hosts = [".".join(["a" * 60] * 3 + ["b" * 50, f"h{n:02}.example"]) for n in range(64)]
+    fit = 1024 * 1024 // len(json.dumps(hosts, separators=(",", ":")))  # and a little beside the hosts
+    for n in range(fit - 1):
+        vault("POST", "", {"name": f"S{n}", "value": VALUE, "hosts": hosts}, 201)
+    for n in range(2):
+        reply = daytona.call("POST", "/secret", {"name": f"T{n}", "value": VALUE, "hosts": hosts})
+    assert reply.status == 429 and "longer than 1048576 bytes together" in reply.json["message"], reply.body
+    vault("PATCH", "/S0", {"value": VALUE, "hosts": hosts[:1]})  # one is not counted beside its successor
+    vault("PATCH", "/S1", {"value": VALUE, "hosts": hosts[:1]})
+    vault("POST", "", {"name": "T1", "value": VALUE, "hosts": hosts}, 201)
+    assert len(vault("GET")) in (fit, fit + 1)
+
+
 @pytest.mark.parametrize("change, why", [
     ({"hosts": None}, "without hosts"), ({"hosts": []}, "without hosts"), ({"hosts": "a.example"}, "hosts"), ({"hosts": ["*"]}, "hosts[0]"),
     ({"hosts": ["a.example", "https://b.example"]}, "hosts[1]"), ({"hosts": ["a.example:443"]}, "hosts[0]"), ({"hosts": [1]}, "hosts[0]"),
