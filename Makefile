@@ -86,13 +86,13 @@ fuzz:
 hostile:
 	@CAY_HOSTILE_MESSAGES=$(HOSTILE_MESSAGES) test/run --build=$(BUILD) --only=scenario --files test_hostile.py
 
-# Speed and memory beside floors and peers; prints a table, writes $(BUILD)/bench.json and bench.svg.
-# WRITE=docs writes them there, and the table into docs/reports/benchmarks.md.
 # Worlds that lack something, in their long form; `make test` has the short one.
 bad-worlds:
 	@CAY_BAD_WORLDS=1 test/run --build=$(BUILD) --only=scenario --files test_bad_world_start.py test_bad_world_http.py \
 		test_bad_world_running.py test_bad_world_limits.py
 
+# Speed and memory beside floors and peers; prints a table, writes $(BUILD)/bench.json and bench.svg.
+# WRITE=docs writes them there, and the table into docs/reports/benchmarks.md.
 bench:
 	@scripts/deps build run test bench
 	@$(MAKE) --no-print-directory build
