@@ -348,7 +348,8 @@ def test_killed_in_the_middle_of_creates(privd, after_ms):
     for m in items.values():
         r = c.connect(m)
         assert r.status == 0 and request_health(r.fds[0]).startswith(b"HTTP/1.1 204")
-    assert seqs and c.create("iafter").status == 0
+    after = c.create("iafter")
+    assert seqs and after.status == 0, f"{after.status} at stage {after.stage}"
     for m in items.values():
         assert c.kill(m).status == 0
     assert set(c.list()) == {"iafter"}
