@@ -42,12 +42,14 @@ def commands(number):
 
 class Buildah:
     """With its storage on the state disk, where both write; that is mounted in cay-privd's mount namespace. Each call has a copy of
-    that, with which goes what buildah mounts."""
+    that, with which goes what buildah mounts. It runs in its folder, as it makes an image's name of an image's path: the names of
+    temporary folders may be none."""
 
     def __init__(self, own, folder):
         self.folder, self.inside = folder, pathlib.Path(str(folder).split("/root", 1)[1])
-        self.enter = ["nsenter", f"--mount=/proc/{own.daemons()['cay-privd']}/ns/mnt", "--", "unshare", "--mount", "--"]
-        self.run("pull", "--quiet", f"oci:{self.inside}/image:latest")
+        self.enter = ["nsenter", f"--mount=/proc/{own.daemons()['cay-privd']}/ns/mnt", "--", "unshare", "--mount", "--",
+                      "sh", "-c", 'cd "$0" && exec "$@"', str(self.inside)]
+        self.run("pull", "--quiet", "oci:image:latest")
         self.image = self.run("images", "--quiet", "--no-trunc").split()[0]
 
     def run(self, *words):
