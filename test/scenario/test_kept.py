@@ -4,6 +4,7 @@ between the steps."""
 import contextlib
 import errno
 import os
+import signal
 import struct
 import subprocess
 import time
@@ -228,7 +229,7 @@ def counter(p, s, path="/root/ticks"):
                               stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # nsenter becomes sh: no fork
     try:
         until(lambda: inside(p, s, f"tail -n1 {path}"), what="the first tick")
-        yield
+        yield writer
     finally:
         writer.kill()
         writer.wait()
@@ -239,8 +240,11 @@ def test_a_copy_of_one_that_runs(privd):  # noqa: F811
     c = privd.channel()
     s = c.create("isource")
     write_marks(privd, s, "one")
-    with counter(privd, s):
+    with counter(privd, s) as writer:
+        # Not one of the sandbox's own processes, which stand still while a copy is made; a file that is being written may be empty in it.
+        writer.send_signal(signal.SIGSTOP)
         assert copy(c, s, 5).status == 0 and kepts(c) == {5}
+        writer.send_signal(signal.SIGCONT)
         assert "isource" in c.list() and copy(c, s, 5).status == -errno.EEXIST
         before = int(inside(privd, s, "tail -n1 /root/ticks"))
         until(lambda: int(inside(privd, s, "tail -n1 /root/ticks")) > before, what="another tick: it goes on")
