@@ -95,8 +95,7 @@ NORETURN static void run_command_sandbox(const struct inside *in)
     _exit(1);
 }
 
-/* --- outside
- * ----------------------------------------------------------------------------------- */
+/* --- outside ---------------------------------------------------------------------------------- */
 
 /* Done as the host's root: the sandbox's control groups, by descriptors below `cay`. */
 static int prepare(const struct command_sandbox_args *a, struct inside *in, struct task_result *out)
@@ -254,14 +253,14 @@ static int fork_command_sandbox(struct inside *in, struct task_result *out)
 static int make_command_sandbox(void *arg, struct task_result *out)
 {
     const struct command_sandbox_args *a = arg;
-    struct inside in = {.filter = &a->rt->filter,
-                        .agent_fd = a->rt->agent_fd,
-                        .boot_fd = a->boot.agent_fd,
-                        .oom_fd = -1,
-                        .status_fd = -1,
-                        .command_sandbox = true};
-    int rc = prepare(a, &in, out);
+    struct inside in = inside_new(NULL);
+    int rc;
 
+    in.filter = &a->rt->filter;
+    in.agent_fd = a->rt->agent_fd;
+    in.boot_fd = a->boot.agent_fd;
+    in.command_sandbox = true;
+    rc = prepare(a, &in, out);
     if (rc < 0)
         return rc;
     hide_arguments();

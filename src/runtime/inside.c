@@ -57,6 +57,27 @@ static int set_limits(bool command_sandbox)
     return rc == 0 && command_sandbox ? lower_limit(RLIMIT_MSGQUEUE, 0) : rc;
 }
 
+struct inside inside_new(const struct runtime_start *start)
+{
+    struct inside in = {.start = start,
+                        .agent_fd = -1,
+                        .lower_fd = -1,
+                        .view_fd = -1,
+                        .mask_fd = -1,
+                        .usr_fd = -1,
+                        .upper_fd = -1,
+                        .stage_fd = -1,
+                        .boot_fd = -1,
+                        .oom_fd = -1,
+                        .status_fd = -1};
+
+    for (size_t i = 0; i < ARRAY_SIZE(in.volume_fds); i++)
+        in.volume_fds[i] = -1;
+    for (size_t i = 0; i < ARRAY_SIZE(in.device_fds); i++)
+        in.device_fds[i] = -1;
+    return in;
+}
+
 /* Puts a descriptor at a number; both are then the agent's. */
 static int install_fd(int fd, int at)
 {

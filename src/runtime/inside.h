@@ -49,6 +49,9 @@ struct inside_failure {
     int32_t status;
 };
 
+/* No descriptor is there yet: each is -1. start is borrowed; NULL for a command sandbox. */
+struct inside inside_new(const struct runtime_start *start);
+
 extern const char *const inside_devices[INSIDE_DEVICES];
 
 /* The working directory has to be the stage directory. Does not return: execs cay-init, or
