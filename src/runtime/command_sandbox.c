@@ -52,8 +52,7 @@ struct command_sandbox_args {
     struct process_boot boot;
 };
 
-/* --- between
- * ----------------------------------------------------------------------------------- */
+/* --- between ---------------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b)
 {

@@ -23,8 +23,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- layers
- * ------------------------------------------------------------------------------------ */
+/* --- layers ----------------------------------------------------------------------------------- */
 
 /* One tmpfs for the mount points, /dev, /run and /dev/shm: each file system costs every memory
  * control group of the host an entry in a table, whosever they are, so that at thousands of
@@ -157,8 +156,7 @@ static int mount_root(struct rootfs *b)
     return usr < 0 ? usr : rootfs_attach_at(usr, b->root_fd, "usr");
 }
 
-/* --- the rest
- * ---------------------------------------------------------------------------------- */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 static int mount_run(const struct rootfs *b)
 {
