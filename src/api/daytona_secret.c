@@ -77,23 +77,6 @@ static void reply_with(struct api_call *call, int status, const char *id)
 
 /* -- fields ------------------------------------------------------------------------------------ */
 
-/* A field that is not known is refused: it may be one that narrows what the secret is for. */
-static enum err_code check_fields(const json_t *body, const char *const *known, size_t n,
-                                  struct err *e)
-{
-    const char *key;
-    json_t *value;
-    size_t i;
-
-    json_object_foreach ((json_t *)(uintptr_t)body, key, value) {
-        for (i = 0; i < n && strcmp(known[i], key) != 0; i++)
-            ;
-        if (i == n)
-            return err_set(e, ERR_INVALID, "property %.64s should not exist", key);
-    }
-    return ERR_OK;
-}
-
 static enum err_code check_name(const char *name, struct err *e)
 {
     if (!name[0] || strspn(name, NAME_CHARS) != strlen(name) ||
@@ -206,7 +189,7 @@ static enum err_code read_create(const json_t *body, struct setting *s, struct e
     json_t *hosts = NULL;
     enum err_code rc;
 
-    if ((rc = check_fields(body, known, ARRAY_SIZE(known), e)) ||
+    if ((rc = daytona_check_fields(body, known, ARRAY_SIZE(known), e)) ||
         (rc = json_get_str(body, "name", NULL, JSON_REQUIRED, CORE_CREDENTIAL_NAME_MAX, &name,
                            e)) ||
         (rc = check_name(name, e)) || (rc = read_description(body, NULL, &s->metadata, e)) ||
@@ -263,7 +246,7 @@ static enum err_code read_update(const json_t *body, const struct found *f, stru
     json_t *hosts = NULL;
     enum err_code rc;
 
-    if ((rc = check_fields(body, known, ARRAY_SIZE(known), e)) ||
+    if ((rc = daytona_check_fields(body, known, ARRAY_SIZE(known), e)) ||
         (rc = read_description(body, f->metadata, &s->metadata, e)) ||
         (rc = json_get_arr(body, "hosts", NULL, JSON_OPTIONAL, &hosts, e)) ||
         (hosts && ((rc = need_hosts(hosts, e)) || (rc = check_hosts(hosts, e)))))

@@ -45,6 +45,9 @@ enum err_code core_credential_each(struct core *c, const char *tenant, const cha
                                                        struct err *e),
                                    void *arg, struct err *e);
 
+/* Whether one of a policy's "inject" is of this credential. injections may be NULL: none. */
+bool core_credential_is_injected(const json_t *injections, const char *name);
+
 /* Its metadata alone. ERR_NOT_FOUND. */
 enum err_code core_credential_describe(struct core *c, const char *tenant, const char *name,
                                        const json_t *metadata, struct err *e);
