@@ -23,7 +23,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
 READY_SECONDS = 120
 TEMPLATE_INODES = 4096  # the usual number takes 1.3 s of a start, and 20 s of an import
-SERVERS_MAX = 8  # of one run, at a time
+SERVERS_MAX = 4  # of one run, at a time
 # Which of the processes that share the files out this is (pytest-xdist); each has users and ranges of its own.
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 WORKER_UIDS = (SERVERS_MAX + 1) * SLOTS_MAX * 65536  # the last: badworld.World, one at a time
