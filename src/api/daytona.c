@@ -112,23 +112,6 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
     return daytona_sandbox_json_of(call->api, call->request->host, s, item);
 }
 
-enum err_code daytona_check_fields(const json_t *body, const char *const *known, size_t n,
-                                   struct err *e)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach ((json_t *)(uintptr_t)body, name, value) {
-        size_t i = 0;
-
-        while (i < n && strcmp(known[i], name) != 0)
-            i++;
-        if (i == n)
-            return err_set(e, ERR_INVALID, "property %.64s should not exist", name);
-    }
-    return ERR_OK;
-}
-
 void daytona_no_sandbox(struct api_call *call)
 {
     api_fail(call, 404, "Sandbox with ID or name %s not found", call->params[0]);

@@ -64,11 +64,6 @@ json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, boo
 
 void daytona_no_sandbox(struct api_call *call);
 
-/* ERR_INVALID for a field of a body that is none of known[n]: passing it over might leave out what
- * narrows the request. */
-enum err_code daytona_check_fields(const json_t *body, const char *const *known, size_t n,
-                                   struct err *e);
-
 /* A new reference: n in whole units, as clients insist on; what is left of one counts as one. */
 json_t *daytona_whole(uint64_t n, uint64_t unit);
 

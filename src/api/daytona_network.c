@@ -5,7 +5,7 @@
 
 #include "api/daytona_network.h"
 
-#include "api/daytona.h"
+#include "api/daytona_fields.h"
 #include "base/util.h"
 #include "http/json.h"
 #include "policy/policy.h"

@@ -13,6 +13,7 @@
  * daytona.io/docs "Secrets", as of August 2026. */
 #include "api/daytona_secret.h"
 #include "api/daytona.h"
+#include "api/daytona_fields.h"
 #include "api/daytona_mount.h"
 
 #include "core/credential.h"

@@ -5,10 +5,18 @@
 #include <string.h>
 
 static const char *const fixed[] = {
-    CRIU_PROGRAM,         "restore",           CRIU_OPTIONS_OF_BOTH,
-    "--log-file",         CRIU_RESTORE_LOG,    "--root",
-    CHECKPOINT_ROOT,      "--pidfile",         CRIU_PID_FILE,
-    "--restore-detached", "--restore-sibling", /* PID 1 is a child of who starts CRIU, so that its number stays its own */
+    CRIU_PROGRAM,
+    "restore",
+    CRIU_OPTIONS_OF_BOTH,
+    "--log-file",
+    CRIU_RESTORE_LOG,
+    "--root",
+    CHECKPOINT_ROOT,
+    "--pidfile",
+    CRIU_PID_FILE,
+    "--restore-detached",
+    /* PID 1 is a child of the process that starts CRIU, so that its number stays its own. */
+    "--restore-sibling",
 };
 
 /* Of cay's changes: the filters are installed once, by PID 1, before there is another process. */

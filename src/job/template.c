@@ -102,7 +102,7 @@ static int write_meta(const char *dir, uint32_t number, const char *fingerprint)
     return io_replace_file_at(fd, META_FILE, &m, sizeof(m), 0600);
 }
 
-/* Gives a directory a name that no other has, which the sweep knows. 0, -ENOENT when there is none. */
+/* Gives a directory a name that no other has, and that the sweep knows. -ENOENT: there is none. */
 static int put_aside(const char *name, uint32_t number, char old[static NAME_SIZE])
 {
     for (int i = 0; i < 100; i++) {
