@@ -44,7 +44,7 @@ static enum err_code expand_one(const char **at, const json_t *env, struct buf *
     return ERR_OK;
 }
 
-/* One word, to its end or to a blank outside of quotes (all: to the end of the text). */
+/* A word, to its end or to a blank outside of quotes (all: to the end of the text). */
 static enum err_code take_word(const char **at, bool all, const json_t *env, struct buf *out,
                                struct err *e)
 {

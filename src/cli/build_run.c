@@ -1,5 +1,5 @@
 /* In order: a command in the sandbox, whose output's end is kept; each kind of step; the start
- * file. What comes from the sandbox is bounded, and shown without control characters. */
+ * file. Output of the sandbox is bounded, and shown without control characters. */
 #include "cli/build_run.h"
 
 #include "base/clock.h"
@@ -18,7 +18,8 @@
 #define PROFILE_FILE "/etc/profile.d/cay-path.sh"
 #define LIVE_COLUMNS 90
 
-/* What an ENV may use before a build file sets it: cay-init gives it to every process. */
+/* Variables that an ENV may use before a build file sets them: cay-init gives them to every
+ * process. */
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /* $1 target, $2 mode, $3 owner or nothing, $4 the source's name. By a temporary name: what runs
@@ -292,8 +293,8 @@ static void copy_text(const json_t *file, const char *key, char *out, size_t siz
         snprintf(out, size, "%s", text);
 }
 
-/* What an earlier template said goes on to hold, as in Docker. The file is the sandbox's: what is
- * not understood of it is left out. */
+/* The settings of the template that the build begins with stay in force, as in Docker. The file is
+ * the sandbox's: unknown fields are left out. */
 static void take_start_file(struct build_run *r, const json_t *file)
 {
     const char *name, *cmd = json_string_value(json_object_get(file, "cmd"));
