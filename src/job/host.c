@@ -65,7 +65,7 @@ static int add_hidden(void *arg, const char *path)
     return 0;
 }
 
-/* What of /usr/local is hidden: nothing else tells when a secret was put somewhere in it. */
+/* Adds the hidden files of /usr/local: nothing else shows that a secret was put there. */
 static void add_local(struct hash *h)
 {
     struct hash sum = {0, 0};
