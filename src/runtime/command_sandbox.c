@@ -2,12 +2,12 @@
  * privd.
  *
  * Unlike a sandbox's first process, this one is made while a tenant's programs run beside it and
- * can see it in their /proc (it is in a pid namespace below theirs). What keeps them from it until
- * it is cay-init: its memory is a copy of privd's, which is not dumpable and owned by the host's
- * user namespace, so that tracing, /proc/PID/{fd,mem,root,ns} and pidfd_getfd take CAP_SYS_PTRACE
- * over the host; and its capabilities over the sandbox's user namespace are more than any program
- * of a tenant's has. It holds no descriptor of privd's but those that cay-init is to have, and no
- * namespace descriptor at all. They may kill it: then there is no command sandbox.
+ * can see it in their /proc (it is in a pid namespace below theirs). Their access to it is
+ * prevented until it is cay-init: its memory is a copy of privd's, which is not dumpable and owned
+ * by the host's user namespace, so that tracing, /proc/PID/{fd,mem,root,ns} and pidfd_getfd take
+ * CAP_SYS_PTRACE over the host; and its capabilities over the sandbox's user namespace are more
+ * than any program of a tenant's has. It holds no descriptor of privd's but those that cay-init is
+ * to have, and no namespace descriptor at all. They may kill it: then there is no command sandbox.
  *
  * Nothing inside can leave the command sandbox's network namespace or choose another: setns,
  * unshare and new user namespaces are refused by the filter, CAP_SYS_ADMIN is in no process's

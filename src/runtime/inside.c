@@ -1,5 +1,5 @@
-/* What runs as the sandbox's own root in its new namespaces, until it becomes cay-init. It is PID 1
- * of an empty pid namespace: nothing of a tenant runs yet that could interfere. */
+/* The first process of a sandbox, its own root in its new namespaces, until it becomes cay-init. It
+ * is PID 1 of an empty pid namespace: nothing of a tenant runs yet that could interfere. */
 
 #include "runtime/inside.h"
 

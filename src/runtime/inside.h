@@ -1,6 +1,6 @@
 #pragma once
-/* What a first process to be is given by the task that forks it, and what it does with that inside
- * the new namespaces, up to exec. Private to the runtime. */
+/* The input of a sandbox's first process, from the task that forks it, and its steps inside the new
+ * namespaces, up to exec. Private to the runtime. */
 
 #include "base/util.h"
 #include "contract/proto.h"

@@ -113,7 +113,7 @@ static int prepare(const struct process_start_args *a, struct inside *in, struct
         rc = cgroup_open_attach(a->rt->cgroups, a->slot->number, CGROUP_AGENT,
                                 in->agent_cgroup_fds);
     }
-    /* What is forked from here begins its control group namespace in `work`, so that the programs
+    /* A child forked from here begins its control group namespace in `work`, so that the programs
      * of the tenant see themselves at its root. PID 1 then goes to the agent's leaf by itself
      * (join_agent). */
     if (rc >= 0) {
