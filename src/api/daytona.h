@@ -52,7 +52,7 @@ extern const struct api_dialect daytona_dialect; /* daytona_routes.c */
 
 /* -- daytona.c --------------------------------------------------------------------------------- */
 
-/* What Daytona's clients call a state, and that of a sandbox, which may be archived. */
+/* Daytona's name of a state, and of the state of a sandbox, which may be archived. */
 const char *daytona_state_name(enum sandbox_state state);
 const char *daytona_state(const struct sandbox *s);
 

@@ -156,7 +156,7 @@ static enum err_code read_auto_delete(struct api_call *call, struct creation *c,
     return rc;
 }
 
-/* One that is idle for so long stops. */
+/* A sandbox that is idle for so long stops. */
 static enum err_code read_auto_stop(struct api_call *call, struct creation *c, struct err *e)
 {
     int64_t minutes = has(call->body, "ttlMinutes") ? 0 : DAYTONA_IDLE_DEFAULT_MINUTES;
@@ -166,7 +166,7 @@ static enum err_code read_auto_stop(struct api_call *call, struct creation *c, s
     return rc == ERR_OK ? daytona_idle_ms(call, minutes, &c->r.idle_ms, e) : rc;
 }
 
-/* One that has been stopped for so long is archived. */
+/* A sandbox that has been stopped for so long is archived. */
 static enum err_code read_auto_archive(const json_t *body, struct creation *c, struct err *e)
 {
     int64_t minutes = 0;

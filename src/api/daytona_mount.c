@@ -67,7 +67,7 @@ enum err_code daytona_mounted_env(const json_t *env, const json_t *mounted, json
 
 /* -- injections -------------------------------------------------------------------------------- */
 
-/* What a secret's name leads to. */
+/* The credential that a secret's name leads to. */
 struct bound {
     bool is_secret; /* of kind placeholder */
     json_t *hosts;  /* ours; NULL: none */

@@ -1,8 +1,8 @@
 /* Daytona's vault of secrets: credentials of kind placeholder (core/credential.h) with the hosts
- * that they may be sent to, which its clients name at a create. What a sandbox holds is the
- * placeholder, `cay-secret:NAME`; daytona_mount.c gives it to sandboxes. An id is the name. The
- * value is sealed with the hosts, so that other hosts need the value again, and no answer has it.
- * Secrets that other dialects have set are shown too; those of E2B's API have no hosts.
+ * that they may be sent to, which its clients name at a create. A sandbox holds the placeholder,
+ * `cay-secret:NAME`; daytona_mount.c gives it to sandboxes. An id is the name. The value is sealed
+ * with the hosts, so that other hosts need the value again, and no answer has it. Secrets that
+ * other dialects have set are shown too; those of E2B's API have no hosts.
  *
  *   POST /api/secret {"name", "value", "description", "hosts"}       201
  *   GET /api/secret                                                  all of them, by name
@@ -27,7 +27,7 @@
 
 /* -- one of them ------------------------------------------------------------------------------- */
 
-/* What there is of it: the caller's. */
+/* A secret that was found; the references are the caller's. */
 struct found {
     json_t *json, *bind, *metadata; /* NULL: there is none */
 };
@@ -165,7 +165,7 @@ static void set(struct api_call *call, struct setting *s, json_t *value)
         core_credential_set(call->core, call->who.tenant, &v, is_set, call);
 }
 
-/* What it was, with the description that body has. NULL: body has none. */
+/* The metadata of before with the description of body. NULL: body has none. */
 static enum err_code read_description(const json_t *body, const json_t *before, json_t **out,
                                       struct err *e)
 {
@@ -262,7 +262,7 @@ static enum err_code read_update(const json_t *body, const struct found *f, stru
     return ERR_OK;
 }
 
-/* What is said of it, without a new value. */
+/* Changes the metadata, without a new value. */
 static void describe(struct api_call *call, const struct setting *s)
 {
     struct err e;

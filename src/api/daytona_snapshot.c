@@ -303,7 +303,7 @@ static bool add_build(void *arg, const struct build *b)
     return true;
 }
 
-/* One's own are there already. */
+/* The tenant's own are there already. */
 static void add_public(void *arg, const struct core_public_template *t)
 {
     struct listing *l = arg;
