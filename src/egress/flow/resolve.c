@@ -51,7 +51,7 @@ struct stream {
     bool done;
 };
 
-/* What a name has while it is asked. */
+/* The state of a name while it is resolved. */
 struct asking {
     struct entry *entry;
     struct stream *stream; /* NULL: no answer was cut */
