@@ -183,7 +183,7 @@ static void use(const struct build_run *r, struct build_cached *k)
     memcpy(k->template_id, r->o->b.template_id, sizeof(k->template_id));
 }
 
-/* What the build begins with, and the limits that its sandboxes have. "": it is not there. */
+/* Finds the base of the build, and the limits that its sandboxes have. "": it is not there. */
 static void find_base(struct build_run *r)
 {
     const struct build *b = &r->o->b;
@@ -247,7 +247,7 @@ static size_t held(const struct core *c, const struct tenant *t)
     return n;
 }
 
-/* Who holds most gives way. */
+/* The tenant that holds most gives way. */
 static void make_room(const struct build_run *r)
 {
     struct core *c = r->core;

@@ -17,7 +17,7 @@
 
 /* $1 source as the client named it, $2 target, $3 owner or nothing, $4 mode or nothing. A folder's
  * contents go into the target; a file gets its name, or goes into it where it is a folder or ends
- * with a slash. What is more than one thing (a pattern) goes into it, each by the same rule. */
+ * with a slash. Several sources (of a pattern) go into it, each by the same rule. */
 static const char script[] =
     "set -e; d=" FOLDER "; trap 'rm -rf \"$d\"' EXIT; mkdir -p \"$d/x\"; chmod 700 \"$d\"\n"
     "for p in \"$d\"/part-*; do cat \"$p\"; rm -f \"$p\"; done > \"$d/all\"\n"
@@ -90,7 +90,8 @@ static void on_sent(void *arg, const struct err *why, int status, const char *bo
         next_piece(r);
 }
 
-/* What was received a moment ago: it is in memory as a rule, and short. */
+/* Reads the next piece of a file that was received a moment ago: it is in memory as a rule, and
+ * short. */
 static void next_piece(struct build_run *r)
 {
     char target[128], *piece = malloc(PIECE_BYTES);

@@ -1,6 +1,6 @@
 #pragma once
-/* What a template is to be, as core takes it: no dialect's. A dialect's reader fills it and checks
- * it by its own rules and texts (api/e2b_build_spec.h); core holds and frees it. Pure. */
+/* The typed description of a template to build, of no dialect. A dialect's reader fills it and
+ * checks it by its own rules and texts (api/e2b_build_spec.h); core holds and frees it. Pure. */
 
 #include "core/build.h"
 
@@ -47,7 +47,7 @@ const char *build_spec_text(struct build_spec *s, const char *text);
 /* ERR_INVALID: it is not what core's steps rely on, which is a reader's mistake. */
 enum err_code build_spec_check(const struct build_spec *s, struct err *e);
 
-/* What it held is overwritten: passwords and variables are among it. */
+/* Its contents are overwritten: passwords and variables are among them. */
 void build_spec_free(struct build_spec *s);
 
 /* A step in one short line, for the log. */

@@ -62,7 +62,7 @@ static void send_list(struct core *c);
 
 /* -- reconciling ------------------------------------------------------------------------------- */
 
-/* One that privd has. */
+/* Matches a sandbox of privd's list. */
 static void match(struct core *c, const struct privsep_msg *m)
 {
     char id[PRIVSEP_ID_SIZE + 1] = "";

@@ -85,8 +85,8 @@ struct core {
     size_t listed_n, listed_cap;
 
     struct kepts kepts;
-    /* One of what a tenant keeps goes for what it wants to keep (build_cache.c); false: there is
-     * none that may. NULL: not yet. */
+    /* Removes a cached step of the tenant to make room for what it keeps (build_cache.c); false:
+     * there is none. NULL: not yet. */
     bool (*kept_gives_way)(struct core *c, const char *tenant);
     struct snapshot_obj *snapshots; /* snapshot.c; newest first */
     struct build_obj *builds;       /* build.c; likewise */

@@ -2,10 +2,9 @@
 /* Credentials of a tenant: what cay-egress puts on requests so that no sandbox has to hold it.
  *
  * A value passes through here once, on its way to be sealed (cay-egress alone has the key): what
- * held it is wiped when it is freed, and no log, error or answer has it. What is stored
- * is the sealed record with its name and what it is bound to (egress/credential/credential.h says
- * how), and that is sent to cay-egress with the policy of every sandbox that names it. Nothing
- * blocks. */
+ * held it is wiped when it is freed, and no log, error or answer has it. The store has the sealed
+ * record with its name and its binding (egress/credential/credential.h says how), and that is sent
+ * to cay-egress with the policy of every sandbox that names it. Nothing blocks. */
 
 #include "core/core.h"
 
