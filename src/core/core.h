@@ -364,7 +364,7 @@ const struct template_info *core_template_find(struct core *c, const char *name)
 /* By an id that core gave, of a sandbox or snapshot: one of a tenant's too. */
 const struct template_info *core_template_by_id(struct core *c, const char *id);
 
-/* What its sandboxes get where a create asks for nothing else: no field is 0. */
+/* The limits of its sandboxes where a create asks for no others: no field is 0. */
 struct privsep_limits core_template_limits(const struct core *c, const struct template_info *t);
 
 /* Its own from now on, for sandboxes that are made then; 0 in a field: the server's. open_files is
