@@ -464,11 +464,17 @@ static void raw(struct script *s, int side)
     put(side, bytes, n);
 }
 
+/* Some are left for the next time, and end meanwhile or do not. */
 static void recheck(struct script *s)
 {
-    w.denies = next(s) & 1;
-    if (w.conn)
-        h2_recheck(w.conn, still);
+    unsigned how = next(s), most = how >> 1;
+
+    w.denies = how & 1;
+    if (!w.conn)
+        return;
+    h2_recheck_all(w.conn);
+    for (unsigned i = 0; (most == 0 || i < most) && h2_recheck(w.conn, still); i++)
+        ;
 }
 
 static void hang_up(struct script *s, int side)

@@ -1,6 +1,7 @@
 """cay-egress with a stand-in for privd, cayd and the internet (test/egress/internet.py): real clients in a
 network namespace as a sandbox has it. No packet leaves those namespaces."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -19,7 +20,7 @@ import pytest
 from waitlib import until
 from worldlib import boxes_fixture, restarted, world_fixture  # isort: skip: it makes the next one found
 from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE, SINK_PORT,
-                      SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, inside, listener, run)
+                      SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, UnixConnection, inside, listener, run)
 
 FAR = [f"far-{i}.example.net" for i in range(12)]
 ZONE = {
@@ -570,6 +571,101 @@ def test_a_changed_policy_cuts(world, box):
     for c in (keep, *lose, http):
         c.close()
     assert "egress_denied" in s.curl("http://other.example.net/").stdout
+
+
+def wide(*names):
+    """A policy that takes long to ask: as many names as there may be come before these."""
+    others = [f"name{n}.example.com" for n in range(4000 - len(names))]
+    return {"rules": [{"domains": [*others, *names], "action": "allow"}]}
+
+
+def echoes(s, name, count):
+    """So many connections, each of which has carried something."""
+    address = address_of(s, name)
+    made = inside(s.name, lambda: [socket.create_connection((address, ECHO_PORT), 60) for _ in range(count)])
+    for c in made:
+        c.sendall(b"x\n")
+    assert all(exactly(c, 2) == b"x\n" for c in made)
+    return made
+
+
+def comes_back(connection, data):
+    """Is what is sent now echoed, behind whatever was sent before?"""
+    seen = b""
+    with contextlib.suppress(ConnectionError, BrokenPipeError):
+        connection.sendall(data)
+        while data not in seen and (more := connection.recv(65536)):
+            seen = seen[-len(data):] + more
+    return data in seen
+
+
+@contextlib.contextmanager
+def moving(connections):
+    """Bytes go on them all the time, and nothing reads the echoes."""
+    over = threading.Event()
+
+    def send():
+        while not over.is_set():
+            for c in connections:
+                with contextlib.suppress(OSError):
+                    c.send(b"m", socket.MSG_DONTWAIT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_nothing_is_carried_once_a_change_is_answered(world, box):
+    """Neither where bytes move nor where none do. The control: what is still allowed is carried."""
+    s = box(wide("v4.example.com", "other.example.net"))
+    keep, moves, idle = echoes(s, "v4.example.com", 20), echoes(s, "other.example.net", 200), echoes(s, "other.example.net", 200)
+    with moving(moves):
+        assert world.put(s, wide("v4.example.com"))[0] == 204
+        assert not any(comes_back(c, b"after\n") for c in idle)
+    assert not any(comes_back(c, b"after\n") for c in moves)
+    assert all(comes_back(c, b"after\n") for c in keep)
+    for c in (*keep, *moves, *idle):
+        c.close()
+
+
+def test_two_changes_at_once(world, box):
+    """Each allows what the other denies: both are answered, and what the one in force denies is not carried."""
+    names = ["v4.example.com", "other.example.net"]
+    s = box(wide(*names))
+    held = {name: echoes(s, name, 150) for name in names}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert [r[0] for r in pool.map(lambda name: world.put(s, wide(name)), names)] == [204, 204]
+    in_force, = [name for name in names if reached(s.curl(f"http://{name}/"))]
+    for name, connections in held.items():
+        if name != in_force:
+            assert not any(comes_back(c, b"after\n") for c in connections)
+        for c in connections:
+            c.close()
+    again, = echoes(s, in_force, 1)  # the control
+    assert comes_back(again, b"after\n")
+    again.close()
+
+
+def test_a_change_whose_sandbox_or_caller_goes(world, box):
+    s, other = world.sandbox(wide("v4.example.com", "other.example.net")), box()
+    held = echoes(s, "other.example.net", 300)
+    caller = UnixConnection(world.control, 30)
+    caller.request("PUT", f"/v1/sandboxes/{s.slot}/{s.gen}", json.dumps(
+        {"id": "x", "tenant": "t", "policy": wide("v4.example.com"), "ceilings": []}))
+    caller.close()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(world.put, s, wide("other.example.net", "v4.example.com"))
+        world.end(s)
+        assert answer.result()[0] in (204, 409)
+    for c in held:
+        c.close()
+    assert reached(other.curl("http://v4.example.com/"))
+    assert world.put(other, {"rules": []})[0] == 204
+    assert "egress_denied" in other.curl("http://v4.example.com/").stdout
 
 
 def test_a_bad_policy_changes_nothing(world, box):

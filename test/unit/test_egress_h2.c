@@ -753,7 +753,11 @@ static void test_other_rules(void **state)
     UNTIL(told(&w.server, 5)->ended);
     answer(3, "text/plain");
     UNTIL(told(&w.client, begun)->bytes > 0);
-    h2_recheck(w.conn, still);
+    h2_recheck_all(w.conn);
+    assert_true(h2_recheck(w.conn, still)); /* one of them at a time */
+    assert_true(h2_recheck(w.conn, still));
+    assert_false(h2_recheck(w.conn, still));
+    assert_false(h2_recheck(w.conn, still));
     UNTIL(told(&w.client, begun)->closed && told(&w.client, waiting)->closed);
     assert_int_equal(told(&w.client, begun)->code, NGHTTP2_CANCEL);
     assert_int_equal(told(&w.client, waiting)->status, 403);

@@ -90,7 +90,7 @@ static void on_put_body(struct http_exchange *x, char *body, size_t len)
     if (e.code != ERR_OK)
         respond_err(x, &e);
     else
-        http_respond(x, 204, NULL, 0, NULL, 0);
+        control_policy_answer(eg, slot, gen, x);
 }
 
 static void put_sandbox(struct http_exchange *x)

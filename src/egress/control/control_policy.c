@@ -1,6 +1,7 @@
 /* A policy of cayd's, from JSON to what is in force: rules, ceilings, credentials, the upstream
  * proxy, and those of command sandboxes. All of it is read and the log prepared before registry.c
- * puts it in force, so that a mistake leaves what was. */
+ * puts it in force, so that a mistake leaves what was. It is answered when what is open has been
+ * asked about (policy_sweep.h). */
 #include "egress/control/control_policy.h"
 
 #include "base/util.h"
@@ -9,8 +10,10 @@
 #include "egress/flow/audit.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/intercept.h"
+#include "egress/flow/policy_sweep.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/upstream.h"
+#include "http/server.h"
 #include "policy/policy.h"
 
 #include <stdlib.h>
@@ -144,4 +147,60 @@ enum err_code control_policy_put(struct egress *eg, uint32_t slot, uint32_t gen,
         return e->code;
     }
     return ERR_OK;
+}
+
+/* -- the answer -------------------------------------------------------------------------------- */
+
+/* A caller of PUT, while connections are asked about. */
+struct put {
+    struct policy_waiter waiter;
+    struct egress *egress;
+    uint32_t slot, gen;
+    struct http_exchange *x;
+};
+
+static void on_gone(struct http_exchange *x, void *data)
+{
+    struct put *p = data;
+    struct sandbox *s = registry_find(p->egress, p->slot, p->gen, 0);
+
+    if (s)
+        policy_sweep_leave(s, &p->waiter);
+    free(p);
+}
+
+static void respond(struct http_exchange *x, bool ended)
+{
+    if (ended)
+        http_respond_error(x, 409, "the sandbox has ended");
+    else
+        http_respond(x, 204, NULL, 0, NULL, 0);
+}
+
+static void on_swept(struct policy_waiter *w, bool ended)
+{
+    struct put *p = CONTAINER_OF(w, struct put, waiter);
+    struct http_exchange *x = p->x;
+
+    http_exchange_set(x, NULL, NULL);
+    free(p);
+    respond(x, ended);
+}
+
+void control_policy_answer(struct egress *eg, uint32_t slot, uint32_t gen, struct http_exchange *x)
+{
+    struct sandbox *s = registry_find(eg, slot, gen, 0);
+    struct put *p = calloc(1, sizeof(*p));
+
+    if (!p) {
+        http_respond_error(x, 503, "out of memory");
+        return;
+    }
+    *p = (struct put){.waiter.done = on_swept, .egress = eg, .slot = slot, .gen = gen, .x = x};
+    if (s && policy_sweep_await(s, &p->waiter)) {
+        http_exchange_set(x, p, on_gone);
+        return;
+    }
+    free(p);
+    respond(x, !s);
 }

@@ -154,9 +154,13 @@ static bool is_internal(const struct flow *f)
     return f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0;
 }
 
+/* Or it has come, and this one's turn has not. */
 static void policy_is_late(struct flow *f)
 {
-    flow_refuse(f, NULL, "no-policy", "this sandbox has no policy yet: try again in a moment");
+    if (f->sandbox->has_policy)
+        (void)flow_settle(f);
+    else
+        flow_refuse(f, NULL, "no-policy", "this sandbox has no policy yet: try again in a moment");
 }
 
 static uint32_t limit_of(uint32_t own, uint32_t all)
@@ -215,16 +219,13 @@ static void begin(struct flow *f)
     start(f);
 }
 
-void accept_go_on(struct sandbox *s)
+void accept_go_on(struct flow *f)
 {
-    for (struct flow *f = s->flows, *next; f; f = next) {
-        next = f->next;
-        if (f->state != FLOW_WAITING)
-            continue;
-        flow_unwatch(f);
-        f->state = FLOW_SNIFFING;
-        begin(f);
-    }
+    if (!f->sandbox->has_policy)
+        return;
+    flow_unwatch(f);
+    f->state = FLOW_SNIFFING;
+    begin(f);
 }
 
 static void take(struct sandbox *s, int fd)

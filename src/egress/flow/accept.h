@@ -14,5 +14,7 @@ void accept_stop(struct sandbox *s);
 /* The number of connections at a time that one more of s would exceed; 0: it would not. */
 uint32_t accept_exceeded(const struct sandbox *s);
 
-/* The policy is there: connections that waited for it go on. */
-void accept_go_on(struct sandbox *s);
+struct flow;
+
+/* The policy is there, and f, which waited for it, goes on. */
+void accept_go_on(struct flow *f);

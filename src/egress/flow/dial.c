@@ -73,10 +73,36 @@ static void take_out(struct dial *d)
     uv_close((uv_handle_t *)&d->timer, on_timer_closed);
 }
 
+static uint64_t serial_of(const struct sandbox *s)
+{
+    return (s->parent ? s->parent : s)->rules_serial;
+}
+
+void dial_deny(struct dial *d, const struct sandbox *s, const struct policy_verdict *v)
+{
+    d->result.verdict = *v;
+    d->result.denied = true;
+    d->rules_serial = serial_of(s);
+}
+
+/* A refusal names rules that may have been replaced since, and are gone then. */
+static void forget_old_rules(struct dial *d)
+{
+    const struct sandbox *s = dial_sandbox(d);
+
+    if (!d->result.denied || (s && serial_of(s) == d->rules_serial))
+        return;
+    d->result.denied = false;
+    d->result.verdict = (struct policy_verdict){0};
+    dial_give_reason(d, ERR_UNAVAILABLE, 0, "the policy has changed meanwhile: try again");
+}
+
 static void finish(struct dial *d)
 {
-    struct dial_result r = d->result;
+    struct dial_result r;
 
+    forget_old_rules(d);
+    r = d->result;
     take_out(
         d); /* d itself, and so r.via_name, goes with its timer: not before the loop's next turn */
     d->cb(d->egress, d->owner, &r);
@@ -230,9 +256,8 @@ bool dial_try_next(struct dial *d, struct sandbox *s)
         policy_address_format(&to, text);
         if (v.action == POLICY_DENY) {
             if (d->result.denied || d->result.why.code == ERR_OK) {
-                d->result.verdict = v;
+                dial_deny(d, s, &v);
                 dial_set_address(d, &to);
-                d->result.denied = true;
                 dial_give_reason(d, ERR_DENIED, 0, "the address %s is not allowed", text);
             }
             continue;

@@ -48,6 +48,7 @@ struct dial {
     uint64_t deadline_ms;
     bool done; /* told, or cancelled: only handles are left */
     bool resolving;
+    uint64_t rules_serial; /* of those that result.verdict is of, while result.denied */
     struct dial_result result;
 };
 
@@ -66,6 +67,9 @@ void dial_set_address(struct dial *d, const struct policy_address *a);
 
 void dial_give_reason(struct dial *d, enum err_code code, int sys, const char *fmt, ...)
     PRINTF(4, 5);
+
+/* The rules of s say v, which is a refusal, of what is in d->result. */
+void dial_deny(struct dial *d, const struct sandbox *s, const struct policy_verdict *v);
 
 /* Never from inside dial_start: the timer tells it. */
 void dial_fail_soon(struct dial *d);

@@ -58,8 +58,7 @@ static void dial_by_name(struct dial *d, struct sandbox *s, const struct target 
     int rc;
 
     if (v.action == POLICY_DENY) {
-        d->result.verdict = v;
-        d->result.denied = true;
+        dial_deny(d, s, &v);
         dial_give_reason(d, ERR_DENIED, 0, "that destination is not allowed");
         dial_fail_soon(d);
         return;
@@ -86,6 +85,7 @@ static void dial_way(struct dial *d, struct sandbox *s, const struct target *t,
                      const struct policy_reroute *way)
 {
     struct target to = *t;
+    struct policy_verdict v;
 
     d->via_port = way->port ? way->port : t->port;
     if (!way->to_name) {
@@ -98,13 +98,13 @@ static void dial_way(struct dial *d, struct sandbox *s, const struct target *t,
     to.address = to.via = (struct policy_address){0};
     to.via_port = d->via_port;
     memcpy(to.via_name, d->via_name, sizeof(to.via_name));
-    d->result.verdict = verdict_way(s, &to);
-    if (d->result.verdict.action != POLICY_DENY) {
+    v = verdict_way(s, &to);
+    if (v.action != POLICY_DENY) {
         resolve(d, s, d->via_name);
         return;
     }
     dial_set_address(d, &to.via);
-    d->result.denied = true;
+    dial_deny(d, s, &v);
     dial_give_reason(d, ERR_DENIED, 0, "that way is not allowed");
     dial_fail_soon(d);
 }

@@ -2,7 +2,7 @@
  * by accept.c, gets its target there or from an explicit proxy's client, is routed (flow_route:
  * policy, then dial or detection), and has then one owner at a time (protocol_detect, tunnel,
  * forward, tls_intercept, h2_flow), which ends it: flow_end once, from any state, also by a
- * policy that changed (flow_recheck) or its sandbox's end. Handles live on until libuv has
+ * policy that changed (flow_settle) or its sandbox's end. Handles live on until libuv has
  * closed them; nothing else of it does. */
 #include "egress/flow/flow.h"
 
@@ -50,6 +50,7 @@ struct flow *flow_new(struct sandbox *s, int fd)
     f->sandbox = s;
     f->fd = fd;
     f->up_fd = -1;
+    f->rules_serial = (s->parent ? s->parent : s)->rules_serial;
     f->started_ms = clock_mono_ms();
     registry_add_flow(f);
     return f;
@@ -309,6 +310,8 @@ static void on_dialed(struct egress *eg, uint64_t id, const struct dial_result *
     f->up_fd = r->fd;
     f->dialed = true;
     dial_note(&f->target, r);
+    if (flow_settle(f) != FLOW_SETTLED) /* the rules changed after the address was allowed */
+        return;
     f->must_inspect |= r->verdict.action == POLICY_INSPECT;
     flow_allow(f, &r->verdict);
     notify_client(f);
@@ -353,33 +356,4 @@ void flow_route(struct flow *f)
     /* Nothing is dialled before it is known to be something that can be read. */
     f->must_inspect = true;
     notify_client(f);
-}
-
-void flow_recheck(struct flow *f)
-{
-    char why[POLICY_REASON_SIZE];
-    struct policy_verdict v;
-
-    if (f->refused || f->state == FLOW_NEGOTIATING || f->state == FLOW_ANSWERING ||
-        (f->target.name && strcmp(f->target.name, NAMES_INTERNAL_NAME) == 0) ||
-        (!f->target.name && f->target.port == 0))
-        return;
-    if (f->state == FLOW_ASKING) {
-        asks_recheck(f);
-        return;
-    }
-    v = verdict_flow(f);
-    if (v.action != POLICY_DENY && f->dialed)
-        v = verdict_target(f->sandbox, &f->target);
-    /* A flow that has to be read from now on, and passes unread, is cut too. */
-    if ((v.action == POLICY_ALLOW || (v.action == POLICY_INSPECT && f->state != FLOW_TUNNELED)) &&
-        (f->state != FLOW_FORWARDED || forward_recheck(f, &v))) {
-        f->must_inspect |= v.action == POLICY_INSPECT;
-        if (f->state == FLOW_STREAMS)
-            h2_flow_recheck(f);
-        return;
-    }
-    deny_explain(v.by ? v.by : f->sandbox->policy, &v, &f->target, NULL, NULL, why);
-    flow_cut(f, &v, "policy", "cut, for the policy has changed: %.220s", why);
-    flow_reset(f);
 }

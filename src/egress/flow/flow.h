@@ -103,6 +103,7 @@ struct flow {
     uint64_t ask_end_ms;
     struct share *ask_share;
 
+    uint64_t rules_serial; /* of those that were asked about it last; 0: it is to be asked again */
     uint64_t started_ms, up_bytes, down_bytes;
     char rule[POLICY_RULE_NAME_MAX + 1]; /* that decided last, for the record of its end */
     char *reason;                        /* why it was refused, or NULL */
@@ -167,5 +168,12 @@ void flow_unwatch(struct flow *f);
 void flow_watch_upstream(struct flow *f, bool (*cb)(struct flow *f));
 void flow_watch_again(struct flow *f, uint64_t timeout_ms); /* the timer starts anew */
 
-/* The policy changed: is it still allowed? Cuts it if not. */
-void flow_recheck(struct flow *f);
+/* Before f is worked on: where the sandbox's rules have changed since they were asked about it,
+ * they are asked again, and f is cut if they do not allow it any more. One call asks about a
+ * connection, or about one of its requests of HTTP/2. */
+enum flow_standing {
+    FLOW_SETTLED,   /* it may go on */
+    FLOW_UNSETTLED, /* more of it is to be asked about: nothing of it goes on before */
+    FLOW_ENDED
+};
+enum flow_standing flow_settle(struct flow *f);

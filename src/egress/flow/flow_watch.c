@@ -59,6 +59,14 @@ static void on_timer(uv_timer_t *t)
     io->late(io->flow);
 }
 
+/* False: it has ended, or its rules have brought it on to another watch. */
+static bool may_go_on(const struct flow_io *io)
+{
+    struct flow *f = io->flow;
+
+    return flow_settle(f) == FLOW_SETTLED && io->flow == f;
+}
+
 /* Errors, of which libuv does not tell again, are not left for another turn. */
 static void on_client(uv_poll_t *p, int status, int events)
 {
@@ -66,7 +74,7 @@ static void on_client(uv_poll_t *p, int status, int events)
     struct turns *turns = io->flow->egress->turns;
     bool entered = turns_enter(turns, registry_owner(io->flow->sandbox), &io->client_round);
 
-    if (entered || status < 0)
+    if ((entered || status < 0) && may_go_on(io))
         io->on_client(io->flow, status < 0 ? UV_READABLE | UV_DISCONNECT : events);
     if (entered)
         turns_exit(turns);
@@ -108,7 +116,7 @@ static void on_upstream(uv_poll_t *p, int status, int events)
     struct turns *turns = io->flow->egress->turns;
     bool entered = turns_enter(turns, registry_owner(io->flow->sandbox), &io->upstream_round);
 
-    if ((entered || status < 0) && !io->on_upstream(io->flow))
+    if ((entered || status < 0) && may_go_on(io) && !io->on_upstream(io->flow))
         uv_poll_stop(p);
     if (entered)
         turns_exit(turns);

@@ -3,7 +3,7 @@
  * off until it is renewed), then relayed by forward_up.c. A refusal answers that request alone;
  * the connection goes on where its framing allows. The http server and the flow end each other:
  * whichever ends first tells the other, once. A change of the policy asks about each open flow
- * again (forward_recheck). */
+ * again (forward_recheck), before its next event. */
 
 #include "egress/flow/forward_internal.h"
 
@@ -379,11 +379,17 @@ static void on_flow_end(struct flow *f)
 static size_t enter(void *ctx, uint64_t tag, uint32_t *round)
 {
     const struct client_conn *l = (void *)(uintptr_t)tag;
-    const struct flow *f = forward_flow(l);
+    struct flow *f = forward_flow(l);
     struct turns *turns = l->egress->turns;
-    size_t most = f && registry_counts_bytes(f->sandbox) ? LIMITED_PIECE : SIZE_MAX;
 
-    return turns_enter(turns, l->owner, round) ? MIN(turns_piece(turns), most) : 0;
+    if (!turns_enter(turns, l->owner, round))
+        return 0;
+    if (f && flow_settle(f) != FLOW_SETTLED) { /* it has ended, and http_server is told later */
+        turns_exit(turns);
+        return 0;
+    }
+    return MIN(turns_piece(turns),
+               f && registry_counts_bytes(f->sandbox) ? LIMITED_PIECE : SIZE_MAX);
 }
 
 static void leave(void *ctx)

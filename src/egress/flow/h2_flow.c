@@ -19,6 +19,7 @@
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
 #include "egress/flow/verdict.h"
+#include "egress/tls/turns.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -229,11 +230,32 @@ static bool still(void *arg, const struct http_head *h, struct h2_verdict *v)
     return false;
 }
 
-void h2_flow_recheck(struct flow *f)
+void h2_flow_recheck_all(struct flow *f)
 {
     struct h2_flow *hf = f->user;
 
-    h2_recheck(hf->conn, still);
+    h2_recheck_all(hf->conn);
+}
+
+bool h2_flow_recheck(struct flow *f)
+{
+    struct h2_flow *hf = f->user;
+
+    return h2_recheck(hf->conn, still);
+}
+
+/* New rules come first, as far as its owner has time. */
+static bool may_go_on(void *arg)
+{
+    struct h2_flow *hf = arg;
+    const struct turns *turns = hf->egress->turns;
+    struct flow *f = flow_of(hf);
+    enum flow_standing standing;
+
+    do
+        standing = flow_settle(f);
+    while (standing == FLOW_UNSETTLED && !turns_is_over(turns));
+    return standing == FLOW_SETTLED;
 }
 
 void h2_flow_again(struct flow *f)
@@ -299,6 +321,7 @@ int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
                            .owner = registry_owner(f->sandbox),
                            .share = f->sandbox->h2,
                            .idle_ms = f->egress->config.idle_timeout_ms,
+                           .may_go_on = may_go_on,
                            .evaluate = evaluate,
                            .say = say,
                            .on_break = on_break,

@@ -28,8 +28,10 @@ int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
                   const struct tls_endpoint *server, const struct h2_flow_lost *lost);
 
 /* The policy changed, and still allows the name: requests that it does not allow any more are
- * refused or cut. */
-void h2_flow_recheck(struct flow *f);
+ * refused or cut. Of all that there are, from now on; one of them in each call of the second. True:
+ * there may be another. */
+void h2_flow_recheck_all(struct flow *f);
+bool h2_flow_recheck(struct flow *f);
 
 /* Its requests that wait for a credential are looked at again. */
 void h2_flow_again(struct flow *f);

@@ -80,20 +80,10 @@ enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t wai
     return OAUTH_REFUSED;
 }
 
-static void settle(struct sandbox *s)
+void oauth_go_on(struct flow *f)
 {
-    for (struct flow *f = s->flows, *next; f; f = next) {
-        next = f->next;
-        if (f->state == FLOW_FORWARDED)
-            forward_again(f);
-        else if (f->state == FLOW_STREAMS)
-            h2_flow_again(f);
-    }
-}
-
-void oauth_settle(struct sandbox *s)
-{
-    settle(s);
-    for (struct sandbox *c = s->command_sandboxes; c; c = c->next_command_sandbox)
-        settle(c);
+    if (f->state == FLOW_FORWARDED)
+        forward_again(f);
+    else if (f->state == FLOW_STREAMS)
+        h2_flow_again(f);
 }

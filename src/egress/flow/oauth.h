@@ -15,6 +15,7 @@
 
 #include <stdint.h>
 
+struct flow;
 struct sandbox;
 
 #define OAUTH_WAIT_MS  20000u /* of one request */
@@ -32,5 +33,5 @@ enum oauth_state {
 enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t waited_ms,
                                struct err *e);
 
-/* The policy of s, and its credentials with it, have come: what waits is looked at again. */
-void oauth_settle(struct sandbox *s);
+/* The policy, and its credentials with it, have come: what waits in f is looked at again. */
+void oauth_go_on(struct flow *f);

@@ -1,8 +1,8 @@
 /* An entry is made by whichever side tells first, has sockets when privd told, rules when cayd
  * did, and serves with both; a later generation of the slot ends it, as do privd's word, and a
- * round of privd's telling that does not have it. New rules end what they deny (flows are asked
- * about again) and free the old ones after it. A command sandbox is an entry of its own below
- * its sandbox's, and serves only while the sandbox's rules name it. */
+ * round of privd's telling that does not have it. New rules take the place of the old ones at
+ * once, and what is open is asked about again (policy_sweep.h). A command sandbox is an entry of
+ * its own below its sandbox's, and serves only while the sandbox's rules name it. */
 
 #include "egress/flow/registry_internal.h"
 
@@ -17,7 +17,7 @@
 #include "egress/flow/event_stream.h"
 #include "egress/flow/flow.h"
 #include "egress/flow/names.h"
-#include "egress/flow/oauth.h"
+#include "egress/flow/policy_sweep.h"
 #include "egress/flow/sandbox.h"
 #include "egress/flow/upstream.h"
 #include "policy/policy.h"
@@ -68,6 +68,7 @@ static void end_sandbox(struct sandbox *s)
 {
     while (s->command_sandboxes)
         end_sandbox(s->command_sandboxes);
+    policy_sweep_end(s);
     event_stream_end(s->egress, s);
     close_sockets(s);
     while (s->flows)
@@ -269,17 +270,6 @@ static void take_command_sandbox_rules(struct sandbox *s, struct command_sandbox
     r->has_policy = true;
 }
 
-static void go_on(struct sandbox *s)
-{
-    for (struct flow *f = s->flows, *next; f; f = next) {
-        next = f->next;
-        if (f->state != FLOW_WAITING)
-            flow_recheck(f);
-    }
-    if (s->has_policy)
-        accept_go_on(s);
-}
-
 enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
                               struct sandbox_rules *rules, struct err *e)
 {
@@ -300,10 +290,7 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
     discard_unnamed_command_sandboxes(s, rules);
     for (size_t i = 0; i < rules->n_command_sandboxes; i++)
         take_command_sandbox_rules(s, &rules->command_sandboxes[i]);
-    go_on(s);
-    for (struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
-        go_on(r);
-    oauth_settle(s);
+    policy_sweep_start(s);
     return ERR_OK;
 }
 
@@ -315,7 +302,9 @@ int registry_new(struct egress *eg, struct registry **out)
 
     if (r)
         r->shares = share_pool_new(eg->config.flows_max);
-    if (!r || !r->shares) {
+    if (!r || !r->shares || policy_sweeps_new(eg, &r->sweeps) < 0) {
+        if (r)
+            share_pool_free(r->shares);
         free(r);
         return -ENOMEM;
     }
@@ -330,6 +319,7 @@ void registry_free(struct registry *r)
     for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
         if (r->slots[i])
             end_sandbox(r->slots[i]);
+    policy_sweeps_free(r->sweeps);
     share_pool_free(r->shares);
     free(r);
 }

@@ -152,6 +152,8 @@ void registry_remove_flow(struct flow *f)
     while (*p != f)
         p = &(*p)->hash_next;
     *p = f->hash_next;
+    if (s->unsettled == f)
+        s->unsettled = f->next;
     *(f->prev ? &f->prev->next : &s->flows) = f->next;
     if (f->next)
         f->next->prev = f->prev;

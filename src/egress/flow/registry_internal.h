@@ -13,6 +13,7 @@
 struct registry {
     struct sandbox *slots[REGISTRY_SLOTS_MAX]; /* one generation of each at a time */
     struct flow *flows[REGISTRY_BUCKETS];
+    struct policy_sweeps *sweeps;
     struct share_pool *shares; /* of flows, by tenant and sandbox */
     uint64_t last_flow, round;
 };

@@ -19,6 +19,7 @@ struct flow;
 struct h2_share;
 struct names;
 struct policy;
+struct policy_sweep;
 struct sandbox_io;
 struct upstream;
 
@@ -52,6 +53,9 @@ struct sandbox {
     struct h2_share *h2;     /* what its connections of HTTP/2 hold, or NULL: none yet */
     struct flow *flows;
     uint32_t flow_count;
+    uint64_t rules_serial;      /* of its rules; 0: none yet. A command sandbox has its sandbox's */
+    struct flow *unsettled;     /* the next that a sweep asks about (policy_sweep.h), or NULL */
+    struct policy_sweep *sweep; /* under way, or NULL; of a sandbox only */
     struct rate connections, requests;
     struct rate handshakes;        /* of refused clients: deny.c */
     uint64_t up_bytes, down_bytes; /* of flows that ended; registry_usage adds the others */

@@ -90,9 +90,12 @@ static void end_with_reset(struct tunnel *u)
 static void pump(struct tunnels *t, struct tunnel *u)
 {
     uint64_t before = u->flow->up_bytes + u->flow->down_bytes;
-    int a = tunnel_half_pump(&t->pipes, &u->half[0], u->flow->sandbox);
-    int b = a < 0 ? 0 : tunnel_half_pump(&t->pipes, &u->half[1], u->flow->sandbox);
+    int a, b;
 
+    if (flow_settle(u->flow) != FLOW_SETTLED)
+        return;
+    a = tunnel_half_pump(&t->pipes, &u->half[0], u->flow->sandbox);
+    b = a < 0 ? 0 : tunnel_half_pump(&t->pipes, &u->half[1], u->flow->sandbox);
     if (a < 0 || b < 0) {
         end_with_reset(u);
         return;

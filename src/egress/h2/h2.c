@@ -285,6 +285,11 @@ void h2_conn_pump(struct h2 *conn)
 
 /* -- events ------------------------------------------------------------------------------------ */
 
+bool h2_conn_may_go_on(struct h2 *conn)
+{
+    return !conn->o.may_go_on || conn->o.may_go_on(conn->o.arg);
+}
+
 static void read_some(struct h2_end *e)
 {
     struct h2 *conn = e->conn;
@@ -310,10 +315,8 @@ static void read_some(struct h2_end *e)
 
 static void on_event(struct h2_end *e, int status, int events)
 {
-    if (status < 0) { /* an error waits in the socket, perhaps after bytes; libuv has stopped */
-        e->events = 0;
+    if (status < 0) /* an error waits in the socket, perhaps after bytes */
         events = UV_READABLE | UV_WRITABLE;
-    }
     if ((events & UV_READABLE || e->io.wants_write) && !e->ended &&
         (e->side == H2_CLIENT || h2_conn_may(e->conn, false)))
         read_some(e);
@@ -326,8 +329,14 @@ void h2_conn_event(uv_poll_t *poll, int status, int events)
     struct turns *turns = e->conn->all->turns;
     bool entered = turns_enter(turns, e->conn->turn.owner, &e->round);
 
-    if (entered || status < 0)
-        on_event(e, status, events);
+    if (status < 0)
+        e->events = 0; /* libuv has stopped */
+    if (entered || status < 0) {
+        if (h2_conn_may_go_on(e->conn))
+            on_event(e, status, events);
+        else if (!e->conn->closed)
+            end_watch(e);
+    }
     if (entered)
         turns_exit(turns);
 }
@@ -337,6 +346,11 @@ static void on_turn(void *arg)
     struct h2 *conn = arg;
     struct h2_end *server = &conn->end[H2_SERVER];
 
+    if (!h2_conn_may_go_on(conn)) {
+        if (!conn->closed)
+            turns_wait(conn->all->turns, &conn->turn);
+        return;
+    }
     h2_conn_pump(conn); /* what waits to be decompressed comes before what waits in the socket */
     if (conn->closed || !server->session || !(server->events & UV_READABLE) || server->ended ||
         !h2_conn_may(conn, false))
@@ -444,23 +458,39 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out)
 
 /* -- other rules ------------------------------------------------------------------------------- */
 
-void h2_recheck(struct h2 *conn,
+void h2_recheck_all(struct h2 *conn)
+{
+    conn->unasked = conn->streams;
+}
+
+/* The next that was not answered here. */
+static struct h2_stream *take_unasked(struct h2 *conn)
+{
+    struct h2_stream *s = conn->unasked;
+
+    while (s && (!s->head || (!s->open[H2_SERVER] && !s->job)))
+        s = s->next;
+    conn->unasked = s ? s->next : NULL;
+    return s;
+}
+
+bool h2_recheck(struct h2 *conn,
                 bool (*still)(void *arg, const struct http_head *head, struct h2_verdict *v))
 {
-    for (struct h2_stream *s = conn->streams; s; s = s->next) {
-        struct h2_verdict v = {.status = 0};
+    struct h2_stream *s = take_unasked(conn);
+    struct h2_verdict v = {.status = 0};
 
-        if (!s->head || (!s->open[H2_SERVER] && !s->job))
-            continue; /* it was answered here */
-        buf_init(&v.body, (size_t)16 * 1024);
-        if (!still(conn->o.arg, s->head, &v)) {
-            if (s->begun)
-                stream_cut(s, NGHTTP2_CANCEL);
-            else
-                response_here(s, &v);
-        }
-        buf_free(&v.body);
+    if (!s)
+        return false;
+    buf_init(&v.body, (size_t)16 * 1024);
+    if (!still(conn->o.arg, s->head, &v)) {
+        if (s->begun)
+            stream_cut(s, NGHTTP2_CANCEL);
+        else
+            response_here(s, &v);
     }
+    buf_free(&v.body);
     end_watch(&conn->end[H2_CLIENT]); /* what is to be said of it leaves in the next turn */
     end_watch(&conn->end[H2_SERVER]);
+    return conn->unasked != NULL;
 }

@@ -93,6 +93,9 @@ struct h2_options {
     uint64_t owner;             /* whose share of the loop's time it has (turns.h) */
     struct h2_share *share;     /* outlives it, or is h2_close'd first */
     uint64_t idle_ms;           /* no byte of either side, though there are streams */
+    /* Before an event of either side is worked on. False: it is left, and comes again, or the
+     * connection was closed. May be NULL. */
+    bool (*may_go_on)(void *arg);
     /* A request's head, whose host and authority it may write anew. It may keep what it allocates
      * in a; both live as long as the stream. */
     void (*evaluate)(void *arg, struct http_head *head, struct arena *a, struct h2_verdict *v);
@@ -131,7 +134,9 @@ void h2_close(struct h2 *conn);
  * too. */
 void h2_again(struct h2 *conn);
 
-/* Every request that is under way: may it go on? Where still says no, *v is its answer if none has
- * begun; else the stream is reset. */
-void h2_recheck(struct h2 *conn,
+/* Every request that is under way now: may it go on? h2_recheck asks about the next of them that
+ * was not asked about; where still says no, *v is its answer if none has begun; else the stream is
+ * reset. False: there is none left. */
+void h2_recheck_all(struct h2 *conn);
+bool h2_recheck(struct h2 *conn,
                 bool (*still)(void *arg, const struct http_head *head, struct h2_verdict *v));

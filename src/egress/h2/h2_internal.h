@@ -120,6 +120,7 @@ struct h2 {
     struct h2_end end[H2_SIDES];
     uv_timer_t pause; /* h2_pause.c */
     struct h2_stream *streams;
+    struct h2_stream *unasked; /* the next of h2_recheck, or NULL */
     unsigned stream_count, handles;
     size_t collecting;  /* bytes that bodies of its streams may take */
     uint64_t moved_ms;  /* the last byte of either side */
@@ -137,6 +138,9 @@ struct h2 {
 
 /* A socket of its is ready: reads, pumps. The handle's data is the end. */
 void h2_conn_event(uv_poll_t *poll, int status, int events);
+
+/* h2_options.may_go_on. */
+bool h2_conn_may_go_on(struct h2 *conn);
 
 /* Sends what there is to be sent. Not from inside a callback of nghttp2; the connection may be gone
  * after it. */

@@ -51,6 +51,11 @@ void pause_over(uv_timer_t *t)
     struct h2 *conn = t->data;
     uint64_t now = uv_now(t->loop);
 
+    if (!h2_conn_may_go_on(conn)) {
+        if (!conn->closed)
+            start(conn, 1);
+        return;
+    }
     for (struct h2_stream *s = conn->streams; s; s = s->next) {
         uint64_t ms = release_when_paused(s, now);
 

@@ -153,6 +153,8 @@ void stream_free(struct h2_stream *s)
     *(s->prev ? &s->prev->next : &conn->streams) = s->next;
     if (s->next)
         s->next->prev = s->prev;
+    if (conn->unasked == s)
+        conn->unasked = s->next;
     conn->stream_count--;
     h2_conn_drop_head(conn, s->head_bytes);
     for (int i = 0; i < H2_SIDES; i++) {

@@ -1,0 +1,428 @@
+/* A policy that changes, and what is open: asked about in slices, before it is worked on, and who changed it is told when it is
+ * over. The clock is the test's: it moves by LOOK_NS with each question of the rules, and with nothing else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "egress/flow/audit.h"
+#include "egress/flow/dial.h"
+#include "egress/flow/egress.h"
+#include "egress/flow/flow.h"
+#include "egress/flow/policy_sweep.h"
+#include "egress/flow/registry.h"
+#include "egress/flow/sandbox.h"
+#include "egress/flow/target.h"
+#include "egress/flow/verdict.h"
+#include "egress/tls/turns.h"
+#include "policy/policy.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_NS   32000u /* of 4,000 names, as measured */
+#define SLICE     (TURNS_NS / LOOK_NS + 1)
+#define FLOWS     300u
+#define TURNS_MAX (2 * POLICY_SWEEP_LATE_TURNS)
+#define KEEP      "keep.example.com"
+#define LOSE      "lose.example.com"
+#define SLOT      7u
+#define GEN       3u
+
+static uint64_t now_ns;
+static unsigned looks;
+
+struct policy_verdict __real_verdict_flow(const struct flow *f);
+struct policy_verdict __wrap_verdict_flow(const struct flow *f);
+void __wrap_audit_refusal(struct audit *a, const struct audit_record *r);
+
+struct policy_verdict __wrap_verdict_flow(const struct flow *f)
+{
+    now_ns += LOOK_NS;
+    looks++;
+    return __real_verdict_flow(f);
+}
+
+void __wrap_audit_refusal(struct audit *a, const struct audit_record *r)
+{
+}
+
+static uint64_t test_clock(void)
+{
+    return now_ns;
+}
+
+struct world {
+    uv_loop_t loop;
+    struct egress egress;
+    struct sandbox *s;
+};
+
+/* -- the world --------------------------------------------------------------------------------- */
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof(*w));
+
+    assert_non_null(w);
+    assert_int_equal(uv_loop_init(&w->loop), 0);
+    w->egress.loop = &w->loop;
+    w->egress.config.shards = 1;
+    w->egress.config.flows_max = EGRESS_FLOWS_MAX;
+    w->egress.config.connect_timeout_ms = 10000;
+    assert_int_equal(registry_new(&w->egress, &w->egress.registry), 0);
+    assert_int_equal(dialer_new(&w->egress, &w->egress.dialer), 0);
+    assert_int_equal(turns_new(&w->loop, &w->egress.turns), 0);
+    now_ns = 100u * TURNS_ALONE_NS;
+    turns_set_clock(w->egress.turns, test_clock);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+
+    registry_free(w->egress.registry);
+    turns_free(w->egress.turns);
+    uv_run(&w->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&w->loop), 0);
+    free(w->egress.dialer);
+    free(w);
+    return 0;
+}
+
+static struct policy *policy_of(const char *name)
+{
+    json_t *o = name ? json_pack("{s:s, s:[{s:s, s:[s]}]}", "default", "deny", "rules", "action",
+                                 "allow", "domains", name)
+                     : json_pack("{s:s}", "default", "allow");
+    struct policy *p;
+    struct err e;
+
+    assert_int_equal(policy_new(o, &p, &e), ERR_OK);
+    json_decref(o);
+    return p;
+}
+
+/* name: what alone is allowed; NULL: all is. With a command sandbox, if there is a number. */
+static void put(struct world *w, const char *name, uint32_t command)
+{
+    struct sandbox_rules rules = {.id = "i1", .tenant = "one", .policy = policy_of(name)};
+    struct err e;
+
+    if (command) {
+        rules.n_command_sandboxes = 1;
+        rules.command_sandboxes[0] = (struct command_sandbox_rules){.number = command,
+                                                                    .policy = policy_of(NULL)};
+    }
+    assert_int_equal(registry_policy(&w->egress, SLOT, GEN, &rules, &e), ERR_OK);
+    w->s = registry_find(&w->egress, SLOT, GEN, 0);
+}
+
+static struct flow *open_flow(struct sandbox *s, const char *name)
+{
+    struct flow *f = flow_new(s, -1);
+
+    assert_non_null(f);
+    assert_int_equal(flow_set_target(f, name, NULL, 443), 0);
+    f->state = FLOW_SNIFFING;
+    return f;
+}
+
+static void open_flows(struct sandbox *s)
+{
+    for (unsigned i = 0; i < FLOWS; i++)
+        open_flow(s, i % 2 ? KEEP : LOSE);
+}
+
+static unsigned count(const struct sandbox *s, const char *name)
+{
+    unsigned n = 0;
+
+    for (const struct flow *f = s->flows; f; f = f->next)
+        n += strcmp(f->target.name, name) == 0;
+    return n;
+}
+
+/* A turn of the loop, in which another owner has something to do. How often the rules were asked in it. */
+static unsigned turn(struct world *w)
+{
+    unsigned before = looks;
+    uint32_t round = UINT32_MAX;
+
+    assert_true(turns_enter(w->egress.turns, 1, &round));
+    turns_exit(w->egress.turns);
+    uv_run(&w->loop, UV_RUN_NOWAIT);
+    return looks - before;
+}
+
+struct told {
+    struct policy_waiter waiter;
+    unsigned times, lost; /* lose.example.com's connections that were there then */
+    bool ended;
+    struct sandbox *s;
+};
+
+static void on_told(struct policy_waiter *waiter, bool ended)
+{
+    struct told *t = CONTAINER_OF(waiter, struct told, waiter);
+
+    t->times++;
+    t->ended = ended;
+    t->lost = ended ? 0 : count(t->s, LOSE);
+}
+
+static void await(struct world *w, struct told *t)
+{
+    *t = (struct told){.waiter.done = on_told, .s = w->s};
+    assert_true(policy_sweep_await(w->s, &t->waiter));
+}
+
+/* Until t is told. The most questions of one turn. */
+static unsigned run_until_told(struct world *w, const struct told *t)
+{
+    unsigned most = 0, n = 0;
+
+    for (; t->times == 0 && n < TURNS_MAX; n++) {
+        unsigned asked = turn(w);
+
+        most = MAX(most, asked);
+    }
+    assert_int_equal(t->times, 1);
+    return most;
+}
+
+/* -- tests ------------------------------------------------------------------------------------- */
+
+static void a_change_is_asked_about_in_slices(void **state)
+{
+    struct world *w = *state;
+    struct told told;
+
+    put(w, NULL, 0);
+    assert_false(policy_sweep_await(w->s, &told.waiter)); /* nothing is open */
+    open_flows(w->s);
+    turn(w);
+    looks = 0;
+    put(w, KEEP, 0);
+    assert_in_range(looks, 1, SLICE); /* in the call itself */
+    await(w, &told);
+    assert_true(count(w->s, LOSE) >
+                FLOWS / 2 - SLICE); /* the control: there was something to wait for */
+    assert_in_range(run_until_told(w, &told), 1, SLICE);
+    assert_int_equal(looks, FLOWS);
+    assert_int_equal(told.lost, 0);
+    assert_false(told.ended);
+    assert_int_equal(count(w->s, KEEP), FLOWS / 2);
+    assert_false(policy_sweep_await(w->s, &told.waiter));
+}
+
+static void what_moves_is_asked_about_first(void **state)
+{
+    struct world *w = *state;
+    struct flow *kept, *lost;
+    struct told told;
+
+    put(w, NULL, 0);
+    kept = open_flow(w->s, KEEP);
+    lost = open_flow(w->s, LOSE);
+    open_flows(w->s); /* they come before these in the sweep */
+    turn(w);
+    looks = 0;
+    assert_int_equal(flow_settle(kept), FLOW_SETTLED);
+    assert_int_equal(
+        flow_settle(lost),
+        FLOW_SETTLED); /* the control: as the rules are, it is allowed, and was asked about */
+    assert_int_equal(looks, 0);
+    put(w, KEEP, 0);
+    looks = 0;
+    assert_int_equal(flow_settle(lost), FLOW_ENDED);
+    assert_int_equal(flow_settle(kept), FLOW_SETTLED);
+    assert_int_equal(flow_settle(kept), FLOW_SETTLED);
+    assert_int_equal(looks, 2);
+    await(w, &told);
+    run_until_told(w, &told);
+    assert_in_range(looks, FLOWS + 2 - SLICE, FLOWS + 2); /* none twice */
+    assert_int_equal(told.lost, 0);
+    assert_int_equal(count(w->s, KEEP), FLOWS / 2 + 1);
+}
+
+static void two_changes_at_once(void **state)
+{
+    struct world *w = *state;
+    struct told first, second;
+
+    put(w, NULL, 0);
+    open_flows(w->s);
+    put(w, NULL, 0); /* the first still allows all */
+    await(w, &first);
+    for (unsigned i = 0; i < FLOWS / 4; i++)
+        turn(w);
+    assert_int_equal(first.times, 0);
+    assert_int_equal(count(w->s, LOSE), FLOWS / 2);
+    looks = 0;
+    put(w, KEEP, 0);
+    await(w, &second);
+    run_until_told(w, &second);
+    assert_int_equal(looks, FLOWS); /* those that the first had asked about too */
+    assert_int_equal(first.times, 1);
+    assert_int_equal(first.lost + second.lost, 0);
+    assert_int_equal(count(w->s, KEEP), FLOWS / 2);
+}
+
+static void the_sandbox_ends_meanwhile(void **state)
+{
+    struct world *w = *state;
+    struct told told, left;
+
+    put(w, NULL, 0);
+    open_flows(w->s);
+    put(w, KEEP, 0);
+    await(w, &told);
+    await(w, &left);
+    policy_sweep_leave(w->s, &left.waiter);
+    turn(w);
+    registry_close(&w->egress, SLOT, GEN, 0);
+    assert_int_equal(told.times, 1);
+    assert_true(told.ended);
+    assert_int_equal(left.times, 0);
+    assert_int_equal(turn(w), 0);
+    put(w, NULL, 0); /* another sweep, as if nothing had been */
+    open_flows(w->s);
+    put(w, KEEP, 0);
+    await(w, &told);
+    run_until_told(w, &told);
+    assert_int_equal(told.lost, 0);
+}
+
+/* The one that is next, those around it, and all of them. */
+static void connections_end_meanwhile(void **state)
+{
+    struct world *w = *state;
+    struct told told;
+
+    put(w, NULL, 0);
+    open_flows(w->s);
+    put(w, KEEP, 0);
+    await(w, &told);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_non_null(w->s->unsettled);
+        flow_end(w->s->unsettled->next);
+        flow_end(w->s->unsettled);
+        turn(w);
+    }
+    open_flow(w->s, KEEP);
+    run_until_told(w, &told);
+    assert_int_equal(told.lost, 0);
+    assert_in_range(count(w->s, KEEP), FLOWS / 2 - 9, FLOWS / 2 - 9);
+    open_flows(w->s);
+    put(w, NULL, 0);
+    await(w, &told);
+    while (w->s->flows)
+        flow_end(w->s->flows);
+    run_until_told(w, &told);
+}
+
+/* Its own connections take all the time that it has: one question in each turn all the same, and more when that lasts. */
+static void an_owner_without_time_is_asked_about_too(void **state)
+{
+    struct world *w = *state;
+    struct told told;
+    unsigned n;
+
+    put(w, NULL, 0);
+    for (unsigned i = 0; i < 8; i++)
+        open_flows(w->s);
+    put(w, KEEP, 0);
+    await(w, &told);
+    for (n = 0; told.times == 0 && n < TURNS_MAX; n++) {
+        uint32_t round = UINT32_MAX;
+        unsigned asked;
+
+        if (turns_enter(w->egress.turns, registry_owner(w->s), &round)) {
+            now_ns += TURNS_OWED_NS;
+            turns_exit(w->egress.turns);
+        }
+        asked = turn(w);
+        if (told.times == 0)
+            assert_in_range(asked, 1, n < POLICY_SWEEP_LATE_TURNS - 1 ? SLICE : POLICY_SWEEP_LATE);
+    }
+    assert_int_equal(told.times, 1);
+    assert_int_equal(told.lost, 0);
+    assert_in_range(n, POLICY_SWEEP_LATE_TURNS,
+                    POLICY_SWEEP_LATE_TURNS + 8 * FLOWS / POLICY_SWEEP_LATE);
+}
+
+static void commands_of_it_are_asked_about_too(void **state)
+{
+    struct world *w = *state;
+    struct sandbox *command;
+    struct told told;
+
+    put(w, NULL, 5);
+    command = registry_find(&w->egress, SLOT, GEN, 5);
+    open_flows(command);
+    open_flow(w->s, KEEP);
+    put(w, KEEP, 5); /* the sandbox's rules bound the command's */
+    await(w, &told);
+    assert_true(count(command, LOSE) > 0);
+    run_until_told(w, &told);
+    assert_int_equal(count(command, LOSE), 0);
+    assert_int_equal(count(command, KEEP), FLOWS / 2);
+    assert_int_equal(count(w->s, KEEP), 1);
+}
+
+/* -- a dial ------------------------------------------------------------------------------------ */
+
+static struct dial_result dialed;
+static char dialed_by[64];
+
+static void on_dialed(struct egress *eg, uint64_t owner, const struct dial_result *r)
+{
+    dialed = *r;
+    snprintf(dialed_by, sizeof(dialed_by), "%s", r->denied ? r->verdict.name : "");
+}
+
+/* A refusal names a rule: of the rules that are in force, or of none. */
+static void a_refused_dial_outlives_its_rules(void **state)
+{
+    struct world *w = *state;
+    struct target t = {.port = 443};
+
+    assert_int_equal(policy_address_parse("192.0.2.7", &t.address), 0);
+    put(w, KEEP, 0);
+    assert_true(dial_start(&w->egress, w->s, &t, 1, on_dialed) > 0);
+    uv_run(&w->loop, UV_RUN_ONCE);
+    assert_true(dialed.denied); /* the control: nothing changed */
+    assert_string_equal(dialed_by, "deny");
+    assert_true(dial_start(&w->egress, w->s, &t, 1, on_dialed) > 0);
+    put(w, KEEP, 0);
+    dialed = (struct dial_result){.fd = 0};
+    uv_run(&w->loop, UV_RUN_ONCE);
+    assert_false(dialed.denied);
+    assert_int_equal(dialed.fd, -1);
+    assert_non_null(strstr(dialed.why.text, "the policy has changed"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_change_is_asked_about_in_slices, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_moves_is_asked_about_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(two_changes_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_sandbox_ends_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(connections_end_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_owner_without_time_is_asked_about_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(commands_of_it_are_asked_about_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_refused_dial_outlives_its_rules, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
