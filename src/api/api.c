@@ -2,7 +2,8 @@
  * dialect's table, the call is admitted (the key, its tenant, memory for an answer), and the
  * handler of the route runs. A handler answers once, now or from a callback of core later:
  * api_reply_* or api_fail_*, which end the call. A state that a handler hangs on the call is
- * freed with it. This file knows no dialect but for the table of them. Runs on the control loop. */
+ * freed with it. What is in this file knows no dialect but for the table of them. Runs on the
+ * control loop. */
 
 #include "api/api_internal.h"
 
@@ -50,7 +51,7 @@ void api_free(struct api *a)
 
 /* -- routes ------------------------------------------------------------------------------------ */
 
-/* Paths that clients with a slightly wrong address ask for, and the right address. */
+/* What a client asks for whose address is not quite right, and the address that is. */
 static const struct {
     const char *path, *hint;
 } strays[] = {

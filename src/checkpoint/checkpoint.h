@@ -1,5 +1,5 @@
 #pragma once
-/* Shared by the parts of cay-checkpoint: names, and the report of a failure. */
+/* What the parts of cay-checkpoint share: names, and how it says why not. */
 
 #include "base/util.h"
 #include "contract/checkpoint_boot.h"

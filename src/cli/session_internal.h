@@ -14,7 +14,7 @@ struct side_call {
     char *body;
 };
 
-/* A process that runs. */
+/* One process that is run. */
 struct session {
     struct api *api;
     const struct session_spec *spec;

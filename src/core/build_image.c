@@ -1,5 +1,5 @@
-/* Phases run in sequence, each with a callback that begins the next; a phase that failed ends in
- * i->done. Their order is in build_image.h. */
+/* One phase after another, each with a callback that begins the next; one that failed ends in
+ * i->done. Which phase waits for what is in build_image.h. */
 #include "core/build_image.h"
 
 #include "base/base64.h"
@@ -104,8 +104,7 @@ static void over(struct build_image *i)
     i->done(i->r);
 }
 
-/* An image that is too big for the build stays until it is removed: it is of no use to another
- * build either. */
+/* One that is too big is there until it is removed: it is of no use to another build either. */
 static void use(struct build_image *i)
 {
     struct build_run *r = i->r;

@@ -1,4 +1,5 @@
-/* The ceiling of a tenant: the limit on the network policies of its sandboxes: see ceiling.h. */
+/* What a tenant's sandboxes may do at most on the network, whatever their own policies say: see
+ * core.h. */
 #include "core/ceiling.h"
 
 #include "base/log.h"

@@ -1,6 +1,5 @@
 #pragma once
-/* The ceilings of tenants, which limit the network policies of their sandboxes, and the list of
- * tenants. */
+/* What a tenant's sandboxes may do on the network at most, and the list of tenants. */
 
 #include "core/core.h"
 
@@ -17,8 +16,8 @@ enum err_code core_tenant_each(struct core *c,
                                                    struct err *e),
                                void *arg, struct err *e);
 
-/* The tenant's ceiling, a policy; NULL when it has none of its own. A new reference. ERR_NOT_FOUND
- * for an unknown tenant. */
+/* What the tenant's sandboxes may do on the network at most, a policy; NULL when it has no ceiling
+ * of its own. A new reference. ERR_NOT_FOUND for an unknown tenant. */
 enum err_code core_tenant_ceiling(struct core *c, const char *tenant, json_t **out, struct err *e);
 
 /* Written through, then put in force for the tenant's sandboxes; connections that are denied now

@@ -39,7 +39,7 @@ struct fork_op {
     struct trace_span trace;
 };
 
-/* A create of the fork. */
+/* One of its creates. */
 struct fork_one {
     struct fork_op *op;
     size_t at;

@@ -1,6 +1,5 @@
 #include "core/registry.h"
 
-#include "base/fnv.h"
 #include "core/sandbox.h"
 
 #include <assert.h>
@@ -9,11 +8,13 @@
 
 #define BUCKETS_MIN 64u
 
-/* Ids are short and random. */
+/* FNV-1a: ids are short and random. */
 static size_t hash_id(const char *id)
 {
-    uint64_t h = fnv_64(FNV_64_START, id, strlen(id));
+    uint64_t h = 14695981039346656037u;
 
+    for (; *id; id++)
+        h = (h ^ (uint8_t)*id) * 1099511628211u;
     return (size_t)(h ^ h >> 32);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Checks the names in a sandbox's network setting. */
+/* What a sandbox's network setting may name. */
 
 #include "core/core.h"
 

@@ -1,4 +1,4 @@
-/* The server's capacity and use, for its operator: cay-privd is asked for its capacity; without an
+/* What the server has and uses, for its operator: cay-privd is asked for its capacity; without an
  * answer of it the rest is told. */
 
 #include "core/call.h"

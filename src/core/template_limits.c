@@ -1,4 +1,4 @@
-/* The limits of a template's sandboxes: its own where it has some, else the server's. */
+/* What a template's sandboxes get: its own limits where it has some, else the server's. */
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/store_template.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* The options that cay-keep starts cay-egress with. */
+/* What cay-keep starts cay-egress with. */
 
 #include "base/settings.h"
 

@@ -13,7 +13,8 @@
 #define SHOWN_PATH_MAX 60
 #define SHOWN_ALLOWED  4
 
-/* A sentence in the making. A part that does not fit is left out whole, never cut. */
+/* A sentence in the making. What does not fit any more is left away as a whole part, never cut
+ * within. */
 struct sentence {
     char *out;
     size_t used;
@@ -90,7 +91,7 @@ static void take_allowed_of_rules(const struct policy *p, struct allowed *a)
     }
 }
 
-/* Adds the destinations that an agent may try instead: names, and presets. */
+/* What an agent may try instead: names, and presets. */
 static void add_allowed(const struct policy *p, struct sentence *s)
 {
     struct allowed a = {.n = 0};

@@ -1,5 +1,4 @@
-/* Requests of the peer: checked by permit.c, then given to the function that does it. A table has
- * them all. */
+/* Requests of the peer: checked by permit.c, then given to the function that does it. One table. */
 #include "privd/request.h"
 
 #include "privd/command_sandbox.h"

@@ -1,6 +1,6 @@
 #pragma once
-/* Requests of the peer: checked by the table (permit.h), then given to the file that does them; and
- * their answers. */
+/* What the peer asks: checked by the table (permit.h), then given to the file that does it; and how
+ * an answer goes back. */
 
 #include "contract/proto.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* A program in a sandbox, to its end or as a stream. */
+/* One program in a sandbox, to its end or as a stream. */
 
 #include "base/err.h"
 

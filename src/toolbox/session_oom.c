@@ -1,5 +1,4 @@
-/* Asks one question at a time: the file of the command first (file_read), then the agent
- * (answered). */
+/* One question at a time: the file of the command first (file_read), then the agent (answered). */
 #include "toolbox/session_oom.h"
 
 #include "toolbox/agent.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* The body of PUT /v1/sandboxes/SLOT/GENERATION. */
+/* What PUT /v1/sandboxes/SLOT/GENERATION carries. */
 
 #include "base/err.h"
 

@@ -83,7 +83,7 @@ void automaton_unref(struct automaton *a)
     free(a);
 }
 
-/* Copies the words' own ends alone, without what building added. */
+/* What building added is left out: only the words' own ends stay. */
 static void copy_nodes(const struct automaton *from, struct automaton *to)
 {
     for (uint32_t i = 0; i < from->count; i++) {

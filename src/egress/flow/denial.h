@@ -1,5 +1,5 @@
 #pragma once
-/* A refusal as JSON. Pure. */
+/* One refusal as JSON. Pure. */
 
 #include "policy/policy.h"
 

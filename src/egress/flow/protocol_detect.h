@@ -1,6 +1,5 @@
 #pragma once
-/* Detects the protocol of a connection's first bytes, and whether they name the host that was
- * dialled. */
+/* What the first bytes of a connection are, and whether they name what was dialled. */
 
 struct flow;
 

@@ -10,7 +10,6 @@
 #include "egress/flow/resolve.h"
 
 #include "base/clock.h"
-#include "base/fnv.h"
 #include "base/log.h"
 #include "base/share.h"
 #include "egress/flow/egress.h"
@@ -51,7 +50,7 @@ struct stream {
     bool done;
 };
 
-/* The state of a name while it is resolved. */
+/* What a name has while it is asked. */
 struct asking {
     struct entry *entry;
     struct stream *stream; /* NULL: no answer was cut */
@@ -90,8 +89,10 @@ struct resolver {
 
 static struct entry **bucket_of(struct resolver *r, const char *name)
 {
-    uint32_t h = fnv_32(FNV_32_START, name);
+    uint32_t h = 2166136261u;
 
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * 16777619u;
     return &r->buckets[(h ^ (h >> 16)) % BUCKETS];
 }
 

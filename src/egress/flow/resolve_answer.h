@@ -1,5 +1,5 @@
 #pragma once
-/* Reads an answer of DNS, for resolve.c; and the names that DNS is not asked for. */
+/* What an answer of DNS says, for resolve.c; and the names that DNS is not asked for. */
 
 #include "egress/flow/resolve.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Classifies a connection's first bytes. Pure. */
+/* What a connection's first bytes are. Pure. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 #pragma once
-/* Shared by rewrite.c (requests) and rewrite_answer.c (their answers). */
+/* What rewrite.c (requests) and rewrite_answer.c (their answers) share. */
 
 #include "egress/http/frames.h"
 #include "egress/http/rewrite.h"
