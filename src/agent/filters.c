@@ -215,7 +215,7 @@ static const char *evaluate(struct filters *f, const struct seccomp_notif *n)
     struct filters_task thread, first;
     const char *why;
 
-    /* What makes no filter is the kernel's to answer: another mode, or no program at all, by which
+    /* The kernel answers calls that make no filter: another mode, or no program at all, by which
      * programs ask whether there are filters. */
     if ((by_prctl && d->args[1] != SECCOMP_MODE_FILTER) || d->args[2] == 0)
         return NULL;
@@ -238,7 +238,7 @@ static void report_refused(struct filters *f, pid_t pid, const char *why)
     f->unannounced = 0;
 }
 
-/* One whose thread was killed meanwhile is ENOENT to the kernel. */
+/* For a thread that was killed meanwhile the kernel returns ENOENT. */
 static void answer(struct filters *f, const struct seccomp_notif *n, const char *why)
 {
     union {

@@ -15,9 +15,9 @@
  *
  * The count never falls short: what was allowed is added at once, and is only replaced by what a
  * look at all processes finds, each with every filter that it has, shared or not, and what was
- * allowed and cannot be seen yet. A refusal is a line of the sandbox's log. What the answer is for
- * cannot change meanwhile: operation and flags are in registers of a thread that waits, and answers
- * are given one by one.
+ * allowed and cannot be seen yet. A refusal is a line of the sandbox's log. The call cannot change
+ * before its answer: operation and flags are in registers of a thread that waits, and answers are
+ * given one by one.
  *
  * Nothing waits: files of /proc are read, and what is over the rate is kept, FILTERS_WAITING_MAX at
  * most. */
@@ -43,7 +43,7 @@ void filters_requested(struct filters *f, const struct seccomp_notif *n);
 
 /* -- the parts that need no kernel ------------------------------------------------------------- */
 
-/* What /proc/TID/status says. */
+/* Values of /proc/TID/status. */
 struct filters_task {
     pid_t tid, process;
     uint32_t filters, threads;

@@ -1,5 +1,5 @@
-/* What cayd tells the agent once the sandbox has an owner: its environment, user and limits. Also
- * the small questions: is it there, which environment has it. */
+/* Takes /init, which cayd sends once the sandbox has an owner: environment, user and limits. Also
+ * answers /health and /envs. */
 
 #include "agent/common/agent.h"
 #include "agent/files/volume_files.h"

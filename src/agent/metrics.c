@@ -1,6 +1,7 @@
-/* What the sandbox uses. The kernel's totals in /proc are the machine's, not the sandbox's, so
- * processor time and memory are added up over its processes; where /init told limits, they are the
- * totals. cayd knows more exact figures from the cgroup; these are for programs inside. */
+/* The sandbox's use of resources. The kernel's totals in /proc are the machine's, not the
+ * sandbox's, so processor time and memory are added up over its processes; where /init told limits,
+ * they are the totals. cayd knows more exact figures from the cgroup; these are for programs
+ * inside. */
 
 #include "agent/common/agent.h"
 

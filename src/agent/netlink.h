@@ -2,7 +2,7 @@
 /* The netlink sockets of the sandbox's programs, which ask by them for addresses and routes
  * (getifaddrs, `ip`).
  *
- * What such a socket holds unread is charged to no memory group, so the system call filter lets no
+ * Unread bytes of such a socket are charged to no memory group, so the system call filter lets no
  * program make one: it stops at socket(2), the kernel tells cay-init, and cay-init makes the socket
  * and puts it among the program's descriptors, while there are few in this network namespace. The
  * kernel counts them, also those that were passed on or are on their way between programs. No other

@@ -77,7 +77,7 @@ static bool is_gone(const struct wait *w)
     return w->ended && (w->start_error != 0 || w->wait_status != 0 || !has_children());
 }
 
-/* One line, from the start of a character on. */
+/* Copies the tail as one line, from the start of a character on. */
 static void clean_tail(struct wait *w, char out[START_TAIL_MAX + 1])
 {
     size_t at = 0, n = 0;

@@ -92,8 +92,8 @@ static ssize_t read_store(int dir, char **bytes)
     return n < 0 ? -errno : n;
 }
 
-/* Where Java is installed. One that is installed later makes its store of what is in this
- * directory. */
+/* Where Java is installed. A Java that is installed later makes its store of this directory's
+ * contents. */
 static int add_to_java(int certs, const char *pem)
 {
     CLEANUP_CLOSE int dir = openat(certs, "java", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

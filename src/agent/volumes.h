@@ -1,5 +1,5 @@
 #pragma once
-/* Links to volumes. Who started cay-init has mounted them at AGENT_VOLUMES_DIR/<place>; here,
+/* Links to volumes. The starter of cay-init has mounted them at AGENT_VOLUMES_DIR/<place>; here,
  * from inside and with the sandbox's own rights alone, a link is made where its owner wants
  * each. */
 

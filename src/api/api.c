@@ -2,8 +2,7 @@
  * dialect's table, the call is admitted (the key, its tenant, memory for an answer), and the
  * handler of the route runs. A handler answers once, now or from a callback of core later:
  * api_reply_* or api_fail_*, which end the call. A state that a handler hangs on the call is
- * freed with it. What is in this file knows no dialect but for the table of them. Runs on the
- * control loop. */
+ * freed with it. This file knows no dialect but for the table of them. Runs on the control loop. */
 
 #include "api/api_internal.h"
 
@@ -51,7 +50,7 @@ void api_free(struct api *a)
 
 /* -- routes ------------------------------------------------------------------------------------ */
 
-/* What a client asks for whose address is not quite right, and the address that is. */
+/* Paths that clients with a slightly wrong address ask for, and the right address. */
 static const struct {
     const char *path, *hint;
 } strays[] = {

@@ -111,8 +111,7 @@ void api_dispatch(struct api *a, struct api_request *r, api_done done, void *arg
 struct api_call;
 typedef void (*api_handler)(struct api_call *call);
 
-/* What a call is, for the roles of keys, in the words of routes: core/role.h says what each
- * means. */
+/* The access that a route needs, which the roles of keys grant: core/role.h describes each. */
 enum api_access {
     API_NOT_DECIDED = ROLE_NOT_DECIDED,
     API_OPEN = ROLE_OPEN,
@@ -136,17 +135,17 @@ struct api_route {
 struct api_dialect {
     const char *prefix;                    /* "/api/": how its paths begin */
     const struct api_route *const *tables; /* ends with NULL */
-    /* What its clients get for an error: a new object, or NULL when memory is out. hint is not ""
-     * where there is one, and in message already. Status and message are what the server says;
+    /* The body of an error for its clients: a new object, or NULL when memory is out. hint is not
+     * "" where there is one, and in message already. Status and message are what the server says;
      * headers may be added. */
     json_t *(*error)(struct api_call *call, int status, const char *message, const char *hint);
-    /* What is checked before the key; false: the call was answered. NULL: nothing. */
+    /* A check before the key's; false: the call was answered. NULL: none. */
     bool (*admit)(struct api_call *call);
     void *owner; /* the dialect's */
 };
 
-/* One request on its way. Valid until one of the api_reply or api_fail functions was called,
- * exactly once; a handler that waits for core gives the call as arg. */
+/* A request that is not answered yet. Valid until one of the api_reply or api_fail functions was
+ * called, exactly once; a handler that waits for core gives the call as arg. */
 struct api_call {
     struct api *api;
     struct core *core;
@@ -172,8 +171,8 @@ struct api_metrics *api_metrics_of(struct api *a);
 /* Parses the body as an object into call->body. False: the call was answered (400). */
 bool api_call_body(struct api_call *call);
 
-/* What a call with a body begins with: api_call_body, and a zeroed state of so many bytes, which
- * is the call's. NULL: the call was answered (400, 503). */
+/* Begins a call with a body: api_call_body, and a zeroed state of so many bytes, which is the
+ * call's. NULL: the call was answered (400, 503). */
 void *api_call_state(struct api_call *call, size_t size, void (*state_free)(void *state));
 
 /* A decoded query parameter into out; "" when absent. False: the call was answered (400). */

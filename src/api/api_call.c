@@ -1,5 +1,5 @@
-/* What handlers read of their call (its body and query, the API it belongs to), and the texts that
- * they put into JSON. What cannot be read is answered here. */
+/* Readers of a call for handlers (its body and query, the API it belongs to), and the texts that
+ * they put into JSON. A malformed body or query is answered here. */
 
 #include "api/api_internal.h"
 

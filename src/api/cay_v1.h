@@ -24,7 +24,7 @@
  *   [{"id": "base", "ready": false, "building": true, "sizeBytes": n, "madeAt": RFC 3339 or null,
  *     "note": "why it is not ready, or empty",
  *     "limits": {"memoryBytes": n, "diskBytes": n, "cpuMilli": n, "pids": n}}]   what its sandboxes
- *     get. What the operator has published of its own is among them, with its tenant as "tenant".
+ *     get. Templates that the operator has published are among them, with its tenant as "tenant".
  *
  * POST /cay/v1/templates/{name}/build {} -> 202 {"job": "20 characters"}   (operator only)
  *   A build goes on without its client. A second build of a name that is being built answers the

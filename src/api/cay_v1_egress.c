@@ -91,7 +91,7 @@ static json_t *still_named(const json_t *credentials, const json_t *policy)
     return out;
 }
 
-/* What E2B's network object said of the way out is replaced; of the way in, it stays. */
+/* The egress part of E2B's network object is replaced; the ingress part stays. */
 void cay_v1_policy_put(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);

@@ -1,6 +1,6 @@
-/* One command in a sandbox, run to its end. See cay_v1.h. The request is read and checked, core
- * runs the program (core/exec.c), and the answer is one object at its end, or lines through a
- * pipe as the output comes, whose last one is the end. */
+/* A command in a sandbox, run to its end. See cay_v1.h. The request is read and checked, core runs
+ * the program (core/exec.c), and the answer is one object at its end, or lines through a pipe as
+ * the output comes, whose last one is the end. */
 #include "api/cay_v1.h"
 
 #include "base/base64.h"

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define USER          "daytona" /* whom programs run as */
 #define ADDRESS_BYTES 512       /* beyond any host name */

@@ -17,8 +17,6 @@
  *       .../telemetry/metrics
  *   POST /api/sandbox/{id}/signing-key/rotate
  *   POST /api/sandbox/{id}/fork, .../snapshot; GET /api/snapshots; GET, DELETE /api/snapshots/{id}
- *   POST /api/snapshots, /api/snapshots/{id}/activate; GET /api/snapshots/{id}/build-logs-url,
- *       .../build-logs?follow  see daytona_image.h
  *   GET /api/config
  *   GET /api/socket.io/                      see daytona_events.c
  *   GET, POST /api/secret; GET, PATCH, DELETE /api/secret/{id}; see daytona_secret.c
@@ -54,7 +52,7 @@ extern const struct api_dialect daytona_dialect; /* daytona_routes.c */
 
 /* -- daytona.c --------------------------------------------------------------------------------- */
 
-/* What Daytona's clients call a state, and that of a sandbox, which may be archived. */
+/* Daytona's name of a state, and of the state of a sandbox, which may be archived. */
 const char *daytona_state_name(enum sandbox_state state);
 const char *daytona_state(const struct sandbox *s);
 

@@ -1,6 +1,6 @@
-/* What may leave a sandbox, changed while it runs: Daytona's network settings (daytona_network.h)
- * and the secrets that are mounted (daytona_mount.h). Both are kept in one object, and each change
- * makes the whole policy again; the last one is in force, from whichever dialect it came. */
+/* Changes of a running sandbox's egress: Daytona's network settings (daytona_network.h) and the
+ * secrets that are mounted (daytona_mount.h). Both are kept in one object, and each change makes
+ * the whole policy again; the last one is in force, from whichever dialect it came. */
 #include "api/daytona.h"
 #include "api/daytona_mount.h"
 #include "api/daytona_network.h"
@@ -9,7 +9,7 @@
 
 /* -- the policy that becomes of the settings --------------------------------------------------- */
 
-/* What E2B's network object says of the way in stays; all else of it was about the way out. */
+/* The ingress part of E2B's network object stays; the rest concerned egress. */
 static enum err_code next_network(struct api_call *call, const struct sandbox *s, json_t *settings,
                                   bool lenient, struct core_network *n, struct err *e)
 {

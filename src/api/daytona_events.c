@@ -52,7 +52,7 @@ static int put_step(struct buf *out, json_t *dto, const struct sandbox *s, enum 
                                daytona_state_name(from), "newState", daytona_state(s)));
 }
 
-/* One that is being made is not known to clients yet; its end is told in any case. */
+/* A sandbox that is being made is not known to clients yet; its end is told in any case. */
 static int put(void *arg, const struct sandbox *s, enum sandbox_state from, struct buf *out)
 {
     const struct view *v = arg;

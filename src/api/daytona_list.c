@@ -14,8 +14,8 @@
 #define LIST_ARENA_BYTES (256u * 1024u)
 #define LIST_STEP        1000u
 
-/* What a query may have. Any other filter would be ignored, and who asks by it must not be given
- * everything. only: it may be there when it says what is done anyway. */
+/* The parameters that a query may have. Any other is refused: a filter that is ignored would return
+ * all. only: the one value that is allowed, which is the default. */
 static const struct {
     const char *name, *only;
 } known[] = {
@@ -37,7 +37,7 @@ static bool is(const char *text, size_t n, const char *word)
     return strlen(word) == n && memcmp(text, word, n) == 0;
 }
 
-/* One "name=value" of a query. */
+/* Is this "name=value" of a query known? */
 static bool is_known(const char *text, size_t n)
 {
     const char *equals = memchr(text, '=', n);

@@ -67,7 +67,7 @@ enum err_code daytona_mounted_env(const json_t *env, const json_t *mounted, json
 
 /* -- injections -------------------------------------------------------------------------------- */
 
-/* What a secret's name leads to. */
+/* The credential that a secret's name leads to. */
 struct bound {
     bool is_secret; /* of kind placeholder */
     json_t *hosts;  /* ours; NULL: none */
@@ -101,20 +101,6 @@ static enum err_code hosts_of(struct api_call *call, const char *name, json_t **
     return rc;
 }
 
-static bool is_injected(const json_t *injections, const char *name)
-{
-    const json_t *one;
-    size_t i;
-
-    json_array_foreach (injections, i, one) {
-        const char *credential = json_string_value(json_object_get(one, "credential"));
-
-        if (credential && strcmp(credential, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 static enum err_code inject_one(struct api_call *call, const char *name, json_t *injections,
                                 struct err *e)
 {
@@ -139,7 +125,7 @@ enum err_code daytona_mounted_inject(struct api_call *call, const json_t *mounte
     json_object_foreach ((json_t *)(uintptr_t)mounted, variable, value) {
         const char *name = json_string_value(value);
 
-        if (rc == ERR_OK && !is_injected(injections, name))
+        if (rc == ERR_OK && !core_credential_is_injected(injections, name))
             rc = inject_one(call, name, injections, e);
         if (lenient && rc == ERR_INVALID)
             rc = ERR_OK;

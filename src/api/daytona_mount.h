@@ -1,8 +1,8 @@
 #pragma once
 /* "secrets" of a sandbox in Daytona's API: variables that have a secret's placeholder, and the
  * injections of its policy, by which cay-egress puts the value in its place on requests to the
- * secret's hosts. What is mounted is kept with Daytona's network settings (daytona_network.h), as
- * {"VARIABLE": "NAME"}, so that a change of these makes the same injections again. */
+ * secret's hosts. The mounted secrets are kept with Daytona's network settings (daytona_network.h),
+ * as {"VARIABLE": "NAME"}, so that a change of these makes the same injections again. */
 
 #include "api/api.h"
 

@@ -5,6 +5,7 @@
 
 #include "api/daytona_network.h"
 
+#include "api/daytona_fields.h"
 #include "base/util.h"
 #include "http/json.h"
 #include "policy/policy.h"
@@ -234,17 +235,14 @@ static enum err_code check_update(const json_t *body, struct err *e)
         return err_set(e, ERR_INVALID,
                        "At least one of " BLOCK_ALL ", " NETWORKS " or " DOMAINS
                        " must be provided");
-    json_object_foreach ((json_t *)body, name, value) {
-        size_t i = 0;
-
-        while (i < ARRAY_SIZE(names) && strcmp(name, names[i]) != 0)
-            i++;
-        if (i == ARRAY_SIZE(names))
-            return err_set(e, ERR_INVALID, "property %.64s should not exist", name);
+    enum err_code rc = daytona_check_fields(body, names, ARRAY_SIZE(names), e);
+    if (rc != ERR_OK)
+        return rc;
+    json_object_foreach ((json_t *)body, name, value)
         if (json_is_null(value))
             return err_set(e, ERR_INVALID, "%s must be a %s", name,
-                           i == 0 ? "boolean value" : "string; \"\" clears it");
-    }
+                           strcmp(name, BLOCK_ALL) == 0 ? "boolean value"
+                                                        : "string; \"\" clears it");
     return ERR_OK;
 }
 

@@ -1,5 +1,5 @@
-/* POST /api/sandbox/{id}/resize: Daytona's rules over core's. One that runs can only grow, and its
- * disk not at all; one that is stopped has what it is given from its next start. */
+/* POST /api/sandbox/{id}/resize: Daytona's rules over core's. A running sandbox can only grow, and
+ * its disk not at all; a stopped one has its new limits from its next start. */
 #include "api/daytona.h"
 #include "core/life.h"
 #include "core/resize.h"

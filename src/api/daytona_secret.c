@@ -1,8 +1,8 @@
 /* Daytona's vault of secrets: credentials of kind placeholder (core/credential.h) with the hosts
- * that they may be sent to, which its clients name at a create. What a sandbox holds is the
- * placeholder, `cay-secret:NAME`; daytona_mount.c gives it to sandboxes. An id is the name. The
- * value is sealed with the hosts, so that other hosts need the value again, and no answer has it.
- * Secrets that other dialects have set are shown too; those of E2B's API have no hosts.
+ * that they may be sent to, which its clients name at a create. A sandbox holds the placeholder,
+ * `cay-secret:NAME`; daytona_mount.c gives it to sandboxes. An id is the name. The value is sealed
+ * with the hosts, so that other hosts need the value again, and no answer has it. Secrets that
+ * other dialects have set are shown too; those of E2B's API have no hosts.
  *
  *   POST /api/secret {"name", "value", "description", "hosts"}       201
  *   GET /api/secret                                                  all of them, by name
@@ -13,6 +13,7 @@
  * daytona.io/docs "Secrets", as of August 2026. */
 #include "api/daytona_secret.h"
 #include "api/daytona.h"
+#include "api/daytona_fields.h"
 #include "api/daytona_mount.h"
 
 #include "core/credential.h"
@@ -26,7 +27,7 @@
 
 /* -- one of them ------------------------------------------------------------------------------- */
 
-/* What there is of it: the caller's. */
+/* A secret that was found; the references are the caller's. */
 struct found {
     json_t *json, *bind, *metadata; /* NULL: there is none */
 };
@@ -76,23 +77,6 @@ static void reply_with(struct api_call *call, int status, const char *id)
 }
 
 /* -- fields ------------------------------------------------------------------------------------ */
-
-/* A field that is not known is refused: it may be one that narrows what the secret is for. */
-static enum err_code check_fields(const json_t *body, const char *const *known, size_t n,
-                                  struct err *e)
-{
-    const char *key;
-    json_t *value;
-    size_t i;
-
-    json_object_foreach ((json_t *)(uintptr_t)body, key, value) {
-        for (i = 0; i < n && strcmp(known[i], key) != 0; i++)
-            ;
-        if (i == n)
-            return err_set(e, ERR_INVALID, "property %.64s should not exist", key);
-    }
-    return ERR_OK;
-}
 
 static enum err_code check_name(const char *name, struct err *e)
 {
@@ -181,7 +165,7 @@ static void set(struct api_call *call, struct setting *s, json_t *value)
         core_credential_set(call->core, call->who.tenant, &v, is_set, call);
 }
 
-/* What it was, with the description that body has. NULL: body has none. */
+/* The metadata of before with the description of body. NULL: body has none. */
 static enum err_code read_description(const json_t *body, const json_t *before, json_t **out,
                                       struct err *e)
 {
@@ -206,7 +190,7 @@ static enum err_code read_create(const json_t *body, struct setting *s, struct e
     json_t *hosts = NULL;
     enum err_code rc;
 
-    if ((rc = check_fields(body, known, ARRAY_SIZE(known), e)) ||
+    if ((rc = daytona_check_fields(body, known, ARRAY_SIZE(known), e)) ||
         (rc = json_get_str(body, "name", NULL, JSON_REQUIRED, CORE_CREDENTIAL_NAME_MAX, &name,
                            e)) ||
         (rc = check_name(name, e)) || (rc = read_description(body, NULL, &s->metadata, e)) ||
@@ -263,7 +247,7 @@ static enum err_code read_update(const json_t *body, const struct found *f, stru
     json_t *hosts = NULL;
     enum err_code rc;
 
-    if ((rc = check_fields(body, known, ARRAY_SIZE(known), e)) ||
+    if ((rc = daytona_check_fields(body, known, ARRAY_SIZE(known), e)) ||
         (rc = read_description(body, f->metadata, &s->metadata, e)) ||
         (rc = json_get_arr(body, "hosts", NULL, JSON_OPTIONAL, &hosts, e)) ||
         (hosts && ((rc = need_hosts(hosts, e)) || (rc = check_hosts(hosts, e)))))
@@ -278,7 +262,7 @@ static enum err_code read_update(const json_t *body, const struct found *f, stru
     return ERR_OK;
 }
 
-/* What is said of it, without a new value. */
+/* Changes the metadata, without a new value. */
 static void describe(struct api_call *call, const struct setting *s)
 {
     struct err e;

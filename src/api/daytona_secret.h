@@ -1,5 +1,5 @@
 #pragma once
-/* What is shown of Daytona's secrets: daytona_secret_list.c, for daytona_secret.c. */
+/* Daytona's secrets as clients see them: daytona_secret_list.c, for daytona_secret.c. */
 
 #include "api/api.h"
 #include "core/credential.h"
@@ -7,7 +7,7 @@
 /* Of a credential's metadata, and what clients call it. */
 #define DAYTONA_DESCRIPTION_KEY "description"
 
-/* One as clients see it, without its value: a new object. NULL: memory is out. */
+/* A secret as clients see it, without its value: a new object. NULL: memory is out. */
 json_t *daytona_secret_json(const struct core_credential *k);
 
 /* GET /api/secret, GET /api/secret/paginated */

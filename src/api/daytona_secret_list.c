@@ -99,7 +99,7 @@ static void make_cursor(const struct order *o, const json_t *item, char *out, si
     (void)snprintf(out, size, "%s/%s", text_of(item, o->field), text_of(item, "name"));
 }
 
-/* What the cursor says as an item to compare with; NULL: it is none of such a list's. */
+/* Decodes the cursor to an item to compare with; NULL: it is none of such a list's. */
 static json_t *read_cursor(const struct order *o)
 {
     const char *slash = strchr(o->cursor, '/');

@@ -217,8 +217,8 @@ static int64_t signed_for_s(struct api_call *call)
     return s;
 }
 
-/* One port of the sandbox for a time, without a header or a cookie; never the agent's, which is all
- * of it. */
+/* Opens a port of the sandbox for a time, without a header or a cookie; never the agent's port,
+ * which gives access to all of it. */
 void daytona_signed_preview_url(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);

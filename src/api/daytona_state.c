@@ -53,7 +53,7 @@ void daytona_start(struct api_call *call)
                             call);
 }
 
-/* One that is to be deleted when it stops (autoDeleteInterval 0) is. */
+/* A sandbox with autoDeleteInterval 0 is deleted when it stops. */
 void daytona_stop(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
@@ -82,8 +82,7 @@ void daytona_pause(struct api_call *call)
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FROZEN, changed, call);
 }
 
-/* One that is archived already stays so. A start makes a running one of it, as of one that is
- * stopped. */
+/* An archived sandbox stays so. A start makes a running one of it, as of one that is stopped. */
 void daytona_archive(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);

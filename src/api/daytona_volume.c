@@ -1,5 +1,5 @@
-/* Volumes as Daytona's SDKs ask for them: the same as E2B's and /cay/v1's. One is ready when it is
- * answered, so that it has no other state. */
+/* Volumes as Daytona's SDKs ask for them: the same as E2B's and /cay/v1's. A volume is ready when
+ * it is answered, so that it has no other state. */
 #include "api/daytona.h"
 #include "api/volume_call.h"
 #include "core/volume.h"

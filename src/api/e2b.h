@@ -61,8 +61,8 @@ json_t *e2b_metadata_filter(const char *value, struct err *e);
 /* Checks a network object (create's, or update's when update). */
 enum err_code e2b_network_check(const json_t *network, struct err *e);
 
-/* What core keeps: a copy with the E2B_INTERNET_KEY when it was given. *out may become NULL:
- * nothing was asked. */
+/* The network object that core keeps: a copy with the E2B_INTERNET_KEY when it was given. *out may
+ * become NULL: nothing was asked. */
 enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t **out,
                                struct err *e);
 
@@ -71,8 +71,7 @@ enum err_code e2b_network_keep(const json_t *network, const json_t *body, json_t
 enum err_code e2b_network_update(const json_t *before, const json_t *body, json_t **out,
                                  struct err *e);
 
-/* What a network object (may be NULL) says of the way in, for those who set the way out
- * otherwise. */
+/* The ingress part of a network object (may be NULL), for callers that set egress otherwise. */
 enum err_code e2b_network_ingress(const json_t *before, json_t **out, struct err *e);
 
 /* The headers that network's rules set, for core_credentials_seal: a new array. NULL: memory is
@@ -87,7 +86,8 @@ void e2b_network_hide(json_t *network);
 enum err_code e2b_network_setting(json_t *network, struct network **out, struct err *e);
 
 /* A kept network object (may be NULL) as a policy, what is to be sealed for it, and a setting;
- * hides the values to be sealed in network. What was made before a failure is the caller's too. */
+ * hides the values to be sealed in network. After a failure the outputs that were set are the
+ * caller's too. */
 enum err_code e2b_network_split(json_t *network, bool internet, struct network **setting,
                                 json_t **policy, json_t **secrets, struct err *e);
 
@@ -96,7 +96,7 @@ json_t *e2b_network_shown(const json_t *network);
 
 /* -- e2b_policy.c (pure) ----------------------------------------------------------------------- */
 
-/* What a checked network object (NULL: none) lets out, as a policy. NULL: memory is out. */
+/* Translates a checked network object (NULL: none) to a policy. NULL: memory is out. */
 json_t *e2b_policy(const json_t *network, bool allow_internet);
 
 /* The credential of the i-th domain of the rules. */

@@ -1,6 +1,6 @@
 /* Building templates as E2B's SDKs do it: a build is asked for (its ids), started with its
  * steps, and watched by its status, which brings the log page by page. Tags are names of builds.
- * What is done is core's (core/build.h). */
+ * core runs the build (core/build.h). */
 #include "api/e2b_build.h"
 
 #include "api/e2b.h"

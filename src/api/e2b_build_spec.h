@@ -1,5 +1,5 @@
 #pragma once
-/* What E2B's clients say a template is: {"fromTemplate" or "fromImage", "fromImageRegistry",
+/* A template's description by E2B's clients: {"fromTemplate" or "fromImage", "fromImageRegistry",
  * "startCmd", "readyCmd", "force", "steps": [{"type", "args", "filesHash", "force"}]}. Read and
  * checked whole before anything is done. Pure. */
 

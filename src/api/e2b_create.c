@@ -1,6 +1,6 @@
-/* Creates, of E2B's dialect and of cay's own. One goes: body, idempotency key (answered from the
- * first one's row where there is one), fields, secrets of the network object sealed, core, reply;
- * what a call holds until then is freed with it. */
+/* Creates, of E2B's dialect and of cay's own. The steps: body, idempotency key (answered from the
+ * first create's row where there is one), fields, secrets of the network object sealed, core,
+ * reply; the state of a call is freed with it. */
 #include "api/e2b.h"
 
 #include "api/cay_v1.h"
@@ -14,8 +14,8 @@
 
 #define LEVEL_NAME_MAX 16
 
-/* What is read from the body; strings and objects are borrowed from it, the rest is ours. Kept as
- * the call's state while header values are being sealed. */
+/* The fields of the body; strings and objects are borrowed from it, the rest is ours. Kept as the
+ * call's state while header values are being sealed. */
 struct creation {
     struct sandbox_request r;
     uint8_t hash[CORE_HASH_SIZE]; /* of the body, where there is an Idempotency-Key */

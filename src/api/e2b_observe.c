@@ -1,7 +1,7 @@
-/* What a sandbox used and what it logged: metrics and logs, in E2B's shapes. Core asks the agent
- * and cay-privd (metrics.c, logs.c); the handlers filter, order and print. The list form of
- * metrics asks for one sandbox after the other, so that one call has one question under way; a
- * sandbox that is unknown or has ended meanwhile is left out, as upstream does. */
+/* Metrics and logs of a sandbox, in E2B's shapes. Core asks the agent and cay-privd (metrics.c,
+ * logs.c); the handlers filter, order and print. The list form of metrics asks for one sandbox
+ * after the other, so that one call has one question under way; a sandbox that is unknown or has
+ * ended meanwhile is left out, as upstream does. */
 
 #include "api/e2b.h"
 #include "http/json.h"
@@ -77,7 +77,7 @@ static void metrics_list_free(void *state)
 
 static void metrics_list_next(struct api_call *call);
 
-/* One that is unknown, or ended meanwhile, is left out. */
+/* A sandbox that is unknown, or ended meanwhile, is left out. */
 static void metrics_list_one(void *arg, const struct sandbox_metric *items, size_t n,
                              const struct err *why)
 {

@@ -70,7 +70,7 @@ int e2b_page_token_parse(const char *token, bool ascending, int64_t *started_ms,
     return 0;
 }
 
-/* One escaped piece as a string; NULL when it is malformed. */
+/* An escaped piece as a string; NULL when it is malformed. */
 static char *unescape(const char *text, size_t n)
 {
     char *out = malloc(n + 1);

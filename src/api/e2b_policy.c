@@ -41,7 +41,7 @@ static bool closes(const json_t *allow, bool denies)
     return denies && !json_object_get(allow, "domains");
 }
 
-/* One rule of a list, or NULL when it is empty. *everything: the list names all of the internet. */
+/* The rule of a list, or NULL when it is empty. *everything: the list names all of the internet. */
 static json_t *rule_of(const json_t *network, const char *list_name, const char *action,
                        bool *everything)
 {
@@ -109,7 +109,7 @@ static void inject_named(json_t *list, const json_t *headers, const char *domain
     }
 }
 
-/* What is put on requests; it allows none. Exact names before suffixes, as in a policy. */
+/* The injections into requests; they allow none. Exact names before suffixes, as in a policy. */
 static json_t *injections(const json_t *network)
 {
     json_t *out = json_array(), *rules = json_object_get(network, "rules"), *list;

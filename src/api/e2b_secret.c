@@ -29,7 +29,7 @@ static json_t *secret_json(const struct core_credential *k)
     return out;
 }
 
-/* One that is no placeholder was set by /cay/v1, for what E2B has no words for. */
+/* Credentials of other kinds were set by /cay/v1; E2B's API cannot describe them. */
 static bool is_secret(const struct core_credential *k)
 {
     const char *kind = json_string_value(json_object_get(k->bind, "kind"));

@@ -145,7 +145,7 @@ static void delete_one(struct api_call *call)
                  t->id, t->id);
 }
 
-/* What is so already can be asked for by all; to change it is the operator's. */
+/* A request for the present state succeeds for every key; only the operator's changes it. */
 static void publish(struct api_call *call, bool on)
 {
     const struct build *b = e2b_build_of(call, call->params[0]);

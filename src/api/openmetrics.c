@@ -134,7 +134,7 @@ static void put_machine(struct text_writer *t, const struct core_status *s)
     put_count(t, "cay_disk_bytes", "kind", "free", s->disk_free_bytes);
 }
 
-/* One sample of each template that the pool has. */
+/* A sample of each template that the pool has. */
 static void put_pool_samples(struct text_writer *t, const struct core_status *s, const char *name,
                              size_t at)
 {

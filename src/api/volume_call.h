@@ -1,6 +1,6 @@
 #pragma once
-/* What volumes' calls of E2B's and Daytona's API have in common: both name a volume alone, of the
- * default size, and list all at once. */
+/* Shared by the volumes' calls of E2B's and Daytona's API: both name a volume alone, of the default
+ * size, and list all at once. */
 
 #include "api/api.h"
 #include "core/volume.h"

@@ -15,7 +15,7 @@ struct config_unit {
 extern const struct config_unit config_byte_units[CONFIG_BYTE_UNITS];
 extern const struct config_unit config_time_units[CONFIG_TIME_UNITS];
 
-/* What may be the key's value, as a part of a sentence. */
+/* Describes the values that the key may have, as a part of a sentence. */
 void config_format_allowed(const struct config_key *k, char *out, size_t size);
 
 /* "section-key", with dashes only. */

@@ -1,4 +1,4 @@
-/* One filter of system calls: the list that all confined daemons share, then the caller's own.
+/* A filter of system calls: the list that all confined daemons share, then the caller's own.
  * confine_install is called once, before threads are started, since a filter holds for its thread
  * and those that the thread makes. no_new_privs comes first: without it the kernel takes no filter
  * from a process without privilege. Another architecture's calls end the process; all that is not

@@ -1,7 +1,7 @@
 #pragma once
 /* Locks a daemon that needs no privilege in: no_new_privs and an allow list of system calls, for
- * all threads that start after it. What every one of them needs (descriptors, memory, threads,
- * time) is here; what one needs besides, it says in a table.
+ * all threads that start after it. The calls that all of them need (descriptors, memory, threads,
+ * time) are here; each names its others in a table.
  *
  * An escape from a parser's bug then meets: no execve, no fork, no ptrace, no mount, no socket of a
  * family that is not listed, no file-system call but those listed. Refused calls fail with EPERM. A

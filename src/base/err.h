@@ -3,7 +3,7 @@
  *
  * Below core, functions return 0 or -errno and touch no output on failure; a caller turns that into
  * a struct err once, where it knows what was tried. An error is logged once, by the function that
- * ends its journey. One table per dialect turns a code into that dialect's status. Nothing
+ * ends its journey. A table per dialect turns a code into that dialect's status. Nothing
  * allocates. */
 
 #include "base/util.h"

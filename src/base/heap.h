@@ -1,7 +1,7 @@
 #pragma once
-/* What the C library's heap keeps of freed memory. glibc raises its own thresholds with each large
- * block that is freed, after which blocks of up to 32 MiB stay in the heap, and pages between small
- * blocks are never given back unless that is asked for. */
+/* Limits the freed memory that the C library's heap keeps. glibc raises its own thresholds with
+ * each large block that is freed, after which blocks of up to 32 MiB stay in the heap, and pages
+ * between small blocks are never given back unless that is asked for. */
 
 /* At the start, before any thread: blocks of a MiB and more go back to the kernel when they are
  * freed, and so does what is free at the heap's end beyond a MiB. */

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 
-/* One read(2), again where a signal came: bytes, 0 at the end, or -errno. */
+/* A read(2) that is repeated where a signal came: bytes, 0 at the end, or -errno. */
 ssize_t io_read_some(int fd, void *out, size_t n) WARN_UNUSED;
 
 /* Exactly n bytes; -ENODATA when the other side ends first. */

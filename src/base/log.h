@@ -1,5 +1,5 @@
 #pragma once
-/* One line per event on standard error: `2026-11-21T02:50:01.123Z info cayd: text`.
+/* Logs a line per event on standard error: `2026-11-21T02:50:01.123Z info cayd: text`.
  *
  * Daemons write to standard error only; their starter (cay-keep, a service manager) decides where
  * it goes. Thread-safe: a line is one write(2). Control characters are replaced. Secrets are never

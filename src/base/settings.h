@@ -62,13 +62,13 @@ enum err_code settings_load(struct settings *s, const char *path, int *argc, cha
 void settings_free(struct settings *s);
 
 /* The same for a daemon: from the file that --config names in argv (without it only options count),
- * and what is logged from now on is set. What the settings do not know stays in argv, --config
+ * and what is logged from now on is set. Options that are no settings stay in argv, --config
  * too. */
 enum err_code settings_load_daemon(struct settings *s, int *argc, char **argv, struct err *e);
 
 /* For who starts a server: is the address one that may be listened on as it is set, and the domain
- * one that names can stand below? What is wrong, why, and what to do instead. Not part of
- * settings_load, so that a server that runs with such settings can be asked and ended. */
+ * one that names can stand below? The error says what is wrong, why, and what to do instead. Not
+ * part of settings_load, so that a server that runs with such settings can be asked and ended. */
 enum err_code settings_check_start(const struct settings *s, struct err *e);
 
 /* Does the port speak TLS, with the certificate that the settings name? Does it speak nothing

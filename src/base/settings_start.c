@@ -1,5 +1,6 @@
-/* What `cay up` refuses though each setting is right by itself: keys that would go over a network
- * in clear, ranges of users that do not fit, a domain below which there can be no names. */
+/* Combinations of settings that `cay up` refuses though each setting is right by itself: keys that
+ * would go over a network in clear, ranges of users that do not fit, a domain below which there can
+ * be no names. */
 
 #include "base/settings.h"
 

@@ -1,5 +1,6 @@
 #include "base/share.h"
 
+#include "base/fnv.h"
 #include "base/util.h"
 
 #include <stdint.h>
@@ -35,15 +36,13 @@ void share_pool_free(struct share_pool *p)
     free(p);
 }
 
-/* FNV-1a. Names are made by cay (tenants, ids of sandboxes) or are addresses: a flood of one bucket
+/* Names are made by cay (tenants, ids of sandboxes) or are addresses: a flood of one bucket
  * costs no more than the pool has places. */
 static uint32_t hash_of(const struct share *parent, const char *name)
 {
-    uint32_t h = parent ? parent->hash : 2166136261u;
+    uint32_t h = fnv_32(parent ? parent->hash : FNV_32_START, name);
 
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
-        h = (h ^ *c) * 16777619u;
-    return (h ^ 0xff) * 16777619u;
+    return fnv_32_byte(h, 0xff); /* so that no two names run into one another */
 }
 
 static struct share *find(const struct share_pool *p, const struct share *parent, const char *name)

@@ -11,8 +11,8 @@
  * over its share is refused, or the caller ends something of its own for the new one
  * (share_may_take tells before).
  *
- * Owners are known by their names and forgotten with their last place: nothing is held for who has
- * none. One thread; nothing blocks. */
+ * Owners are known by their names and forgotten with their last place: an owner without places
+ * holds no memory. Used by one thread; nothing blocks. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,11 +25,11 @@ struct share_pool *share_pool_new(size_t max); /* NULL: memory is out */
 /* When all places were given back. NULL is none. */
 void share_pool_free(struct share_pool *p);
 
-/* One place for this owner of the tenant; owner may be NULL: the tenant itself. NULL: refused, or
- * memory is out. */
+/* Takes a place for this owner of the tenant; owner may be NULL: the tenant itself. NULL: refused,
+ * or memory is out. */
 struct share *share_take(struct share_pool *p, const char *tenant, const char *owner);
 
-/* One place of p for the account that `like`, of another pool, is on. NULL likewise. */
+/* Takes a place of p for the account that `like`, of another pool, is on. NULL likewise. */
 struct share *share_take_as(struct share_pool *p, const struct share *like);
 
 /* Gives one place back. NULL is none. */

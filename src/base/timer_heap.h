@@ -1,7 +1,7 @@
 #pragma once
-/* What is due first: a leftist heap of nodes that live inside their owners. It allocates nothing,
- * so that arming cannot fail, and each operation takes O(log n) steps at most. An owner takes its
- * node out before its memory goes.
+/* Finds the timer that is due first: a leftist heap of nodes that live inside their owners. It
+ * allocates nothing, so that arming cannot fail, and each operation takes O(log n) steps at most.
+ * An owner takes its node out before its memory goes.
  *
  * Source: C. A. Crane, "Linear Lists and Priority Queues as Balanced Binary Trees", 1972. */
 

@@ -14,12 +14,12 @@
 
 #include <stdatomic.h>
 
-/* What a connection may send before its key is known. A longer body is asked for when it is, and
- * takes one of BODIES_MAX places, which are shared out by tenant (base/share.h). */
+/* Bytes that a connection may send before its key is known. A longer body is read when the key is
+ * known, and takes one of BODIES_MAX places, which are shared out by tenant (base/share.h). */
 #define KEYLESS_BODY_BYTES 8192u
 #define BODIES_MAX         192u
 
-/* What another thread tells a connection loop to do. Those that are given once are a part of the
+/* An order of another thread to a connection loop. Orders that are given once are a part of the
  * loop, so that they need no memory. */
 _Static_assert(CORE_KEY_ID_SIZE <= IDS_SANDBOX_SIZE, "an order has room for either");
 struct order {

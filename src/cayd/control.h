@@ -20,7 +20,7 @@ struct control_upload {
     struct err why;
 };
 
-/* One question and its answer: it goes to the control loop, is filled in, and goes back to the box
+/* A question and its answer: it goes to the control loop, is filled in, and goes back to the box
  * that it came with. The sender's ticket tells it what to do with it. */
 struct control_request {
     struct mailbox_message message;

@@ -1,16 +1,14 @@
 #include "cayd/key_owner.h"
 
+#include "base/fnv.h"
+
 #include <stdio.h>
 #include <string.h>
 
-/* FNV-1a. Ids are hashes, which no client chooses: it chooses a key at most, and then knows it. */
+/* Ids are hashes of keys, which no client chooses. */
 static size_t place_of(const char *key_id)
 {
-    uint32_t h = 2166136261u;
-
-    for (const unsigned char *c = (const unsigned char *)key_id; *c; c++)
-        h = (h ^ *c) * 16777619u;
-    return h % KEY_OWNERS_MAX;
+    return fnv_32(FNV_32_START, key_id) % KEY_OWNERS_MAX;
 }
 
 const char *key_owner_find(const struct key_owners *o, const char *key)

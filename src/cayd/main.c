@@ -1,5 +1,5 @@
-/* cayd: the HTTP side of cay. One thread owns all state (control.h), the others parse and relay
- * (connloop.h). main() reads options, starts them, and ends them when told. */
+/* cayd: the HTTP side of cay. A single thread owns all state (control.h), the others parse and
+ * relay (connloop.h). main() reads options, starts them, and ends them when told. */
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/settings.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* What the parts of cay-checkpoint share: names, and how it says why not. */
+/* Shared by the parts of cay-checkpoint: names, and the report of a failure. */
 
 #include "base/util.h"
 #include "contract/checkpoint_boot.h"

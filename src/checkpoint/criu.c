@@ -20,7 +20,7 @@
 const char *const criu_environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C",
                                         "XDG_RUNTIME_DIR=" CHECKPOINT_SELF_DIR, NULL};
 
-/* What CRIU writes beside the image. */
+/* Files that CRIU writes beside the image. */
 static const char *const beside[] = {CRIU_DUMP_LOG, CRIU_RESTORE_LOG, "stats-dump", "stats-restore",
                                      "criu.kdat",   "criu.kdat.tmp",  CRIU_PID_FILE};
 

@@ -8,6 +8,14 @@
 #define CRIU_RESTORE_LOG "restore.log"
 #define CRIU_PID_FILE    "restore.pid"
 
+/* Words that a dump and a restore of the same image have to have in common: no right on the host is
+ * asked for; a file is known by its size, as a build id is read from the file, and cay-init's may
+ * not be read. */
+#define CRIU_OPTIONS_OF_BOTH                                                             \
+    "--unprivileged", "--images-dir", CHECKPOINT_SELF_DIR, "-v1", "--tcp-established",   \
+        "--file-locks", "--ext-unix-sk", "--manage-cgroups=ignore", "--file-validation", \
+        "filesize"
+
 struct criu_limits {
     unsigned seconds; /* then CRIU is killed, and what becomes of the sandbox is not known */
     /* The most that one file of the image may have. 0: what CRIU starts keeps its limits, as the

@@ -13,7 +13,7 @@
  * memory, and says that it restored it. 0; -EBADMSG with *why; -errno with *why. */
 int criu_image_check(int dir_fd, struct checkpoint_why *why);
 
-/* One field of a message of protobuf's. */
+/* A field of a message of protobuf's. */
 struct criu_image_field {
     uint32_t number;
     uint64_t value;       /* of one that is a number */

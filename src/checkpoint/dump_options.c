@@ -18,21 +18,12 @@
 static const char *const fixed[] = {
     CRIU_PROGRAM,
     "dump",
-    "--unprivileged", /* no right on the host is asked for */
-    "--images-dir",
-    CHECKPOINT_SELF_DIR,
+    CRIU_OPTIONS_OF_BOTH,
     "--log-file",
     CRIU_DUMP_LOG,
-    "-v1",
     "--network-lock",
     "skip", /* what leads out of the sandbox was closed before */
-    "--tcp-established",
     "--skip-in-flight",
-    "--file-locks",
-    "--ext-unix-sk",
-    "--manage-cgroups=ignore",
-    "--file-validation",
-    "filesize", /* a build id is read from the file, and cay-init's may not be read */
     "--ghost-limit",
     "512M",
     "--irmap-scan-path",

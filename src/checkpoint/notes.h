@@ -1,5 +1,5 @@
 #pragma once
-/* What a restore has to know that no file of CRIU's says in one place: a small file of the
+/* Facts that a restore needs and that no file of CRIU's has in one place: a small file of the
  * image. */
 
 #include "checkpoint/checkpoint.h"

@@ -80,7 +80,7 @@ static bool is_number(const char *name)
     return name[0] >= '1' && name[0] <= '9';
 }
 
-/* One that has ended meanwhile needs nothing kept. */
+/* A thread that has ended meanwhile is passed over. */
 static bool each_thread(void *arg, const char *tid)
 {
     struct check *c = arg;

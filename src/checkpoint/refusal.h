@@ -1,5 +1,6 @@
 #pragma once
-/* What a sandbox may not have when its memory is to be kept, as it would be lost without a word. */
+/* Features that a sandbox may not use when its memory is to be kept, as they would be lost without
+ * a message. */
 
 #include "checkpoint/checkpoint.h"
 
@@ -7,12 +8,12 @@
 #include <sys/types.h>
 
 /* Looks at each thread of the sandbox whose PID 1 is pid: by its own /proc, which no program inside
- * can change. 0; -EOPNOTSUPP: *why names what it is, and which process; or -errno. What changes
- * while it looks is not found: it is asked again when all processes stand still. */
+ * can change. 0; -EOPNOTSUPP: *why names what it is, and which process; or -errno. Changes during
+ * the check are not found: it is repeated when all processes stand still. */
 int refusal_check(pid_t pid, struct checkpoint_why *why);
 
-/* One thread's status; filters: how many PID 1 has. pid is for *why. */
+/* Checks a thread's status; filters: how many PID 1 has. pid is for *why. */
 int refusal_of(const char *status, const char *pid, unsigned filters, struct checkpoint_why *why);
 
-/* One line of a process's maps. */
+/* Checks a line of a process's maps. */
 bool refusal_is_shared_memory_file(const char *line);

@@ -1,4 +1,4 @@
-/* What comes before CRIU and after it in a restore. All of it is done as root of the sandbox's own
+/* The steps of a restore before and after CRIU's. All of it is done as root of the sandbox's own
  * user namespace: a file of the image that does harm does it to that sandbox.
  *
  * The image is checked; the clocks of the sandbox go on from where they stood; /run and /dev/shm

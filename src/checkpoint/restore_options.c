@@ -7,24 +7,16 @@
 static const char *const fixed[] = {
     CRIU_PROGRAM,
     "restore",
-    "--unprivileged", /* no right on the host is asked for */
-    "--images-dir",
-    CHECKPOINT_SELF_DIR,
+    CRIU_OPTIONS_OF_BOTH,
     "--log-file",
     CRIU_RESTORE_LOG,
-    "-v1",
     "--root",
     CHECKPOINT_ROOT,
     "--pidfile",
     CRIU_PID_FILE,
     "--restore-detached",
-    "--restore-sibling", /* PID 1 is a child of who starts CRIU, so that its number stays its own */
-    "--tcp-established",
-    "--file-locks",
-    "--ext-unix-sk",
-    "--manage-cgroups=ignore",
-    "--file-validation",
-    "filesize", /* as the dump */
+    /* PID 1 is a child of the process that starts CRIU, so that its number stays its own. */
+    "--restore-sibling",
 };
 
 /* Of cay's changes: the filters are installed once, by PID 1, before there is another process. */

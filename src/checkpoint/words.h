@@ -19,7 +19,7 @@ struct words {
 PRINTF(2, 3) int words_add(struct words *w, const char *format, ...);
 int words_add_all(struct words *w, const char *const *words, size_t n) WARN_UNUSED;
 
-/* One line of mountinfo: whether it is of a mount below root ("" for /) that CRIU does not make
+/* Reads a line of mountinfo: whether it is of a mount below root ("" for /) that CRIU does not make
  * itself, and at which path it is there. */
 bool words_mount(const char *line, const char *root, char path[static WORD_PATH]);
 

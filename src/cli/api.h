@@ -40,7 +40,7 @@ const char *api_find_ca_file(const struct cli *c);
 char *api_find_url(const struct cli *c);
 char *api_find_key(const struct cli *c, struct err *e);
 
-/* One call of the control plane. body is borrowed and may be NULL. out (may be NULL) gets a new
+/* A call of the control plane. body is borrowed and may be NULL. out (may be NULL) gets a new
  * reference, NULL for an empty answer. Statuses from 400 on are errors with the server's text. */
 enum err_code api_call(struct api *a, const char *method, const char *path, const json_t *body,
                        json_t **out, struct err *e);
@@ -72,7 +72,7 @@ enum err_code api_sandbox_open(struct api *a, const char *id, struct api_sandbox
 enum err_code api_sandbox_enter(struct api *a, const char *id, struct api_sandbox *out,
                                 struct err *e);
 
-/* One unary Connect call: method is "process.Process/List". */
+/* A unary Connect call: method is "process.Process/List". */
 enum err_code api_agent_call(struct api *a, const struct api_sandbox *s, const char *method,
                              const json_t *body, json_t **out, struct err *e);
 
@@ -94,7 +94,7 @@ void api_easy_free(struct api_easy *x);
 /* Adds the handle to the pool, runs it to its end and takes it out. */
 CURLcode api_easy_run(struct api *a, struct api_easy *x);
 
-/* What a failed transfer or an error answer is, as an error. text may be NULL. */
+/* Fills an error from a failed transfer or an error answer. text may be NULL. */
 enum err_code api_curl_error(const struct api *a, const struct api_easy *x, CURLcode code,
                              struct err *e);
 enum err_code api_status_error(long status, const char *body, struct err *e);

@@ -85,7 +85,7 @@ int build_context_source(const struct build_context *c, const char *name, struct
         err_set(e, ERR_INVALID, "COPY %.200s: it is neither a file nor a folder", name);
         return -1;
     }
-    /* Who keeps files out of images by this list must not find them in a template. */
+    /* The list is not understood here, and the files that it excludes must not be in a template. */
     if (S_ISDIR(st->st_mode) && faccessat(c->dir_fd, IGNORE_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
         err_set(e, ERR_UNIMPLEMENTED,
                 "COPY %.200s: folders are not copied where there is a " IGNORE_NAME

@@ -2,10 +2,10 @@
 /* Shared by the commands of `cay`: the tables that describe them, their options, and how they
  * end.
  *
- * One table (commands.c, commands_*.c) describes every command with its options and examples; it is
- * the source of parsing, help, man pages and completions (generate.c). A command is a function that
- * gets what was parsed and returns the exit status. Everything may block: this is a program for
- * people and scripts, single-threaded. */
+ * A single table (commands.c, commands_*.c) describes every command with its options and examples;
+ * it is the source of parsing, help, man pages and completions (generate.c). A command is a
+ * function that gets what was parsed and returns the exit status. Everything may block: this is a
+ * program for people and scripts, single-threaded. */
 
 #include "base/err.h"
 #include "base/settings.h"

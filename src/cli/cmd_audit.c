@@ -55,7 +55,8 @@ static void print_record(const struct cli *c, const json_t *r)
     putchar('\n');
 }
 
-/* What was printed of the newest millisecond: a record's "prev" is its alone. */
+/* Records of the newest millisecond that were printed, known by "prev", which no two records
+ * share. */
 struct position {
     char time[64];
     json_t *seen; /* set of "prev" */

@@ -1,7 +1,6 @@
 /* cp: single files as HTTP bodies, folders as tar streams through a process in the sandbox. The
- * direction is the argument with a colon. What comes from a sandbox goes through receive.c,
- * since its names are the sandbox's choice; what goes there is read here and sent as it is
- * read. */
+ * direction is the argument with a colon. Files from a sandbox go through receive.c, since their
+ * names are the sandbox's choice; files that go there are read here and sent as they are read. */
 #include "base/io.h"
 #include "cli/commands.h"
 #include "cli/receive.h"

@@ -148,8 +148,8 @@ static bool check_loop_device(void *arg, const char *name)
     return true;
 }
 
-/* privd makes its groups right below the mount of each hierarchy (sys/cgroup_find.c). One of the
- * same name further below is of a server in a container. */
+/* privd makes its groups right below the mount of each hierarchy (sys/cgroup_find.c). A group of
+ * the same name further below belongs to a server in a container. */
 static void check_cgroups(struct left *l)
 {
     const char *const names[] = {l->cgroup, l->jobs_cgroup};
@@ -189,7 +189,8 @@ static json_t *find_left(const struct settings *s)
     snprintf(image, sizeof(image), "%s/" DISK_IMAGE, privd_dir);
     if (stat(image, &l.image) < 0)
         l.image.st_ino = 0;
-    /* What cannot be listed is not there: no run directory, no loop devices in this kernel. */
+    /* A directory that cannot be listed is not there: no run directory, no loop devices in this
+     * kernel. */
     (void)io_each_name_at(AT_FDCWD, "/proc", check_process, &l);
     check_mounts(&l);
     (void)io_each_name_at(AT_FDCWD, "/sys/block", check_loop_device, &l);

@@ -21,8 +21,9 @@ static bool is_decision(const json_t *r)
     return strcmp(event, "connection") == 0 || strcmp(event, "request") == 0;
 }
 
-/* What a rule has denied was denied on purpose, as what the operator's ceiling or no rule opens;
- * and what was no policy's word (limits, names that do not agree) has no rule to learn. */
+/* A refusal gives a rule to learn only where the policy's default decided. Refusals by a rule, by
+ * the operator's ceiling or of addresses that no rule opens are intended, and no rule would lift a
+ * limit or make names agree. */
 static bool is_wanted(const json_t *r)
 {
     const char *source = cli_text(r, "source");

@@ -2,14 +2,14 @@
  * their own.
  *
  * A bridge: each line of the input is one message, which goes to the server's /mcp as a request of
- * its own, and what the server answers are lines of the output. What the messages mean is the
- * server's affair, but for what HTTP has in headers: the session, the revision, and what revision
- * 2026-07-28 repeats there; and but for a cancellation, which over HTTP is the end of the
- * connection of the request that is cancelled.
+ * its own, and what the server answers are lines of the output. The server alone interprets the
+ * messages, but for the parts that HTTP has in headers (the session, the revision, and the fields
+ * that revision 2026-07-28 repeats there), and but for a cancellation, which over HTTP is the end
+ * of the connection of the request that is cancelled.
  *
- * One thread: curl's multi handle waits for the server and for the input. While a session begins
- * nothing else is sent, since what follows needs its id. The end of the input, or a signal, ends
- * what is under way and the session. */
+ * Single-threaded: curl's multi handle waits for the server and for the input. While a session
+ * begins nothing else is sent, since what follows needs its id. The end of the input, or a signal,
+ * ends what is under way and the session. */
 #include "cli/commands.h"
 
 #include "base/clock.h"

@@ -46,9 +46,9 @@ static ssize_t read_value(int fd, char *out, size_t size)
     return n < 0 ? -errno : (ssize_t)used;
 }
 
-/* What a program of the caller's own says: a vault's client, one that renews an OAuth token. It
- * runs here, as the caller's user, and nowhere else: no daemon runs a command, and no tenant names
- * one. Its output is not used where it has failed. */
+/* The output of a program of the caller's own: a vault's client, or a program that renews an OAuth
+ * token. It runs here, as the caller's user, and nowhere else: no daemon runs a command, and no
+ * tenant names one. Its output is not used where it has failed. */
 static ssize_t read_command(const char *command, char *out, size_t size, int *status)
 {
     FILE *f = popen(command, "re");
@@ -115,7 +115,7 @@ static void add_list(const struct cli *c, json_t *bind, const char *option, cons
     "bearer, basic, header:NAME, headers, query:NAME, " \
     "aws-sigv4[:REGION[/SERVICE]], oauth2:TOKEN_HOST or placeholder"
 
-/* One of KINDS. */
+/* Adds one of KINDS. */
 static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
 {
     static const struct {
@@ -197,8 +197,7 @@ static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
 
 /* -- commands ---------------------------------------------------------------------------------- */
 
-/* What is read is the refresh token, or {"refresh_token", "client_secret"}; the rest is no
- * secret. */
+/* The input is the refresh token, or {"refresh_token", "client_secret"}; the rest is no secret. */
 static json_t *oauth_json(const struct cli *c, const char *value)
 {
     static const struct {
@@ -304,7 +303,8 @@ int cmd_secret_set(struct cli *c)
 
     if (read_every(c, &every, &e) == ERR_OK && make_bind(c, bind, &e) == ERR_OK)
         (void)set_once(c, bind, &e);
-    /* One that was set once goes on: the value before stays in force while a vault is away. */
+    /* After the first success failures are tried again: the last value stays in force while a vault
+     * is away. */
     while (every > 0 && e.code == ERR_OK) {
         unsigned wait = every;
 

@@ -203,7 +203,7 @@ static void set_text(json_t *out, const char *key, const json_t *value, const ch
         json_object_set_new(out, key, json_string(text));
 }
 
-/* What each sandbox of it runs. */
+/* Adds the command that each sandbox of the template runs. */
 static void take_start(json_t *out, const json_t *start)
 {
     json_int_t port = json_integer_value(json_object_get(start, "port"));
@@ -225,7 +225,7 @@ static void take_list(json_t *out, const char *key, json_t *list)
         json_object_set(out, key, list);
 }
 
-/* What an image said that was imported without --start. */
+/* Adds the settings of an image that was imported without --start. */
 static void take_image(json_t *out, const json_t *image)
 {
     json_t *ports = json_object(), *port;

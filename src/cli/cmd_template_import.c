@@ -5,9 +5,9 @@
  * removed. */
 #include "base/clock.h"
 #include "base/io.h"
+#include "cli/build_file.h"
 #include "cli/commands.h"
 #include "cli/image_fetch.h"
-#include "image/build_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -246,7 +246,8 @@ static void give_back(struct import *m)
         nanosleep(&(struct timespec){.tv_nsec = 200 * 1000000L}, NULL);
 }
 
-/* What killed commands left. An empty folder may be one that is just being made. */
+/* Removes the folders that killed commands left. An empty folder may be one that is just being
+ * made. */
 static bool remove_left(void *arg, const char *name)
 {
     int import = *(const int *)arg;

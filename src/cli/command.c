@@ -1,4 +1,4 @@
-/* What every command uses: the options that it was given, and how it ends (an error, a mistake in
+/* Shared by every command: the options that it was given, and how it ends (an error, a mistake in
  * its use, JSON, a note). Knows no table of commands. */
 #include "cli/cli.h"
 #include "cli/terminal.h"

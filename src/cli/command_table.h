@@ -1,7 +1,7 @@
 #pragma once
-/* What the tables of commands are written with. A group of commands is an array in a file of its
- * own, commands_*.c, that ends with an entry without a name; commands.c lists the groups in the
- * order that help shows them in. Only those files include this. */
+/* The macros that the tables of commands are written with. A group of commands is an array in a
+ * file of its own, commands_*.c, that ends with an entry without a name; commands.c lists the
+ * groups in the order that help shows them in. Only those files include this. */
 
 #include "cli/cli.h"
 

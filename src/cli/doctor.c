@@ -1,7 +1,7 @@
 /* The checks in the order of the table; each fills one result, and none depends on another's.
- * What a check tries with privileges it tries in a child, whose end it waits for. cmd_doctor
- * prints them, with those of names and TLS (doctor_names.c), and fails when something is
- * missing that cay cannot start without; `cay up` runs the same checks first. */
+ * A check that needs privileges runs that part in a child, whose end it waits for. cmd_doctor
+ * prints them, with those of names and TLS (doctor_names.c), and fails when something is missing
+ * that cay cannot start without; `cay up` runs the same checks first. */
 
 #include "cli/doctor.h"
 

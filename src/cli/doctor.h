@@ -1,6 +1,6 @@
 #pragma once
-/* What this machine can and cannot do for cay: one check per thing, in a table (doctor.c). Checks
- * change nothing that stays; some try things in a child process. */
+/* The capabilities of this machine that cay needs: one check for each, in a table (doctor.c).
+ * Checks change nothing that stays; some try things in a child process. */
 
 #include "base/util.h"
 
@@ -30,7 +30,7 @@ void doctor_say(struct doctor_result *r, enum doctor_level level, const char *fm
 /* Fills out[DOCTOR_MAX] and returns how many. */
 size_t doctor_run(struct doctor_result *out);
 
-/* One check of doctor_run, in a file of its own: fs.file-max and its like. */
+/* A check of doctor_run, in a file of its own: fs.file-max and its like. */
 void doctor_pools(struct doctor_result *r);
 
 /* Another: whether enough memory is left to start sandboxes before they are asked for. */

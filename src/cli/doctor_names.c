@@ -24,7 +24,8 @@ struct here {
     char domain[DOMAIN_SIZE]; /* HOST:PORT */
 };
 
-/* One that was started with other options than this command's is found by its run directory. */
+/* A server that was started with other options than this command's is found by its run
+ * directory. */
 static struct here find_server(const struct cli *c)
 {
     struct here here = {.runs = server_pid(&c->settings) > 0};
@@ -105,8 +106,7 @@ static size_t ignore(char *data, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* One request by the address that SDKs make, with the CAs in ca_file (NULL: the
- * system's). */
+/* A request to the address that SDKs make, with the CAs in ca_file (NULL: the system's). */
 static CURLcode fetch(const struct here *here, const char *ca_file, char why[CURL_ERROR_SIZE])
 {
     CURL *curl = curl_easy_init();

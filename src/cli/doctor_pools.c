@@ -43,8 +43,8 @@ static bool read_number(const char *path, uint64_t *out)
 
 /* Of the settings that each sandbox gets a value of its own for: the first of which this kernel has
  * one for the whole host only, with more than that value. A new network namespace of a user's own,
- * as a sandbox's, tells. What belongs to a module that is not loaded yet is not looked at. An
- * index, NET_BOUNDS, or UNKNOWN. */
+ * as a sandbox's, tells. Settings of a module that is not loaded yet are not looked at. An index,
+ * NET_BOUNDS, or UNKNOWN. */
 static int unbound(void)
 {
     bool exceeds[NET_BOUNDS];
@@ -107,7 +107,7 @@ static bool say_pool(struct doctor_result *r)
     return false;
 }
 
-/* What cay-privd counts locks on ranges by (privd/locks.h). */
+/* Tells whether cay-privd can count locks on ranges (privd/locks.h). */
 static bool say_uncounted(struct doctor_result *r)
 {
     if (access("/sys/bus/event_source/devices/tracepoint", F_OK) == 0 &&

@@ -1,6 +1,6 @@
-/* What the tables say, for people and for shells: help, man pages, completions, the example
- * file. Called for `--generate=WHAT` by the build and for help by main.c; prints and keeps
- * nothing. What it says of a command or a setting is the table's text. */
+/* The contents of the tables, for people and for shells: help, man pages, completions, the example
+ * file. Called for `--generate=WHAT` by the build and for help by main.c; prints and keeps nothing.
+ * The text about a command or a setting is the table's. */
 #include "cli/cli.h"
 #include "contract/proto.h"
 

@@ -1,8 +1,8 @@
 /* Fetching by skopeo. Its own configuration holds where no option says otherwise: credentials,
  * policy.json, registries.conf. The folder is of skopeo's form "dir", which keeps the manifest as
- * the registry has it, and so its digest. What the registry sends is not believed: skopeo is ended
- * when its time is over or the disk gets full, the last line that it wrote becomes the error, and
- * the image is read as any other. */
+ * the registry has it, and so its digest. The registry is not trusted: skopeo is ended when its
+ * time is over or the disk gets full, the last line that it wrote becomes the error, and the image
+ * is read as any other. */
 
 #include "cli/image_fetch.h"
 

@@ -3,7 +3,7 @@
 
 #include "cli/api.h"
 
-/* One line; borrowed. False: it is not what was asked for, and the rest is not read. */
+/* Takes a line, borrowed. False: it has not the expected form, and the rest is not read. */
 typedef bool (*api_line_cb)(void *arg, const json_t *line);
 
 /* Until the answer's end: GET, or POST of body (borrowed, may be NULL). A longer line than line_max

@@ -41,7 +41,7 @@ static int add_given(struct cli *c, const struct cli_option *o, const char *valu
     return 0;
 }
 
-/* One argument that begins with "--". *i moves on when the value is the next argument. */
+/* Parses an argument that begins with "--". *i moves on when the value is the next argument. */
 static int parse_long(struct cli *c, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
@@ -59,7 +59,7 @@ static int parse_long(struct cli *c, int argc, char **argv, int *i)
     return add_given(c, o, argv[++*i]);
 }
 
-/* One argument of letters: -it, -u root, -uroot. */
+/* Parses an argument of letters: -it, -u root, -uroot. */
 static int parse_short_options(struct cli *c, int argc, char **argv, int *i)
 {
     for (const char *p = argv[*i] + 1; *p; p++) {

@@ -1,7 +1,7 @@
 #pragma once
-/* What a sandbox sends, put into folders of the person who called. Names, links and modes in it are
- * the sandbox's choice, also those that an earlier copy left: no link is followed on the way, but
- * for those in the path that the caller wrote, up to its last name.
+/* Puts files that a sandbox sends into folders of the user who runs the command. Names, links and
+ * modes in it are the sandbox's choice, also those that an earlier copy left: no link is followed
+ * on the way, but for those in the path that the caller wrote, up to its last name.
  *
  * Everything is received under a temporary name (".cay-cp-" and random digits) in the folder that
  * it is for, and renamed from there: rename(2) replaces a link instead of writing through it. A

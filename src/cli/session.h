@@ -1,5 +1,5 @@
 #pragma once
-/* One process in a sandbox, with this program's terminal, pipes and signals put through to it.
+/* A process in a sandbox, with this program's terminal, pipes and signals put through to it.
  *
  * The output comes as one stream (process.Process/Start); input, signals and window sizes go as
  * calls beside it, one at a time, so that their order is kept. While it runs, SIGINT, SIGTERM,

@@ -14,7 +14,7 @@ struct side_call {
     char *body;
 };
 
-/* One process that is run. */
+/* A process that runs. */
 struct session {
     struct api *api;
     const struct session_spec *spec;

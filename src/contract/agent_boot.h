@@ -1,6 +1,5 @@
 #pragma once
-/* What cay-init is given at exec, and what it says back. Shared by runtime (which starts it) and
- * agent.
+/* The input of cay-init at exec, and its reports. Shared by runtime (which starts it) and agent.
  *
  * Descriptor AGENT_BOOT_FD is one end of a SOCK_STREAM pair. The starter has written one struct
  * agent_boot into it; cay-init reads it, sets itself up and listens on 127.0.0.1:AGENT_PORT. Then

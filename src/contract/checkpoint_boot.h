@@ -1,5 +1,5 @@
 #pragma once
-/* What cay-checkpoint is started with: descriptors by number. Those of a restore are given by what
+/* Descriptors that cay-checkpoint is started with, by number. Those of a restore are given by what
  * made the sandbox's namespaces and its tree of files, as whose root it then runs. */
 
 #define CHECKPOINT_PID_FD    3 /* a dump's: a pidfd of the sandbox's PID 1 */

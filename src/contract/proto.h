@@ -3,9 +3,9 @@
  * only.
  *
  * Transport: SOCK_SEQPACKET on a path that privd makes as root, one peer per role, role checked
- * by SO_PEERCRED; a new connection replaces the old. One message is one packet of exactly
- * sizeof(struct privsep_msg) bytes, with up to PRIVSEP_MAX_FDS descriptors (from privd to its peer
- * only). Anything else ends the connection. No path, no JSON, no variable length.
+ * by SO_PEERCRED; a new connection replaces the old. A message is a packet of exactly sizeof(struct
+ * privsep_msg) bytes, with up to PRIVSEP_MAX_FDS descriptors (from privd to its peer only).
+ * Anything else ends the connection. No path, no JSON, no variable length.
  *
  * Every request carries a sequence number of the client's choice that is not 0; exactly one reply
  * carries it back, perhaps much later and out of order. Messages with seq 0 are events.
@@ -206,7 +206,7 @@ enum privsep_level {
     PRIVSEP_LEVEL_COUNT
 };
 
-/* What a sandbox has more of than a RESIZE leaves. */
+/* The resource of which a sandbox uses more than a RESIZE leaves. */
 enum privsep_uses { PRIVSEP_USES_NOTHING, PRIVSEP_USES_MEMORY, PRIVSEP_USES_DISK };
 
 enum privsep_job { PRIVSEP_JOB_TEMPLATE_BUILD = 1, PRIVSEP_JOB_TEMPLATE_REMOVE };

@@ -1,6 +1,6 @@
 #pragma once
-/* One request to the agent of a sandbox, and its whole answer: files and folders, for the dialects
- * of the API that work on them in the control loop. The path and the method are the agent's own
+/* A request to the agent of a sandbox, and its whole answer: files and folders, for the dialects of
+ * the API that work on them in the control loop. The path and the method are the agent's own
  * (docs/compatibility.md); it decides what the user may do. Commands are exec.h's. */
 
 #include "core/core.h"

@@ -7,8 +7,8 @@
 #define CORE_ARCHIVE_DEFAULT_MS (7ll * 86400 * 1000)
 #define CORE_ARCHIVE_MAX_MS     (30ll * 86400 * 1000)
 
-/* One whose files alone are kept counts as archived from now on, until it is resumed. ERR_CONFLICT:
- * it is not stopped. Written through. */
+/* A sandbox whose files alone are kept counts as archived from now on, until it is resumed.
+ * ERR_CONFLICT: it is not stopped. Written through. */
 enum err_code core_sandbox_archive(struct core *c, const char *tenant, const char *id,
                                    const struct sandbox **out, struct err *e);
 

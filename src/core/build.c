@@ -1,6 +1,6 @@
 /* Builds as records: rows of the store, objects in a list, newest first; their beginning, their
- * tags and their end. They are found by build_find.c. What one does while it is under way is in
- * build_run.c. Called by api and by core.c at the start and the end. */
+ * tags and their end. They are found by build_find.c. build_run.c runs one that is under way.
+ * Called by api and by core.c at the start and the end. */
 
 #include "core/build.h"
 

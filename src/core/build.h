@@ -4,9 +4,9 @@
  * that sandboxes begin with. A build runs its steps as commands in a sandbox of the tenant's own
  * (build_run.c), so that all that holds for a sandbox holds for them: walls, limits, the policy.
  *
- * What there is of a build is its row, written before a thing is done; steps and lines of its
- * log are in memory alone. So a build that a restart has interrupted is one that failed, and its
- * sandbox goes (builds_ready).
+ * The stored state of a build is its row, written before each step; steps and lines of its log are
+ * in memory alone. So a build that a restart has interrupted is one that failed, and its sandbox
+ * goes (builds_ready).
  *
  * | state | begins with | next |
  * |---|---|---|
@@ -77,9 +77,9 @@ struct core_build_request {
 enum err_code core_build_new(struct core *c, const struct core_build_request *r,
                              const struct build **out, struct err *e);
 
-/* What core_build_start refuses whatever the spec is: a client that may not start the build learns
- * that before what is wrong with its spec. ERR_NOT_FOUND; ERR_CONFLICT: it was started already;
- * ERR_EXHAUSTED. */
+/* The refusals of core_build_start that do not depend on the spec: a client that may not start the
+ * build learns that before the faults of its spec. ERR_NOT_FOUND; ERR_CONFLICT: it was started
+ * already; ERR_EXHAUSTED. */
 enum err_code core_build_check_start(struct core *c, const char *tenant, const char *template_id,
                                      const char *build, struct err *e);
 
@@ -139,14 +139,9 @@ struct core_build_line {
 void core_build_log(struct core *c, const struct build *b, size_t offset, size_t limit,
                     void (*fn)(void *arg, const struct core_build_line *line), void *arg);
 
-/* As a stream of its texts, each a line, from the first on; follow: until the build has ended. *fd
- * is the caller's. It ends with the key `key`, too. ERR_EXHAUSTED; ERR_UNAVAILABLE. */
-enum err_code core_build_log_follow(struct core *c, const struct build *b, const char *key,
-                                    bool follow, int *fd, struct err *e);
-
 /* -- for core's other files -------------------------------------------------------------------- */
 
-/* What sandboxes of that template begin with; NULL: there is no such build. */
+/* The snapshot that sandboxes of that template begin with; NULL: there is no such build. */
 const struct snapshot *builds_snapshot(struct core *c, const char *tenant, const char *name);
 
 /* A row of the store, when the core starts. */

@@ -1,12 +1,12 @@
 #pragma once
 /* Steps of builds that are not run again: what the files were after a step, as a snapshot
  * (SNAPSHOT_OF_BUILD), with the user, folder and variables that held then. A step is known by the
- * SHA-256 of what it stood on, its type, its args and its files' hash. What it stood on is the
- * snapshot of the step before it, or what the build began with, with its limits: user, folder and
- * variables follow from that.
+ * SHA-256 of its base, its type, its args and its files' hash. Its base is the snapshot of the step
+ * before it, or the base of the build, with its limits: user, folder and variables follow from
+ * that.
  *
- * One tenant's steps are no other's. They are in memory alone: after a restart of cayd all are
- * gone (builds_ready removes their snapshots). They give way to all else that a tenant keeps. */
+ * Steps are never shared by tenants. They are in memory alone: after a restart of cayd all are gone
+ * (builds_ready removes their snapshots). They give way to all else that a tenant keeps. */
 
 #include "core/build_run.h"
 

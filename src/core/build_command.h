@@ -1,6 +1,6 @@
 #pragma once
-/* What a build does in its sandbox: a command, with its output in the log and what it was
- * refused; a file. And what is told when that fails. */
+/* The actions of a build in its sandbox: a command, with its output and its refusals in the log; a
+ * file. And the message when that fails. */
 
 #include "core/build_run.h"
 
@@ -18,7 +18,7 @@ struct build_command {
  * core_exec_stop. */
 uint64_t build_command(struct build_run *r, const struct build_command *c, core_exec_cb done);
 
-/* true: it has failed, and so has the build. What it was refused goes to the log. */
+/* true: it has failed, and so has the build. Its refusals go to the log. */
 bool build_command_failed(struct build_run *r, const char *what, const struct core_exec_result *x,
                           const struct err *why);
 

@@ -161,7 +161,7 @@ static enum err_code enter(struct build_files *all, const char *name, uint64_t b
 
 /* -- the start and the end --------------------------------------------------------------------- */
 
-/* What is there of an earlier life: archives stay, what was being received goes. */
+/* Scans the files of an earlier cayd: archives stay, incomplete ones are removed. */
 static enum err_code scan(struct build_files *all, struct err *e)
 {
     int fd = openat(all->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -392,7 +392,7 @@ static bool share_room(struct build_files *all, const char *owner, uint64_t rece
     return bytes <= CORE_BUILD_FILES_ALL;
 }
 
-/* One that is being received counts as the largest that it may become. */
+/* An archive that is being received counts with the largest size that it may have. */
 static enum err_code check_room(struct build_files *all, const char *owner, struct err *e)
 {
     uint64_t receiving = CORE_BUILD_FILE_MAX, mine; /* with this one */

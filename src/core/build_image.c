@@ -1,5 +1,5 @@
-/* One phase after another, each with a callback that begins the next; one that failed ends in
- * i->done. Which phase waits for what is in build_image.h. */
+/* Phases run in sequence, each with a callback that begins the next; a phase that failed ends in
+ * i->done. Their order is in build_image.h. */
 #include "core/build_image.h"
 
 #include "base/base64.h"
@@ -104,7 +104,8 @@ static void over(struct build_image *i)
     i->done(i->r);
 }
 
-/* One that is too big is there until it is removed: it is of no use to another build either. */
+/* An image that is too big for the build stays until it is removed: it is of no use to another
+ * build either. */
 static void use(struct build_image *i)
 {
     struct build_run *r = i->r;

@@ -1,6 +1,6 @@
-/* One request to the sandbox's agent after another, of a range of a file each; what has come is
- * written and summed up before the next is asked for. A folder of skopeo's form "dir" has a blob
- * under the hex digits of its digest. */
+/* Requests ranges of a file from the sandbox's agent, one at a time; each is written and hashed
+ * before the next is requested. A folder of skopeo's form "dir" has a blob under the hex digits of
+ * its digest. */
 #include "core/build_image_read.h"
 
 #include "base/clock.h"

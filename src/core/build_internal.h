@@ -1,6 +1,6 @@
 #pragma once
-/* What build.c (builds and their tags) and build_run.c (one that is under way) share. The list of
- * builds is the core's (c->builds), newest first. */
+/* Shared by build.c (builds and their tags) and build_run.c (a build that is under way). The list
+ * of builds is the core's (c->builds), newest first. */
 
 #include "core/build_log.h"
 #include "core/build_spec.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* One build that is under way. In this order, each when the one before it has ended:
+/* A build that is under way. In this order, each when the one before it has ended:
  *
  * 0. where it begins with an image of a registry: the tenant's template of that (build_image.h);
  * 1. a sandbox of the tenant's from the template that the build begins with; its start file, for
@@ -45,7 +45,6 @@ struct build_run {
 
     int copy_fd; /* of the archive of a COPY step; -1: none */
     unsigned copy_piece;
-    const char *copy_left; /* hashes of its archives that were not sent yet */
 
     /* build_cache.h */
     char on[BUILD_RUN_ON_SIZE]; /* what the next step stands on; "": that is not known */

@@ -1,6 +1,6 @@
 #pragma once
-/* What a template is to be, as core takes it: no dialect's. A dialect's reader fills it and checks
- * it by its own rules and texts (api/e2b_build_spec.h); core holds and frees it. Pure. */
+/* The typed description of a template to build, of no dialect. A dialect's reader fills it and
+ * checks it by its own rules and texts (api/e2b_build_spec.h); core holds and frees it. Pure. */
 
 #include "core/build.h"
 
@@ -23,7 +23,7 @@ struct build_step {
     enum build_op op;
     size_t n;
     const char **words; /* the array is the spec's own, of malloc */
-    const char *files;  /* of COPY: its archives' hashes, "a,b"; NULL: none */
+    const char *files;  /* of COPY: its archive's hash; NULL: none */
     bool force;         /* it runs, whatever was kept of it */
 };
 
@@ -35,8 +35,6 @@ struct build_spec {
     const char *from;                /* a template's name, or what an image is called */
     bool image;                      /* that, where no template has the name */
     const char *username, *password; /* for its registry; NULL: none */
-    const char *user, *cwd;          /* of the first step, where what it begins with says nothing;
-                                        NULL: "user", in its home */
     const char *start, *ready;       /* NULL: none */
     int ready_port;                  /* that the second waits for, and each create too; 0: none */
     size_t n;
@@ -49,7 +47,7 @@ const char *build_spec_text(struct build_spec *s, const char *text);
 /* ERR_INVALID: it is not what core's steps rely on, which is a reader's mistake. */
 enum err_code build_spec_check(const struct build_spec *s, struct err *e);
 
-/* What it held is overwritten: passwords and variables are among it. */
+/* Its contents are overwritten: passwords and variables are among them. */
 void build_spec_free(struct build_spec *s);
 
 /* A step in one short line, for the log. */

@@ -25,8 +25,8 @@ static void copy_text(const json_t *file, const char *key, char *out, size_t siz
         (void)snprintf(out, size, "%s", text);
 }
 
-/* What an earlier template said goes on to hold. A start file is the sandbox's: what is not
- * understood of it is left out. */
+/* The settings of the base template stay in force. A start file is the sandbox's: unknown fields
+ * are left out. */
 void build_state_take(struct build_run *r, const char *text, size_t len)
 {
     json_t *file = json_loadb(text, len, 0, NULL), *value;

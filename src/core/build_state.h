@@ -8,7 +8,7 @@
 json_t *build_state(const struct build_run *r);
 char *build_state_text(const struct build_run *r);
 
-/* What the text says holds from now on; what is not understood of it is left out. */
+/* The settings of the text are in force from now on; unknown fields are left out. */
 void build_state_take(struct build_run *r, const char *text, size_t len);
 
 /* r->step is the step r->at, and the log has it, after `before`. */

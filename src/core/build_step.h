@@ -1,6 +1,6 @@
 #pragma once
-/* The steps of a build, each of them commands in its sandbox: see build_run.h. What a step
- * leaves for those that follow is in the run: user, folder, variables. */
+/* The steps of a build, each of them commands in its sandbox: see build_run.h. The results that
+ * later steps need are in the run: user, folder, variables. */
 
 #include "core/build_run.h"
 

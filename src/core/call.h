@@ -1,7 +1,7 @@
 #pragma once
-/* What core asks of others and waits for: privd (a request and its reply) and an agent (a socket in
- * the sandbox, then one HTTP request). Each call is on the core's list, so that core_free can end
- * the wait; callbacks are called exactly once, never from inside the function that starts the
+/* Calls that core makes and waits for: to privd (a request and its reply) and to an agent (a socket
+ * in the sandbox, then one HTTP request). Each call is on the core's list, so that core_free can
+ * end the wait; callbacks are called exactly once, never from inside the function that starts the
  * call. */
 
 #include "base/err.h"
@@ -52,8 +52,9 @@ struct call_agent_request {
 void call_agent(struct sandbox_obj *o, const struct call_agent_request *r, call_agent_cb cb,
                 void *arg);
 
-/* What an agent answered to GET /envs, the caller's; NULL: it did not, or it was no object. It is
- * not believed: more than JSON_MAX_VALUES values are none, as they are kept while a sandbox is. */
+/* Parses an agent's answer to GET /envs; the reference is the caller's. NULL: there is none, or it
+ * is no object. It is not believed: more than JSON_MAX_VALUES values are none, as they are kept
+ * while a sandbox is. */
 json_t *call_agent_env(const struct err *why, int http_status, const char *body, size_t len);
 
 /* The same over a socket that is there, not connected yet, with that key: to an agent that is not

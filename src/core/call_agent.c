@@ -1,4 +1,4 @@
-/* One HTTP request to an agent, through a socket in its sandbox, or to a server on a unix socket:
+/* An HTTP request to an agent, through a socket in its sandbox, or to a server on a unix socket:
  * see call.h. The socket comes first (sockets.c, or the caller's), then the connect, then the HTTP
  * client has the descriptor until it is done. Body and headers are the client's until then, so that
  * a call whose owner was told already (core_free, call_cancel) is freed only when the client has

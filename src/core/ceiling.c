@@ -1,5 +1,4 @@
-/* What a tenant's sandboxes may do at most on the network, whatever their own policies say: see
- * core.h. */
+/* The ceiling of a tenant: the limit on the network policies of its sandboxes: see ceiling.h. */
 #include "core/ceiling.h"
 
 #include "base/log.h"

@@ -1,5 +1,6 @@
 #pragma once
-/* What a tenant's sandboxes may do on the network at most, and the list of tenants. */
+/* The ceilings of tenants, which limit the network policies of their sandboxes, and the list of
+ * tenants. */
 
 #include "core/core.h"
 
@@ -16,8 +17,8 @@ enum err_code core_tenant_each(struct core *c,
                                                    struct err *e),
                                void *arg, struct err *e);
 
-/* What the tenant's sandboxes may do on the network at most, a policy; NULL when it has no ceiling
- * of its own. A new reference. ERR_NOT_FOUND for an unknown tenant. */
+/* The tenant's ceiling, a policy; NULL when it has none of its own. A new reference. ERR_NOT_FOUND
+ * for an unknown tenant. */
 enum err_code core_tenant_ceiling(struct core *c, const char *tenant, json_t **out, struct err *e);
 
 /* Written through, then put in force for the tenant's sandboxes; connections that are denied now

@@ -12,7 +12,6 @@
 #include "core/build.h"
 #include "core/build_files.h"
 #include "core/build_image.h"
-#include "core/build_log_follow.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/create.h"
@@ -63,7 +62,7 @@ static void send_list(struct core *c);
 
 /* -- reconciling ------------------------------------------------------------------------------- */
 
-/* One that privd has. */
+/* Matches a sandbox of privd's list. */
 static void match(struct core *c, const struct privsep_msg *m)
 {
     char id[PRIVSEP_ID_SIZE + 1] = "";
@@ -417,7 +416,6 @@ static void answer_everybody(struct core *c)
     snapshots_free(c, &why);
     volumes_free(c, &why);
     deferred_run_all(c);
-    build_log_follow_stop(c);
     builds_free(c);
     build_files_free(c);
 }

@@ -1,6 +1,7 @@
 #pragma once
-/* What cay is, without any dialect: sandboxes, templates, tenants and keys, and the clock that ends
- * them. Everything here runs on cayd's control loop and nowhere else; nothing here knows HTTP.
+/* The state of the server, without any dialect: sandboxes, templates, tenants and keys, and the
+ * clock that ends them. Everything here runs on cayd's control loop and nowhere else; nothing here
+ * knows HTTP.
  *
  * Ownership: struct core owns all sandboxes. A `const struct sandbox *` is valid until the next
  * turn of the loop: keep the id and look it up again. Callbacks are called exactly once; they may
@@ -54,13 +55,13 @@ enum sandbox_pause_reason {
     SANDBOX_PAUSE_REASON_COUNT
 };
 
-/* What of it is kept over a pause. */
+/* The state that is kept over a pause. */
 enum sandbox_tier {
     SANDBOX_TIER_FROZEN, /* all: its processes stand still */
     SANDBOX_TIER_FILES   /* its files: it boots anew when it is resumed */
 };
 
-/* What counts as use of one whose end moves on while it is used: bits (docs/idle.md). */
+/* The events that count as use of a sandbox with an idle time: bits (docs/idle.md). */
 enum sandbox_idle { SANDBOX_IDLE_TRAFFIC = 1, SANDBOX_IDLE_PROCESSES = 2 };
 
 #define CORE_TENANT_SIZE       32
@@ -73,8 +74,9 @@ struct sandbox {
     const char *tenant;                /* its name, of the tenant's own object */
     char name[CORE_SANDBOX_NAME_SIZE]; /* its owner's, one of a kind for the tenant; "": none */
     char template_id[CORE_NAME_SIZE];  /* what it runs: "host", "base", ... */
-    /* What was asked for: another while base is not built; the id of a snapshot, or of a template
-     * that a tenant has built, whose files it began with (core_sandbox_has_files_of). */
+    /* The requested template: another than template_id while base is not built; the id of a
+     * snapshot, or of a template that a tenant has built, whose files it began with
+     * (core_sandbox_has_files_of). */
     char template_requested[CORE_NAME_SIZE];
     enum sandbox_state state;
     enum sandbox_timeout_action on_timeout;
@@ -199,8 +201,8 @@ void core_sandbox_create(struct core *c, const struct sandbox_request *r, core_s
 /* Its files are those of template_requested, over template_id, as was asked for. */
 bool core_sandbox_has_files_of(const struct sandbox *s);
 
-/* What clients are told that it was made of: a template, or a snapshot; and the name that this has
- * now, or the template that was asked for where another took its place. "": no other name. */
+/* The template or snapshot that clients see it was made of; and the name that this has now, or the
+ * requested template where another took its place. "": no other name. */
 const char *core_sandbox_template_id(const struct sandbox *s);
 const char *core_sandbox_template_alias(struct core *c, const struct sandbox *s);
 
@@ -265,10 +267,10 @@ enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const ch
 
 #define CORE_AUTO_DELETE_MAX_MS (60000ll * 2147483647ll)
 
-/* What becomes of it when it is not used any more. after_ms > 0: it stops at the end of its time,
- * with its files alone, and is ended so long after each stop that it is not started after; one that
- * is stopped already has the time since then behind it. Below 0: it stops and stays. 0: it ends at
- * the end of its time. ERR_INVALID beyond CORE_AUTO_DELETE_MAX_MS; ERR_UNIMPLEMENTED: it is to stop
+/* Sets its end after a time without use. after_ms > 0: it stops at the end of its time, with its
+ * files alone, and is ended so long after each stop that it is not started after; one that is
+ * stopped already has the time since then behind it. Below 0: it stops and stays. 0: it ends at the
+ * end of its time. ERR_INVALID beyond CORE_AUTO_DELETE_MAX_MS; ERR_UNIMPLEMENTED: it is to stop
  * where files cannot be kept. Written through. */
 enum err_code core_sandbox_set_auto_delete(struct core *c, const char *tenant, const char *id,
                                            int64_t after_ms, const struct sandbox **out,
@@ -362,7 +364,7 @@ const struct template_info *core_template_find(struct core *c, const char *name)
 /* By an id that core gave, of a sandbox or snapshot: one of a tenant's too. */
 const struct template_info *core_template_by_id(struct core *c, const char *id);
 
-/* What its sandboxes get where a create asks for nothing else: no field is 0. */
+/* The limits of its sandboxes where a create asks for no others: no field is 0. */
 struct privsep_limits core_template_limits(const struct core *c, const struct template_info *t);
 
 /* Its own from now on, for sandboxes that are made then; 0 in a field: the server's. open_files is

@@ -14,7 +14,6 @@
 
 struct build_cached;
 struct build_files;
-struct build_log_follower;
 struct build_obj;
 struct call;
 struct egress;
@@ -63,9 +62,8 @@ struct core {
     struct egress *egress;        /* NULL: there is none */
     struct tenant_ca *tenant_cas; /* all of them */
     struct events *events;
-    struct state_follower *state_followers;         /* state_follow.c */
-    struct build_log_follower *build_log_followers; /* build_log_follow.c */
-    struct share_pool *state_places;                /* theirs, by tenant */
+    struct state_follower *state_followers; /* state_follow.c */
+    struct share_pool *state_places;        /* theirs, by tenant */
     struct counters counters;
     struct pipe_writer *pipe_writers; /* pipe_writer.c */
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */
@@ -87,8 +85,8 @@ struct core {
     size_t listed_n, listed_cap;
 
     struct kepts kepts;
-    /* One of what a tenant keeps goes for what it wants to keep (build_cache.c); false: there is
-     * none that may. NULL: not yet. */
+    /* Removes a cached step of the tenant to make room for what it keeps (build_cache.c); false:
+     * there is none. NULL: not yet. */
     bool (*kept_gives_way)(struct core *c, const char *tenant);
     struct snapshot_obj *snapshots; /* snapshot.c; newest first */
     struct build_obj *builds;       /* build.c; likewise */

@@ -1,7 +1,7 @@
 #pragma once
-/* What happened to sandboxes since cayd was started, counted for the operator (GET /metrics).
- * Numbers only: no tenant, sandbox or name stands in them, so that their size is fixed. Written by
- * the control loop, at the places where events are told and creates and kills end. */
+/* Counters of events of sandboxes since cayd was started, for the operator (GET /metrics). Numbers
+ * only: no tenant, sandbox or name stands in them, so that their size is fixed. Written by the
+ * control loop, at the places where events are told and creates and kills end. */
 
 #include "base/err.h"
 #include "base/histogram.h"
@@ -35,7 +35,8 @@ const char *counters_reason(size_t i);
 /* A word that is not in the table counts as "other"; NULL counts as "unknown". */
 void counters_ended(struct counters *n, const char *reason);
 
-/* What GET /metrics shows. Valid as long as the core; read in the control loop only. */
+/* The counters that GET /metrics shows. Valid as long as the core; read in the control loop
+ * only. */
 const struct counters *core_counters(const struct core *c);
 
 /* How many sandboxes are in that state now. */

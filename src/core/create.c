@@ -1,7 +1,7 @@
-/* Making a sandbox, in this order: row, CREATE to privd, one socket, /init to its agent, row. What
- * fails on the way is undone, and only then is anything forgotten. Owns the create's caller and the
- * deadline until the sandbox runs; an answer of privd or the agent belongs to a sandbox only while
- * its state awaits it (life.h). Called by api, by answers (call.h), and by lifecycle.c at the
+/* Making a sandbox, in this order: row, CREATE to privd, one socket, /init to its agent, row. After
+ * a failure the steps are undone, and the object is freed only then. Owns the create's caller and
+ * the deadline until the sandbox runs; an answer of privd or the agent belongs to a sandbox only
+ * while its state awaits it (life.h). Called by api, by answers (call.h), and by lifecycle.c at the
  * deadline. */
 
 #include "core/create.h"
@@ -126,7 +126,7 @@ static bool ca_is_wanted(const struct sandbox_obj *o)
     return !o->s.serves_volume && tenant_ca_wanted(o->tenant);
 }
 
-/* What clients see of a create. */
+/* Makes a create visible to clients. */
 static void announce(struct sandbox_obj *o)
 {
     tenant_count(o->tenant, USAGE_CREATED);

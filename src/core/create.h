@@ -17,11 +17,11 @@ void create_go_on(struct sandbox_obj *o, const struct err *why);
 int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
                     const char *snapshot);
 
-/* What an agent is told at /init: a new object; output_bytes: of its commands, in a second. NULL:
- * memory is out. */
+/* The body of /init: a new object; output_bytes: of its commands, in a second. NULL: memory is
+ * out. */
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes);
 
-/* One whose CREATE waited (o->held): it is sent, or it is not to be, and why. */
+/* A CREATE that waited (o->held) is sent, or refused for a reason. */
 void create_send_held(struct sandbox_obj *o);
 void create_held_refused(struct sandbox_obj *o, const struct err *why);
 

@@ -1,5 +1,5 @@
-/* What is asked before a sandbox is made, in this order: is the server ready, is the request whole,
- * is there a place left for this tenant, may it have that policy, is the template there, is there a
+/* The checks before a sandbox is made, in this order: is the server ready, is the request whole, is
+ * there a place left for this tenant, may it have that policy, is the template there, is there a
  * place with filters, does the quota allow it. Only the last takes something (the rate of creates),
  * so that what is refused for another reason counts nowhere. Called by create.c. */
 
@@ -109,8 +109,8 @@ static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
     return code;
 }
 
-/* What clients are told that it was made of: of a template that was built, the template, whose
- * snapshot goes with the next build. */
+/* The template that clients see it was made of: for a built template its id, as its snapshot is
+ * removed with the next build. */
 static const char *made_of(struct core *c, const struct sandbox_request *r,
                            const struct snapshot *s)
 {

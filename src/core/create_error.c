@@ -1,4 +1,4 @@
-/* What a create that failed says: of a stage's failure in privd, of one errno of it, or of a level
+/* The errors of a create that failed: for a stage in privd, for some of its errnos, or for a level
  * that is not there. */
 
 #include "core/create_error.h"
@@ -54,8 +54,8 @@ static const struct {
      "later"},
 };
 
-/* A kernel's "invalid argument" on the way is our fault, not the caller's. What the machine has run
- * out of is no limit of the caller's either, and may be there again in a moment. */
+/* A kernel's "invalid argument" on the way is our fault, not the caller's. A resource that the
+ * machine has run out of is no limit of the caller's either, and may be there again in a moment. */
 static enum err_code code_of_errno(int status)
 {
     enum err_code code = err_code_from_errno(status);

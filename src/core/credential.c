@@ -180,12 +180,12 @@ void core_credentials_seal(struct core *c, const char *tenant, json_t *items, co
 
 /* -- what policies name ------------------------------------------------------------------------ */
 
-static bool names(const json_t *policy, const char *name)
+bool core_credential_is_injected(const json_t *injections, const char *name)
 {
     const json_t *injection;
     size_t i;
 
-    json_array_foreach (json_object_get(policy, "inject"), i, injection) {
+    json_array_foreach (injections, i, injection) {
         const char *one = json_string_value(json_object_get(injection, "credential"));
 
         if (one && strcmp(one, name) == 0)
@@ -284,7 +284,8 @@ json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t 
     narrowed.policy = policy;
     all = credentials_for(c, &narrowed);
     json_array_foreach (all, i, item)
-        if (names(s->policy, json_string_value(json_object_get(item, "name"))))
+        if (core_credential_is_injected(json_object_get(s->policy, "inject"),
+                                        json_string_value(json_object_get(item, "name"))))
             json_array_append(out, item);
     json_decref(all);
     return out;
@@ -293,7 +294,8 @@ json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t 
 void credentials_touch(const struct tenant *t, const char *name)
 {
     for (struct sandbox_obj *o = t->sandboxes; o; o = o->tenant_next)
-        if (names(o->s.policy, name) && !find_in(o->s.credentials, name))
+        if (core_credential_is_injected(json_object_get(o->s.policy, "inject"), name) &&
+            !find_in(o->s.credentials, name))
             egress_touch(o);
 }
 

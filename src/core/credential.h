@@ -2,10 +2,9 @@
 /* Credentials of a tenant: what cay-egress puts on requests so that no sandbox has to hold it.
  *
  * A value passes through here once, on its way to be sealed (cay-egress alone has the key): what
- * held it is wiped when it is freed, and no log, error or answer has it. What is stored
- * is the sealed record with its name and what it is bound to (egress/credential/credential.h says
- * how), and that is sent to cay-egress with the policy of every sandbox that names it. Nothing
- * blocks. */
+ * held it is wiped when it is freed, and no log, error or answer has it. The store has the sealed
+ * record with its name and its binding (egress/credential/credential.h says how), and that is sent
+ * to cay-egress with the policy of every sandbox that names it. Nothing blocks. */
 
 #include "core/core.h"
 
@@ -44,6 +43,9 @@ enum err_code core_credential_each(struct core *c, const char *tenant, const cha
                                    enum err_code (*fn)(void *arg, const struct core_credential *k,
                                                        struct err *e),
                                    void *arg, struct err *e);
+
+/* Whether one of a policy's "inject" is of this credential. injections may be NULL: none. */
+bool core_credential_is_injected(const json_t *injections, const char *name);
 
 /* Its metadata alone. ERR_NOT_FOUND. */
 enum err_code core_credential_describe(struct core *c, const char *tenant, const char *name,

@@ -1,6 +1,6 @@
 #pragma once
-/* What credential.c and ceiling.c say to the rest of core: what a sandbox is given of its
- * tenant. */
+/* The functions of credential.c and ceiling.c for the rest of core: the settings that a sandbox has
+ * from its tenant. */
 
 #include "core/core.h"
 

@@ -1,9 +1,9 @@
-/* What each part of core does with the core itself, below all of them: work and answers for the
- * next turn of the loop, so that no caller is answered from inside its own call; whether requests
- * can be served; and the count of handles that the last part to close takes to 0. Work runs in the
- * order in which it was deferred; what it defers has the turn after. When the core stops all of it
- * runs at once, with what it defers (ROUNDS times at most, against work that always defers more),
- * since no turn follows. */
+/* The services of core that all its parts use: work and answers for the next turn of the loop, so
+ * that no caller is answered from inside its own call; whether requests can be served; and the
+ * count of handles that the last part to close takes to 0. Work runs in the order in which it was
+ * deferred; what it defers has the turn after. When the core stops all of it runs at once, with
+ * what it defers (ROUNDS times at most, against work that always defers more), since no turn
+ * follows. */
 
 #include "core/deferred.h"
 

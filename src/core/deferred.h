@@ -24,7 +24,7 @@ void core_defer(struct core *c, struct deferred *d, void (*fn)(void *arg), void 
 /* Answers a core_sandbox_cb in the next turn with an error. */
 void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why);
 
-/* One of the handles that core_free counted is closed. */
+/* A handle that core_free counted is closed. */
 void core_handle_closed(struct core *c);
 
 /* ERR_UNAVAILABLE with what to do, when requests cannot be served. */

@@ -4,7 +4,7 @@
  *
  * cay-egress lets nothing out of a sandbox whose policy it does not have, so nothing here is in a
  * create's way: a policy that comes late is a connection that waits, one that never comes is one
- * that is refused. One connection per process of cay-egress stays open (GET /v1/events); its end
+ * that is refused. A connection to each process of cay-egress stays open (GET /v1/events); its end
  * tells of a restart. */
 
 #include "base/err.h"
@@ -17,8 +17,8 @@
 struct egress_event_reader;
 struct sandbox_obj;
 
-/* What is above the channel: which policy a sandbox is given, and what is done with what cay-egress
- * tells. */
+/* The users of the channel: the choice of a sandbox's policy, and the handlers of cay-egress's
+ * events. */
 struct egress_uses {
     /* The policy to send for o: JSON, malloc'd. NULL: why in e. */
     char *(*body)(struct sandbox_obj *o, struct err *e);
@@ -58,7 +58,7 @@ void egress_forget(struct sandbox_obj *o);
 unsigned egress_count(const struct core *c);
 const char *egress_path(const struct core *c, unsigned i); /* i < egress_count */
 
-/* One that answers, for what each of them can do; or NULL. */
+/* A process that answers, for requests that each of them can serve; or NULL. */
 const char *egress_any_path(const struct core *c);
 
 /* Which of them that name of the tenant's belongs to, always the same; egress_count is not 0. */

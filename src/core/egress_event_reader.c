@@ -26,8 +26,8 @@ static const struct sandbox *sandbox_of(struct core *c, const json_t *o)
                : NULL;
 }
 
-/* What is left of the line is what `violations` of a command's result and GET .../denials say of
- * it: one function of cay-egress makes all three. */
+/* The rest of the line equals the entry in `violations` of a command's result and in GET
+ * .../denials: one function of cay-egress makes all three. */
 static void add_event(const struct sandbox *s, enum event_type type, json_t *o)
 {
     static const char *const own[] = {"event", "sandbox", "tenant", "slot", "gen", "id", "type"};

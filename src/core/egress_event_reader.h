@@ -1,8 +1,8 @@
 #pragma once
-/* What cay-egress tells by itself, on the connection that says that it is there (GET /v1/events):
- * JSON lines of what it refused, and of how much it refused that it does not tell. They become
- * events of the sandbox's tenant, which core knows by slot and generation: what cay-egress says of
- * a tenant counts for nothing here. */
+/* Events that cay-egress sends on the connection that shows that it runs (GET /v1/events): JSON
+ * lines of what it refused, and of how much it refused that it does not tell. They become events of
+ * the sandbox's tenant, which core knows by slot and generation: what cay-egress says of a tenant
+ * counts for nothing here. */
 
 #include "core/events.h"
 

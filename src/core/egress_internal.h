@@ -1,6 +1,6 @@
 #pragma once
-/* What egress.c (is a process of cay-egress there?) and egress_push.c (which policies are sent to
- * it) share. */
+/* Shared by egress.c (connections to the processes of cay-egress) and egress_push.c (the policies
+ * that are sent to them). */
 
 #include "core/call.h"
 #include "core/core_internal.h"
@@ -14,7 +14,7 @@
 
 #define EGRESS_AGAIN_MS 200u /* after a failure, and between looks for a process that is away */
 
-/* One process of cay-egress: it serves the slots whose number modulo the count is its own. */
+/* A process of cay-egress: it serves the slots whose number modulo the count is its own. */
 struct egress_link {
     struct core *core;
     char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];

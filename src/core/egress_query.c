@@ -1,7 +1,7 @@
 /* A question about one sandbox goes to the process that serves its slot, and its answer is the
- * caller's. What all processes know (the log and its verification) is asked of each at the same
- * time; the answers are merged by time when the last has come, in a gathering that holds one of
- * the tenant's places until then and is given up when the client has gone. */
+ * caller's. Queries for all processes (the log and its verification) are sent to each at the same
+ * time; the answers are merged by time when the last has come, in a gathering that holds one of the
+ * tenant's places until then and is given up when the client has gone. */
 
 #include "core/egress_query.h"
 

@@ -15,7 +15,7 @@ void core_denials(struct core *c, const char *tenant, const char *id, core_text_
 /* {"asks": [...]}: the connections that wait for the owner's answer. */
 void core_asks(struct core *c, const char *tenant, const char *id, core_text_cb done, void *arg);
 
-/* What would happen to a connection or a request of the sandbox: question as
+/* Predicts the verdict on a connection or a request of the sandbox: question as
  * egress/control/explain.h has it, without "credentials" (a reference is kept until done is
  * called). The operator's limits count, and are not told but for what they refuse. ERR_INVALID with
  * what is wrong; ERR_UNAVAILABLE: cay-egress does not answer. */

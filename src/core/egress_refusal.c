@@ -1,4 +1,4 @@
-/* What cay-egress answered instead of doing it, as an error: its own sentence where it sent one. */
+/* Translates a refusal by cay-egress to an error: its own sentence where it sent one. */
 
 #include "base/err.h"
 #include "core/egress.h"

@@ -26,7 +26,7 @@ static void finish(struct change *ch, const struct err *why)
     free(ch);
 }
 
-/* What create.c says to programs of where they run. */
+/* The variables by which create.c describes the sandbox to programs. */
 static bool is_own(const char *name)
 {
     static const char *const own[] = {"E2B_SANDBOX", "E2B_SANDBOX_ID", "E2B_TEMPLATE_ID"};

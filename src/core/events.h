@@ -1,12 +1,12 @@
 #pragma once
-/* What happens to sandboxes, told while it happens: for each tenant a bounded ring of its last
- * events, and those who follow it.
+/* Events of sandboxes, sent as they happen: for each tenant a bounded ring of its last events, and
+ * those who follow it.
  *
  * Nothing here ever waits for a reader. An event is formatted once into the ring; a follower is a
- * place in the ring and the write end of a pipe, filled as fast as its reader takes it. One that
- * falls behind the ring is told how many events it missed (type "dropped") and goes on with the
- * oldest that is left. So what a follower makes us hold is one batch of lines and one pipe, however
- * many do not read.
+ * place in the ring and the write end of a pipe, filled as fast as its reader takes it. A follower
+ * that falls behind the ring is told how many events it missed (type "dropped") and goes on with
+ * the oldest that is left. So what a follower makes us hold is one batch of lines and one pipe,
+ * however many do not read.
  *
  * Ids count a tenant's own events, without a gap, from the microsecond in which this cayd started:
  * they grow over restarts too, and a tenant cannot learn from them how many events others have. */

@@ -65,8 +65,8 @@ bool events_are_followed(const struct tenant *t, enum event_type type, const cha
     return false;
 }
 
-/* What it did not see before it went out of the ring. Of an earlier life of cayd their number is
- * not known. */
+/* Reports the number of events that left the ring before it read them. Of an earlier life of cayd
+ * their number is not known. */
 static int report_gap(struct follower *f, struct buf *out)
 {
     const struct event_ring *r = f->ring;

@@ -105,7 +105,7 @@ void exec_op_fail_text(struct exec_op *op, enum err_code code, const char *text)
     exec_op_fail(op, &e);
 }
 
-/* One of the callbacks that a step waits for has come; the last goes on. When the server stops,
+/* A callback that a step waits for has come; the last begins the next step. When the server stops,
  * privd ends what is there, and nothing more is begun. */
 void exec_op_step_done(struct exec_op *op)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* One program in a sandbox, run to its end: what it printed, how it ended, what the network refused
- * it.
+/* Runs a program in a sandbox to its end, and gives its output, its status and its refusals by the
+ * network.
  *
  * With a policy of its own it runs in a command sandbox (privd/command_sandbox.h): a network, pid
  * and IPC namespace of its own in the sandbox, whose policy says no more than the sandbox's own
@@ -66,7 +66,7 @@ void core_exec_stop(struct core *c, uint64_t number);
 
 struct sandbox_obj;
 
-/* What cay-egress is to know of the command sandbox of o: a new array, or NULL when there is
+/* The description of o's command sandboxes for cay-egress: a new array, or NULL when there is
  * none. */
 json_t *exec_command_sandboxes(const struct sandbox_obj *o);
 void exec_command_sandboxes_free(struct sandbox_obj *o);

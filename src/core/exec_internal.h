@@ -1,6 +1,6 @@
 #pragma once
-/* What the files of exec share: a command on its way. Its steps, each of which waits for one or
- * more callbacks and then goes on with op->next: a command sandbox (exec_command_sandbox.c) or
+/* Shared by the files of exec: a command that is under way. Its steps, each of which waits for one
+ * or more callbacks and then goes on with op->next: a command sandbox (exec_command_sandbox.c) or
  * sockets; for a command sandbox, policy and environment; the program; what it was refused; the
  * command sandbox's end; the answer. */
 
@@ -66,7 +66,7 @@ void exec_op_fail_text(struct exec_op *op, enum err_code code, const char *text)
 void exec_op_fail_by_agent(struct exec_op *op, const char *what, int status, const char *body,
                            size_t len);
 
-/* One of the callbacks that a step waits for has come; the last goes on. */
+/* A callback that a step waits for has come; the last begins the next step. */
 void exec_op_step_done(struct exec_op *op);
 
 /* Its sandbox, in the generation that it was begun in; NULL: that has ended. */

@@ -9,7 +9,7 @@
 #define FILE_URL_KEY_SIZE       (CORE_TOKEN_SIZE + 1)
 #define FILE_URL_SIGNATURE_SIZE 47 /* "v1_", 43 characters, NUL */
 
-/* The key in hexadecimal digits, as clients use it: as text. One way: it does not give the token.
+/* The key in hexadecimal digits, as clients use it: as text. The token cannot be derived from it.
  */
 void file_url_key(const char *agent_token, uint32_t number, char out[static FILE_URL_KEY_SIZE]);
 

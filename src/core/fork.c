@@ -39,7 +39,7 @@ struct fork_op {
     struct trace_span trace;
 };
 
-/* One of its creates. */
+/* A create of the fork. */
 struct fork_one {
     struct fork_op *op;
     size_t at;

@@ -13,7 +13,7 @@ struct core_fork {
     struct err why;            /* then */
 };
 
-/* What of the forks is not as of the source. */
+/* The settings in which the forks differ from the source. */
 struct core_fork_request {
     size_t count;
     int64_t ttl_ms;   /* until their end; 0: idle_ms alone says when */

@@ -113,8 +113,8 @@ bool idle_goes_on(struct sandbox_obj *o)
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-/* Its end with another idle time. One that ended by being idle and does so no more lives as long as
- * a sandbox may; one that never did keeps its end. */
+/* Its end with another idle time. Without an idle time from now on its end is the longest lifetime;
+ * where it had none before, its end stays. */
 static int64_t end_with_idle(const struct core *c, const struct sandbox *s, int64_t idle_ms)
 {
     int64_t end_ms = clock_real_ms() + (idle_ms > 0 ? idle_ms : (int64_t)c->config.max_ttl_ms);

@@ -2,8 +2,8 @@
 /* Where an image waits for the job that makes a template of it: <state>/images/<number>, with its
  * layers as files 0, 1, ... (lowest first) and notes, as cay-unpack wants them. cay-keep makes the
  * directory <state>/images, cayd's user's; cay-job reads it and believes nothing of it. Numbers are
- * templates' (template_tenant.h), so that a folder is one build's. What a cayd leaves its successor
- * removes at its start. */
+ * templates' (template_tenant.h), so that a folder is one build's. A cayd removes at its start the
+ * files that an earlier one left. */
 
 #include "base/err.h"
 #include "base/util.h"

@@ -1,6 +1,7 @@
 #pragma once
-/* What a sandbox's network setting (network.h; may be NULL) says about traffic from outside to its
- * ports. Pure; used by the API (which shows the token) and the gateway (which asks for it). */
+/* Reads from a sandbox's network setting (network.h; may be NULL) the rules for traffic from
+ * outside to its ports. Pure; used by the API (which shows the token) and the gateway (which asks
+ * for it). */
 
 #include "core/core.h"
 

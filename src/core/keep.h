@@ -6,8 +6,8 @@
  *
  * running -> keeping: its agent is asked for its environment, which is written (nothing else has
  * it then), then KEEP; kept; restarting: CREATE and /init as of any create (create.c), then
- * running. What an end of a program leaves in between is made good by LIST, which knows what
- * runs, and KEPTS, which knows what is kept (life.h).
+ * running. After an end of a program in between, LIST, which has the running sandboxes, and KEPTS,
+ * which has the kept files, decide (life.h).
  *
  * A rollback (reboot.h) is a restart on a copy of a snapshot's files: its own are kept by their
  * number until it runs, and dropped then. Until that is written it can only become what it was:
@@ -39,11 +39,11 @@ struct kepts {
     struct timer strays_again;                       /* armed: some could not be */
 };
 
-/* What privd knows the owner of kept files by: the beginning of the sandbox's or snapshot's id,
- * most of which is random. */
+/* The name by which privd knows the owner of kept files: the beginning of the sandbox's or
+ * snapshot's id, most of which is random. */
 void keep_owner(const char *id, uint8_t out[static PRIVSEP_OWNER_SIZE]);
 
-/* What the last KEPTS said of the files that this sandbox or snapshot has by that number: none
+/* The state, by the last KEPTS, of the files that this sandbox or snapshot has by that number: none
  * where they are another's. */
 enum kept_seen keep_seen(const struct core *c, uint32_t number, const char *id);
 

@@ -1,5 +1,5 @@
-/* What privd says of kept files (KEPTS): which numbers there are, whether each is whole, and whose
- * it is. Names no sandbox and no snapshot. */
+/* privd's list of kept files (KEPTS): the numbers, whether each is whole, and its owner. Names no
+ * sandbox and no snapshot. */
 
 #include "core/call.h"
 #include "core/core_internal.h"

@@ -44,7 +44,7 @@ static void mark_all(const struct core *c, bool *named)
     snapshots_mark(c, named);
 }
 
-/* One that ends is in use until privd has dropped what is kept by it. */
+/* The number of a sandbox that ends is in use until privd has dropped its files. */
 enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *out, struct err *e)
 {
     uint64_t used, held;

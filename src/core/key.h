@@ -5,7 +5,7 @@
 
 #define CORE_OPERATOR_TENANT "default" /* whose keys alone may have the role of the operator */
 
-/* What a key may do: docs/tenants.md. The store holds these numbers. 0 is no role, and permits
+/* The rights of a key: docs/tenants.md. The store holds these numbers. 0 is no role, and permits
  * nothing. */
 enum core_role {
     CORE_ROLE_NONE,

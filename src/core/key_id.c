@@ -1,4 +1,4 @@
-/* What stands for an API key where the key itself must not: its SHA-256 in the store, and the first
+/* Stands for an API key where the key itself must not be: its SHA-256 in the store, and the first
  * bytes of that as a name. */
 
 #include "core/key_id.h"

@@ -288,8 +288,8 @@ void lifecycle_on_timer(struct sandbox_obj *o)
 
 /* -- against what privd has -------------------------------------------------------------------- */
 
-/* A sandbox that was being made when cayd died is undone. What was being paused or resumed is what
- * LIST says it is. */
+/* A sandbox that was being made when cayd died is undone. The state of one that was being paused or
+ * resumed is LIST's. */
 static void begin(struct sandbox_obj *o)
 {
     const struct life *life = sandbox_life(o);

@@ -110,7 +110,7 @@ static void collect(const struct registry *r, const struct matcher *m, struct sa
     }
 }
 
-/* What a create would mean by the name; of what is not there any more, its id. */
+/* The template that a create would find by the name; where there is none any more, its id. */
 static const char *id_of_template(struct core *c, const char *tenant, const char *name)
 {
     const struct snapshot *s = tenant ? core_snapshot_find(c, tenant, name) : NULL;

@@ -1,5 +1,5 @@
-/* What happened to a sandbox: core's own lines, a bounded ring per sandbox, and the agent's, which
- * are asked for and merged by time when a client reads. */
+/* The log of a sandbox: core's own lines, a bounded ring per sandbox, and the agent's, which are
+ * asked for and merged by time when a client reads. */
 
 #include "core/logs.h"
 
@@ -108,7 +108,7 @@ static size_t add_own(const struct sandbox_obj *o, struct sandbox_log *out)
     return n;
 }
 
-/* One of ours by value: what the sandbox sends is not passed on as a level. */
+/* Returns the known level that equals it: a sandbox's text is not passed on as a level. */
 static const char *known_level(const char *level)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};

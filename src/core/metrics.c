@@ -1,5 +1,6 @@
-/* What a sandbox used, asked of privd. A sample is taken when a client asks and the last one is
- * old, and every 5 s while it was asked for or used lately: an idle sandbox causes no wake-up. */
+/* The use of resources by a sandbox, asked of privd. A sample is taken when a client asks and the
+ * last one is old, and every 5 s while it was asked for or used lately: an idle sandbox causes no
+ * wake-up. */
 
 #include "core/metrics.h"
 

@@ -1,7 +1,7 @@
 #pragma once
-/* What a sandbox's owner set for its network beside the policy: the way in, and a proxy on the way
- * out. The API translates each dialect's own words into it (api/e2b_network.c); core and gateway
- * read nothing but this.
+/* The settings of a sandbox's network beside the policy: the way in, and a proxy on the way out.
+ * The API translates each dialect's own words into it (api/e2b_network.c); core and gateway read
+ * nothing but this.
  *
  * Immutable and reference-counted: sandboxes, requests and callers share one. Control loop only;
  * nothing blocks. NULL is a sandbox for which nothing was set: its ports are public, no Host is
@@ -12,7 +12,7 @@
 
 #define NETWORK_TEXT_MAX 255u /* bytes of each text below */
 
-/* What is stored and given out. Texts may be NULL: not set. */
+/* The fields that are stored and given out. Texts may be NULL: not set. */
 struct network_fields {
     bool private_ports; /* requests to a port other than the agent's must carry the traffic token */
     const char *masked_host;   /* Host of requests to a port; "${PORT}" in it stands for the port */

@@ -31,7 +31,7 @@
 
 #define PAUSE_AGAIN_MS 2000u /* after the end of its time, when it could not be paused */
 
-/* What those who resume it asked for goes with them: it is not the next one's. */
+/* Drops the wishes of callers that resume it: they do not hold for the next resume. */
 static void forget_wishes(struct sandbox_obj *o)
 {
     reboot_forget(o);
@@ -245,8 +245,8 @@ static void is_paused(struct sandbox_obj *o)
     pause_waiters_notify(o, &o->pausers, NULL);
 }
 
-/* One that is kept only to boot anew goes on at once: who wants it paused has a turn when it runs
- * again. */
+/* A sandbox that is kept only to boot anew goes on at once: callers that want it paused are served
+ * when it runs again. */
 void pause_done(struct sandbox_obj *o, enum sandbox_state to)
 {
     bool only_reboots = o->reboot_keeps;
@@ -274,8 +274,8 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     pause_waiters_notify(o, &o->resumers, &e);
 }
 
-/* Its time goes on; where that is over already it is tried again soon. Who wants it to run has what
- * it wants. */
+/* Its time goes on; where that is over already it is tried again soon. Callers that want it to run
+ * are answered. */
 void pause_not_done(struct sandbox_obj *o, const struct err *why)
 {
     bool over = o->s.end_real_ms <= clock_real_ms();

@@ -1,6 +1,6 @@
 #pragma once
-/* What pause.c (with memory) and keep.c (with the files alone) share: the steps that are the same
- * in both. */
+/* Shared by pause.c (with memory) and keep.c (with the files alone): the steps that are the same in
+ * both. */
 
 #include "base/err.h"
 #include "core/core.h"
@@ -31,7 +31,7 @@ enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e);
 /* Of one that runs and is to boot anew: it is being kept for that. The same. */
 enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e);
 
-/* One that runs or is paused does not boot anew: those who wait for it are told why, and nothing
+/* A sandbox that runs or is paused does not boot anew: its waiters are told the reason, and nothing
  * else has changed. */
 void pause_not_rebooted(struct sandbox_obj *o, const struct err *why);
 

@@ -34,7 +34,7 @@ int pipe_writer_put(struct pipe_writer *o, const char *bytes, size_t n);
 size_t pipe_writer_held(const struct pipe_writer *o);  /* bytes that wait for the reader */
 bool pipe_writer_is_read(const struct pipe_writer *o); /* false: the reader has gone */
 
-/* What is held is still given to the reader, who then sees the end of the stream. o is not the
+/* Held bytes are still given to the reader, who then sees the end of the stream. o is not the
  * caller's any more. */
 void pipe_writer_end(struct pipe_writer *o);
 

@@ -1,9 +1,9 @@
 #pragma once
 /* Templates that the operator has built and gives to all tenants: names, one row of the store each.
- * What a name means is looked up anew each time (a build or snapshot of the operator's tenant), so
- * that all get the newest one, and nothing where it has gone. A tenant's own template of a name
- * comes before one that is published, and so does the server's. Nothing but beginning with it is
- * opened: changing, deleting and tags ask for the caller's own tenant.
+ * A name is looked up anew each time (a build or snapshot of the operator's tenant), so that all
+ * get the newest one, and nothing where it has gone. A tenant's own template of a name comes before
+ * one that is published, and so does the server's. Nothing but beginning with it is opened:
+ * changing, deleting and tags ask for the caller's own tenant.
  *
  * Names that the operator deletes are not published any more, so that a later one of the same name
  * is not either. */
@@ -11,14 +11,15 @@
 #include "core/build.h"
 #include "core/snapshot.h"
 
-/* What a create or build of the tenant's begins with that names it so: the tenant's own snapshot or
- * build, or one that is published. NULL: there is none, and name may be the server's. */
+/* The snapshot that a create or build of the tenant begins with by that name: the tenant's own
+ * snapshot or build, or one that is published. NULL: there is none, and name may be the
+ * server's. */
 const struct snapshot *core_template_snapshot(struct core *c, const char *tenant, const char *name);
 
 /* The name is one of the operator's tenant that is published. */
 bool core_template_is_public(const struct core *c, const char *tenant, const char *name);
 
-/* One that all tenants may begin with. Valid until the next turn. */
+/* A template that all tenants may begin with. Valid until the next turn. */
 struct core_public_template {
     const char *name;
     const struct build *b; /* NULL: it is a snapshot's name */

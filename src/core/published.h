@@ -1,5 +1,5 @@
 #pragma once
-/* The names that are published (publish.h), one row of the store each. What they mean is not known
+/* The names that are published (publish.h), one row of the store each. They are not resolved
  * here. */
 
 #include "core/build.h"
@@ -18,7 +18,7 @@ void published_free(struct core *c);
 /* name: with a tag or not. */
 bool published_has(const struct core *c, const char *name);
 
-/* One that is not there yet, or one that is; without a tag. ERR_EXHAUSTED. */
+/* Adds a name without a tag; success where it is there already. ERR_EXHAUSTED. */
 enum err_code published_add(struct core *c, const char *name, struct err *e);
 enum err_code published_remove(struct core *c, const char *name, struct err *e);
 

@@ -12,7 +12,7 @@
 #define RATE  (-1) /* of creates */
 #define NAMES (-2) /* of templates */
 
-/* What of the account counts, and what the caller can do. */
+/* The resource of the account that counts, and advice to the caller. */
 static const struct {
     const char *name;
     int resource; /* enum tenant_resource, or one of those below */

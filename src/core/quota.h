@@ -1,5 +1,5 @@
 #pragma once
-/* What one tenant may hold at most, set by its operator: quotas. A quota is asked about before a
+/* Quotas: the maxima of a tenant's resources, set by the operator. A quota is asked about before a
  * charge (tenant.h), in the same turn of the loop, so that no number of calls at once exceeds it. A
  * tenant has the quotas of its rows in the store, read when they are first asked about; without a
  * row there is none, and only the server's own limits hold. 0 permits none. Lowering one ends

@@ -1,7 +1,7 @@
-/* What boots anew begins here, and goes on in pause.c (waiters, states) and keep.c (KEEP,
- * CREATE). A wish to boot anew is in the sandbox (reboot, rollback_to) until it runs or has
- * failed; it is not written: after a restart of cayd it is as LIST and KEPTS say. Called by api,
- * by pause.c, and by snapshot_make.c when a copy is made. */
+/* A new boot begins here, and goes on in pause.c (waiters, states) and keep.c (KEEP, CREATE). A
+ * wish to boot anew is in the sandbox (reboot, rollback_to) until it runs or has failed; it is not
+ * written: after a restart of cayd it is as LIST and KEPTS say. Called by api, by pause.c, and by
+ * snapshot_make.c when a copy is made. */
 
 #include "core/reboot.h"
 
@@ -48,7 +48,7 @@ enum err_code reboot_begin(struct sandbox_obj *o, struct err *e)
     return ERR_OK;
 }
 
-/* One that was resumed by another call meanwhile boots anew when it runs (pause_resumed). */
+/* A sandbox that was resumed by another call meanwhile boots anew when it runs (pause_resumed). */
 void reboot_copies_made(struct sandbox_obj *o)
 {
     struct err why;
@@ -95,7 +95,7 @@ static enum err_code check(struct core *c, const char *tenant, const char *id, c
     return check_state(*out, e);
 }
 
-/* One that runs has its end still, where that is a time. */
+/* The time until the end of a running sandbox, where its end is a time. */
 static int64_t time_left_ms(const struct sandbox_obj *o)
 {
     if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME || o->s.idle_ms != 0)

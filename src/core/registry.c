@@ -1,5 +1,6 @@
 #include "core/registry.h"
 
+#include "base/fnv.h"
 #include "core/sandbox.h"
 
 #include <assert.h>
@@ -8,13 +9,11 @@
 
 #define BUCKETS_MIN 64u
 
-/* FNV-1a: ids are short and random. */
+/* Ids are short and random. */
 static size_t hash_id(const char *id)
 {
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = fnv_64(FNV_64_START, id, strlen(id));
 
-    for (; *id; id++)
-        h = (h ^ (uint8_t)*id) * 1099511628211u;
     return (size_t)(h ^ h >> 32);
 }
 

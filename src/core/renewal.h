@@ -1,10 +1,10 @@
 #pragma once
-/* Who renews a credential of kind oauth2, and when: this program decides it, so that every
- * credential has one renewal under way however many sandboxes, and processes of cay-egress, use
- * it (a refresh token that is used twice is taken for a stolen one by many servers). A process of
- * cay-egress does it (egress/flow/renew.h): always the same one for a credential, by the hash of
- * its name, since that alone knows what came of a renewal that this program did not live to
- * write. While it is not up, nothing is renewed, and requests wait.
+/* cayd decides when a credential of kind oauth2 is renewed, so that every credential has one
+ * renewal under way however many sandboxes, and processes of cay-egress, use it (a refresh token
+ * that is used twice is taken for a stolen one by many servers). A process of cay-egress does it
+ * (egress/flow/renew.h): always the same one for a credential, by the hash of its name, since that
+ * alone knows what came of a renewal that this program did not live to write. While it is not up,
+ * nothing is renewed, and requests wait.
  *
  *   cay-egress: "renewal" on GET /v1/events    a request needs a newer access token than the
  *   sandbox has here: POST /v1/renewals                    to one process; nothing is asked twice
@@ -42,7 +42,7 @@ void renewals_free(struct core *c);
 void renewals_wanted(struct core *c, const struct sandbox *s, const char *name, uint64_t serial,
                      bool rejected);
 
-/* What is known of it, into item, a tenant's credential as cay-egress takes it: "token",
+/* Adds the token and its state to item, a tenant's credential as cay-egress takes it: "token",
  * "refused". */
 void renewals_add(struct core *c, const char *tenant, json_t *item);
 

@@ -23,7 +23,7 @@ struct reserve {
 bool reserve_fill(struct reserve *r);
 void reserve_free(struct reserve *r);
 
-/* One more call is under way, until reserve_end. false: there is no memory for it, and nothing has
+/* Counts a call as under way, until reserve_end. false: there is no memory for it, and nothing has
  * begun. */
 bool reserve_begin(struct reserve *r);
 void reserve_end(struct reserve *r);

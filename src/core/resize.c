@@ -53,7 +53,7 @@ static enum err_code write_row(struct sandbox_obj *o, const struct privsep_limit
 
 /* -- may it ------------------------------------------------------------------------------------ */
 
-/* What does not grow is not held against a maximum that was lowered since. */
+/* A limit that does not grow may stay above a maximum that was lowered since. */
 static enum err_code check_one(const char *name, uint64_t from, uint64_t to, uint64_t least,
                                uint64_t most, struct err *e)
 {

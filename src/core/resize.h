@@ -1,7 +1,7 @@
 #pragma once
-/* Other limits for a sandbox that is there: memory, processor time and disk. What of it runs goes
- * on; of one whose files alone are kept they hold from when it runs again. They stay over pauses
- * and restarts, and its forks and snapshots have them. */
+/* Other limits for a sandbox that is there: memory, processor time and disk. Its processes go on;
+ * where its files alone are kept the limits are set when it runs again. They stay over pauses and
+ * restarts, and its forks and snapshots have them. */
 
 #include "core/core.h"
 

@@ -1,4 +1,4 @@
-/* One sandbox in memory: found by those who may know of it, moved along the table of life.c (the
+/* A sandbox in memory: found by callers that may know of it, moved along the table of life.c (the
  * only file that changes a state), and charged to its tenant by what its state and limits cost.
  * Below every file that works on sandboxes; they are made and freed in sandbox_make.c, and
  * lifecycle.c, create.c and pause.c decide when they move. */
@@ -17,8 +17,8 @@
 
 #include <string.h>
 
-/* One that is being resumed is paused again where that fails, or where a pause waits for it: its
- * place is not another's before it runs. */
+/* A sandbox that is being resumed is paused again where that fails, or where a pause waits for it:
+ * its charge as paused stays until it runs. */
 static bool is_paused(const struct life *life)
 {
     return life->group == LIFE_GROUP_PAUSED || life->change == LIFE_CHANGE_RESUME;

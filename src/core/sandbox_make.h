@@ -5,7 +5,7 @@
 
 struct sandbox_obj;
 
-/* What is asked for, and of d what is not (0). */
+/* The requested limits, and d's where none is requested (0). */
 struct privsep_limits sandbox_limits_or(const struct privsep_limits *requested,
                                         const struct privsep_limits *d);
 
@@ -19,7 +19,7 @@ enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
                            const struct template_info *requested, const struct template_info *used,
                            struct sandbox_obj **out, struct err *e);
 
-/* One that the store had; takes over the references in s. NULL: memory is out. */
+/* Makes one from a row of the store; takes over the references in s. NULL: memory is out. */
 struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s);
 
 /* Takes it out of everything and frees it. Nothing may wait for it any more. */

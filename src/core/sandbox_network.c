@@ -1,5 +1,5 @@
-/* What may leave a sandbox, set anew by its owner: checked, written, then given to cay-egress,
- * whose answer is the caller's: until then what the old policy allows goes on. */
+/* A change of a sandbox's policy by its owner: checked, written, then given to cay-egress, whose
+ * answer is the caller's: until then what the old policy allows goes on. */
 
 #include "core/sandbox_network.h"
 

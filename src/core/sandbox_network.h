@@ -1,5 +1,5 @@
 #pragma once
-/* What a sandbox's network setting may name. */
+/* Checks the names in a sandbox's network setting. */
 
 #include "core/core.h"
 

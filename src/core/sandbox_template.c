@@ -1,4 +1,4 @@
-/* What clients are told that a sandbox was made of. */
+/* The template that clients see a sandbox was made of. */
 
 #include "base/ids.h"
 #include "core/build.h"

@@ -339,7 +339,7 @@ void snapshots_drop_name(struct core *c, const char *tenant, const char *name)
 
 /* -- after a restart --------------------------------------------------------------------------- */
 
-/* What was not confirmed goes, and so does what was a fork's; what privd does not have is
+/* An unconfirmed snapshot is removed, and so is a fork's; one that privd does not have is
  * forgotten. */
 static void reconcile(struct snapshot_obj *o)
 {

@@ -14,7 +14,7 @@
 #define CORE_SNAPSHOT_NAME_SIZE 101 /* NUL included; [A-Za-z0-9][A-Za-z0-9._-]* */
 
 /* The store holds these numbers. */
-/* What it is for. The store holds these numbers. */
+/* Its purpose. The store holds these numbers. */
 enum snapshot_kind {
     SNAPSHOT_PLAIN,
     SNAPSHOT_OF_FORK,  /* in no list; goes with the fork */

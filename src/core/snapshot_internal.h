@@ -1,5 +1,5 @@
 #pragma once
-/* What snapshot.c (finding, deleting, a restart) and snapshot_make.c (COPY) share: a snapshot in
+/* Shared by snapshot.c (finding, deleting, a restart) and snapshot_make.c (COPY): a snapshot in
  * memory. The list of them is the core's (c->snapshots), newest first. */
 
 #include "core/events.h"

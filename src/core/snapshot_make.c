@@ -1,5 +1,5 @@
 /* Making a snapshot: its row, then COPY, which cay-privd answers when the copy is on the disk.
- * One copy of a sandbox is made at a time, as it stands still for it; the others wait in order.
+ * Copies of a sandbox are made one at a time, as it stands still for it; the others wait in order.
  * Called by api and fork.c. */
 
 #include "core/snapshot_internal.h"
@@ -160,7 +160,7 @@ static enum err_code check(struct core *c, const char *tenant, const char *id, c
     return code;
 }
 
-/* One of a sandbox at a time: it stands still meanwhile. */
+/* Copies of a sandbox are made one at a time: it stands still meanwhile. */
 static enum err_code send_copy(struct snapshot_obj *o, struct err *e)
 {
     struct sandbox_obj *source = NULL;
@@ -224,7 +224,7 @@ static void made_deferred(void *arg)
     t->done(t->arg, NULL, &t->why);
 }
 
-/* What is kept of steps of builds gives way. */
+/* Cached steps of builds give way. */
 static enum err_code check_quota(struct tenant *t, struct err *e)
 {
     enum err_code code;

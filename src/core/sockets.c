@@ -131,7 +131,8 @@ void sockets_get(struct sandbox_obj *o, size_t n,
     }
 }
 
-/* What serves a volume's contents is found by no client, but the gateway leads to it. */
+/* A sandbox that serves a volume's contents is visible to no client, but the gateway leads to
+ * it. */
 static enum err_code find(struct core *c, const char *id, struct sandbox_obj **out, struct err *e)
 {
     struct sandbox_obj *o = sandbox_get(c, NULL, id);

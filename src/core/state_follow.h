@@ -1,5 +1,5 @@
 #pragma once
-/* Who is told of each step of a tenant's sandboxes from state to state, in a form of their own.
+/* Followers are told of each change of state of a tenant's sandboxes, in a form of their own.
  *
  * A follower is a format, which makes lines of what happened while the sandbox is still there, and
  * the write end of a pipe, whose read end is another thread's. Nothing waits for it: one that has

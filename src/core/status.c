@@ -1,4 +1,4 @@
-/* What the server has and uses, for its operator: cay-privd is asked for its capacity; without an
+/* The server's capacity and use, for its operator: cay-privd is asked for its capacity; without an
  * answer of it the rest is told. */
 
 #include "core/call.h"

@@ -1,8 +1,8 @@
 /* Opens the file, under a lock that no second cayd gets, brings its schema to the newest
  * version step by step in one transaction each, and prepares every statement once: from then on
- * nothing is compiled. What is stored of which thing is in store_*.c; all of them run
- * statements through store_run here, which gives errors their one form. The order of steps is
- * the order of releases: append, never change. */
+ * nothing is compiled. The rows of each kind of object are in store_*.c; all of them run statements
+ * through store_run here, which gives errors their one form. The order of steps is the order of
+ * releases: append, never change. */
 
 #include "core/store_internal.h"
 
@@ -60,7 +60,7 @@ static const char *const migrations[] = {
     "ALTER TABLE template_limits ADD COLUMN filters INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE sandboxes ADD COLUMN level INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE sandboxes ADD COLUMN pause_reason INTEGER NOT NULL DEFAULT 0;",
-    /* What core itself reads of a network object gets columns, and bit 64 of the flags: private
+    /* Fields of a network object that core reads get columns, and bit 64 of the flags: private
      * ports. */
     "ALTER TABLE sandboxes ADD COLUMN masked_host TEXT;"
     "ALTER TABLE sandboxes ADD COLUMN proxy_address TEXT;"

@@ -1,5 +1,6 @@
 #pragma once
-/* What survives cayd: tenants, keys and sandboxes in one SQLite file (WAL), <state_dir>/cay.db.
+/* The state that survives cayd: tenants, keys and sandboxes in one SQLite file (WAL),
+ * <state_dir>/cay.db.
  *
  * Written inline by the control loop: a commit is a write(2) into the log, without a sync; a kill
  * of cayd loses nothing, a loss of power at most the last moments, and then no sandbox lives

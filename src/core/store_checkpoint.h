@@ -10,7 +10,8 @@ int store_checkpoint_start(const char *path, struct store_checkpoint **out);
 /* Asks for one; does nothing when one is asked for already. */
 void store_checkpoint_request(struct store_checkpoint *cp);
 
-/* Any thread. What it is at is done: milliseconds, for it writes at most what the log holds. */
+/* Callable from any thread. Waits for the checkpoint that runs: milliseconds, as it writes at most
+ * the log. */
 void store_checkpoint_wait(struct store_checkpoint *cp);
 
 /* Waits for the one that runs and ends the thread. NULL is fine. */

@@ -59,6 +59,17 @@ enum err_code store_credential_put(struct store *st, const char *tenant, const c
     return store_run(st, STORE_CREDENTIAL_PUT, "writing a credential", e);
 }
 
+/* A statement that changes the one row of a name that has to be there. */
+static enum err_code change_one(struct store *st, enum store_statement which, const char *what,
+                                struct err *e)
+{
+    enum err_code code = store_run(st, which, what, e);
+
+    if (code == ERR_OK && sqlite3_changes(st->db) == 0)
+        code = err_set(e, ERR_NOT_FOUND, "there is no such credential");
+    return code;
+}
+
 enum err_code store_credential_renew(struct store *st, const char *tenant, const char *name,
                                      const char *old, const char *sealed, struct err *e)
 {
@@ -70,10 +81,8 @@ enum err_code store_credential_renew(struct store *st, const char *tenant, const
     sqlite3_bind_blob(q, 3, old, (int)strlen(old), SQLITE_STATIC);
     sqlite3_bind_blob(q, 4, sealed, (int)strlen(sealed), SQLITE_STATIC);
     store_set_durable(st, true); /* what it replaces cannot be had again */
-    code = store_run(st, STORE_CREDENTIAL_RENEW, "writing a renewed credential", e);
+    code = change_one(st, STORE_CREDENTIAL_RENEW, "writing a renewed credential", e);
     store_set_durable(st, false);
-    if (code == ERR_OK && sqlite3_changes(st->db) == 0)
-        code = err_set(e, ERR_NOT_FOUND, "there is no such credential any more");
     return code;
 }
 
@@ -81,15 +90,11 @@ enum err_code store_credential_describe(struct store *st, const char *tenant, co
                                         const json_t *metadata, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_CREDENTIAL_DESCRIBE];
-    enum err_code code;
 
     store_bind_text(q, 1, tenant);
     store_bind_text(q, 2, name);
     store_bind_json(q, 3, metadata);
-    code = store_run(st, STORE_CREDENTIAL_DESCRIBE, "writing a credential", e);
-    if (code == ERR_OK && sqlite3_changes(st->db) == 0)
-        code = err_set(e, ERR_NOT_FOUND, "there is no such credential");
-    return code;
+    return change_one(st, STORE_CREDENTIAL_DESCRIBE, "writing a credential", e);
 }
 
 enum err_code store_credential_get(struct store *st, const char *tenant, const char *name,
@@ -150,12 +155,8 @@ enum err_code store_credential_delete(struct store *st, const char *tenant, cons
                                       struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_CREDENTIAL_DELETE];
-    enum err_code code;
 
     store_bind_text(q, 1, tenant);
     store_bind_text(q, 2, name);
-    code = store_run(st, STORE_CREDENTIAL_DELETE, "removing a credential", e);
-    if (code == ERR_OK && sqlite3_changes(st->db) == 0)
-        code = err_set(e, ERR_NOT_FOUND, "there is no such credential");
-    return code;
+    return change_one(st, STORE_CREDENTIAL_DELETE, "removing a credential", e);
 }

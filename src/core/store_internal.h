@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of the store share: the database and its prepared statements. store.c opens it and
+/* Shared by the files of the store: the database and its prepared statements. store.c opens it and
  * owns the schema, store_checkpoint.c moves the log into it; each other store_*.c has the rows of
  * one kind of thing, declared in its header. */
 

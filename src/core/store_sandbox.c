@@ -70,7 +70,8 @@ static void bind_kept(sqlite3_stmt *q, int at, const struct sandbox *s)
     store_bind_json(q, at + 1, s->kept ? s->env : NULL);
 }
 
-/* What serves a volume's contents is undone by the next start, as if it was still being made. */
+/* A sandbox that serves a volume's contents is undone by the next start, as if it was still being
+ * made. */
 static int state_of(const struct sandbox *s)
 {
     return (int)(s->serves_volume && life_of(s->state)->reachable ? SANDBOX_CREATING : s->state);

@@ -1,6 +1,6 @@
 /* Templates: privd has them by number; names and aliases are ours. Two are known from the start,
- * the others are images that were given a name (template_image.c). What is ready is privd's to
- * say, and asked again after each job. */
+ * the others are images that were given a name (template_image.c). privd tells which are ready, and
+ * is asked again after each job. */
 
 #include "core/template.h"
 

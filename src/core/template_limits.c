@@ -1,4 +1,4 @@
-/* What a template's sandboxes get: its own limits where it has some, else the server's. */
+/* The limits of a template's sandboxes: its own where it has some, else the server's. */
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/store_template.h"

@@ -94,7 +94,7 @@ static bool is_stood_on(const struct core *c, const char *id)
     return snapshots_lie_on(c, id);
 }
 
-/* What failed was logged; it is tried again at the next look. */
+/* A failure was logged; the removal is tried again at the next sweep. */
 static void on_removed(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct core *c = arg;
@@ -118,7 +118,7 @@ static const struct template_info *unneeded(const struct core *c,
     return NULL;
 }
 
-/* One at a time: there are few jobs. */
+/* Removes one at a time: there are few jobs. */
 void template_tenant_sweep(struct core *c, bool (*used)(const struct core *c, const char *id))
 {
     const struct template_info *t = core_is_ready(c) ? unneeded(c, used) : NULL;

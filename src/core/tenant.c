@@ -1,6 +1,7 @@
 #include "core/tenant.h"
 
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "base/log.h"
 #include "core/core_internal.h"
 #include "core/store_tenant.h"
@@ -13,14 +14,10 @@
 #define HOUR_MS        3600000
 #define MIB            (1024u * 1024u)
 
-/* FNV-1a. The operator makes the names. */
+/* The operator makes the names. */
 static struct tenant **bucket_of(struct tenants *all, const char *name)
 {
-    uint32_t h = 2166136261u;
-
-    for (; *name; name++)
-        h = (h ^ (uint8_t)*name) * 16777619u;
-    return &all->buckets[h % TENANT_BUCKETS];
+    return &all->buckets[fnv_32(FNV_32_START, name) % TENANT_BUCKETS];
 }
 
 struct tenant *tenant_find(struct core *c, const char *name)

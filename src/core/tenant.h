@@ -3,8 +3,8 @@
  * of it. Modelled on dbus-broker's util/user.c: reference, charge, refund.
  *
  * Ownership: tenant_get finds or makes the object of a name, and gives a reference. Each sandbox,
- * ring of events, CA, command, stream and charge holds one; the object goes with the last. What
- * outlives that is in the store: name, keys, policy limit, credentials.
+ * ring of events, CA, command, stream and charge holds one; the object goes with the last. Its
+ * lasting data are in the store: name, keys, policy limit, credentials.
  *
  * Charges: a charge belongs to the object that costs something (a sandbox, a command), is made when
  * that begins and refunded when it ends, by its amount at that time, so that the two cannot differ.

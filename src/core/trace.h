@@ -8,8 +8,8 @@
  * for the collector. trace_send.c sends the queue.
  *
  * Whose child a span is says the context in force (core->trace): the caller's traceparent during a
- * call of the API, another span's inside a fork. What a span says of its tenant is the tenant's
- * name and ids that cay gave, and nothing that the tenant wrote. */
+ * call of the API, another span's inside a fork. A span has the tenant's name and ids that cay
+ * gave, and no text of the tenant's. */
 
 #include "core/core.h"
 
@@ -47,7 +47,7 @@ enum trace_dropped {
     TRACE_DROPPED_COUNT
 };
 
-/* What is numbered below it, or is not to be recorded. */
+/* The parent of new spans, or the decision not to record them. */
 struct trace_context {
     bool is_call; /* of the API */
     bool is_set;  /* else what begins has a trace of its own */
@@ -55,7 +55,7 @@ struct trace_context {
     uint8_t trace[TRACE_ID_BYTES], span[TRACE_SPAN_ID_BYTES];
 };
 
-/* One that goes on; zeroed: there is none. */
+/* A span that is under way; zeroed: there is none. */
 struct trace_span {
     bool on;        /* it will be recorded */
     bool unsampled; /* it will not, nor what is below it */
@@ -65,7 +65,7 @@ struct trace_span {
     uint64_t begun_us; /* clock_mono_us */
 };
 
-/* What a span may say. NULL: nothing. tier and reason are literals. */
+/* The attributes of a span. NULL: none. tier and reason are literals. */
 struct trace_about {
     const char *tenant, *sandbox, *snapshot, *tier, *reason;
 };
@@ -78,8 +78,8 @@ struct trace_counts {
 /* -- for api ----------------------------------------------------------------------------------- */
 
 /* A call of the API begins, with the traceparent of its request (NULL: none; one that is not
- * well-formed counts as none). What it begins is its caller's, until trace_enter is called with
- * what this returns. */
+ * well-formed counts as none). Spans that begin belong to its caller until trace_enter is called
+ * with the returned context. */
 struct trace_context core_trace_call(struct core *c, const char *traceparent);
 
 /* *to is the context in force; the one that was. */

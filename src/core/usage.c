@@ -50,7 +50,7 @@ static bool flush(struct core *c)
     return any;
 }
 
-/* What runs over an hour's end counts in the one that ends: the timer fires just after it. */
+/* Use that spans an hour's end counts in the hour that ends: the timer fires just after it. */
 void usage_on_timer(struct timer *timer)
 {
     struct core *c = CONTAINER_OF(timer, struct core, usage_due);

@@ -1,8 +1,8 @@
 #pragma once
-/* What each tenant used, by the hour: counters in the store, for bills and graphs. tenant.c counts
- * in memory while things are charged; this file writes that down once a minute, at an hour's end
- * and at the core's, so that a killed cayd loses a minute at most. Nothing wakes while no sandbox
- * is there and all is written.
+/* The use of resources of each tenant, by the hour: counters in the store, for bills and graphs.
+ * tenant.c counts in memory while things are charged; this file writes that down once a minute, at
+ * an hour's end and at the core's, so that a killed cayd loses a minute at most. Nothing wakes
+ * while no sandbox is there and all is written.
  *
  * Control loop only; a write is one commit of the store. */
 

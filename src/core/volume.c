@@ -402,8 +402,8 @@ static void reconcile(struct volume_obj *o)
     send_remove(o);
 }
 
-/* What is left in the list afterwards is of no row. Its files are a tenant's: they stay, and so
- * does the number. */
+/* Entries that are left in the list have no row. Their files are a tenant's: they stay, and so does
+ * the number. */
 static void leave_strays(struct core *c)
 {
     for (const struct volume_obj *o = c->volumes; o; o = o->next)

@@ -5,8 +5,8 @@
  *
  * A volume is in one sandbox that may write to it, or in any number that only read; privd
  * refuses all else, and what is asked here first is for an error that says which sandbox has it.
- * One that is paused with its files alone has none; when it is resumed it gets its own again, or
- * is refused.
+ * A sandbox that is paused with its files alone has none; when it is resumed it gets its own again,
+ * or is refused.
  *
  * A row is written before privd is asked and confirmed after; what is left of one that was not
  * confirmed is removed (volumes_request). A volume is charged to its tenant (TENANT_VOLUMES,
@@ -74,7 +74,7 @@ enum err_code volumes_check(struct core *c, const char *tenant, const struct san
 /* Their fields of a CREATE, into m. 0, or -ENOENT: one is not there. */
 int volumes_fill(struct core *c, const char *tenant, const json_t *mounts, struct privsep_msg *m);
 
-/* What its agent is told: an array of {"path", "place"}; NULL: memory is out. */
+/* The mounts for its agent: an array of {"path", "place"}; NULL: memory is out. */
 json_t *volumes_links(const json_t *mounts);
 
 /* Whether one of them is written to. */
@@ -83,9 +83,10 @@ bool volumes_any_writable(const json_t *mounts);
 /* A row of the store, when the core starts; the strings are copied. */
 enum err_code volumes_adopt(void *core, const struct volume *v, struct err *e);
 
-/* Asks privd which volumes it has. What was not confirmed is removed then, what privd does not have
- * is forgotten, and what no row names is left alone: a row is on the disk before privd is asked to
- * make a volume, so that only a store that was lost, or is an older one, does not know of it. */
+/* Asks privd which volumes it has. Unconfirmed volumes are removed then, rows that privd does not
+ * have are forgotten, and volumes without a row are left alone: a row is on the disk before privd
+ * is asked to make a volume, so that only a store that was lost, or is an older one, does not know
+ * of it. */
 void volumes_request(struct core *c);
 void volumes_on_event(struct core *c, const struct privsep_msg *m);
 

@@ -2,9 +2,9 @@
  * what they mount), so that nothing has to be kept in step; here are those who wait, and why it
  * ends.
  *
- * A call waits until go_on finds a sandbox that serves in the way that it needs. What changes that
- * (it was made, it has ended, it will not end) calls go_on. To end it its agent is asked first
- * (release), which says no while calls are under way and serves none afterwards. */
+ * A call waits until go_on finds a sandbox that serves in the way that it needs. Each event that
+ * changes that (it was made, it has ended, it will not end) calls go_on. To end it its agent is
+ * asked first (release), which says no while calls are under way and serves none afterwards. */
 
 #include "core/volume_content.h"
 

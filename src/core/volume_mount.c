@@ -227,7 +227,7 @@ static bool take_name(const char *text, char out[static CORE_VOLUME_NAME_SIZE + 
     return only;
 }
 
-/* One entry, read: of "volumeMounts" or "hostMounts". */
+/* An entry of "volumeMounts" or "hostMounts". */
 struct mount_request {
     const char *field, *path;
     char name[CORE_VOLUME_NAME_SIZE + 1];
@@ -291,7 +291,7 @@ static enum err_code resolve_volume(struct core *c, const char *tenant, const js
              : err_set(e, ERR_NOT_FOUND, "there is no volume '%.100s'", a.name);
 }
 
-/* One that is not for this tenant is answered as one that is not there. */
+/* A directory that is not for this tenant is answered as one that is not there. */
 static enum err_code resolve_host_dir(struct core *c, const char *tenant, const json_t *one,
                                       json_t *out, struct err *e)
 {

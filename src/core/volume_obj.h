@@ -1,5 +1,5 @@
 #pragma once
-/* What volume.c holds of a volume, for volume_find.c, which finds them, and volume_mount.c. */
+/* volume.c's object of a volume, for volume_find.c, which finds them, and volume_mount.c. */
 
 #include "core/tenant.h"
 #include "core/timers.h"

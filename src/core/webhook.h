@@ -9,9 +9,9 @@
  * (webhook_delay_ms); then it is dead: kept and listed, and sent again when its owner says so
  * (core_webhook_retry).
  *
- * At least once: a delivery that was under way when cayd ended is sent again, with the same id. One
- * delivery of a webhook is under way at a time, the one that is due longest; so those that never
- * failed come in the order of their events, and one that failed comes later than newer ones.
+ * At least once: a delivery that was under way when cayd ended is sent again, with the same id.
+ * Deliveries of a webhook are made one at a time, the one that is due longest first; so those that
+ * never failed come in the order of their events, and one that failed comes later than newer ones.
  *
  * A webhook never holds up an event or its followers. Beyond WEBHOOK_WAITING_EACH deliveries that
  * wait, or its tenant's share of WEBHOOK_WAITING_MAX, an event is not sent, and counted
@@ -68,7 +68,7 @@ void core_webhook_add(struct core *c, const char *tenant, const char *url, unsig
 void core_webhook_each(struct core *c, const char *tenant,
                        void (*fn)(void *arg, const struct core_webhook *w), void *arg);
 
-/* With its deliveries. One that is under way may yet arrive. ERR_NOT_FOUND. */
+/* With its deliveries. A delivery that is under way may yet arrive. ERR_NOT_FOUND. */
 enum err_code core_webhook_remove(struct core *c, const char *tenant, const char *id,
                                   struct err *e);
 

@@ -48,7 +48,7 @@ void webhook_on_due(struct timer *t);
 /* It is on no list any more, and none of its deliveries is under way. */
 void webhook_free(struct webhook *w);
 
-/* What the signing secret of a webhook at url is bound to: that host and port alone, so that no one
+/* The binding of the signing secret of a webhook at url: that host and port alone, so that no one
  * can have it used elsewhere. cay-egress opens it with this very object. NULL: memory is out. */
 struct https_url;
 json_t *webhook_bind(const struct https_url *url);

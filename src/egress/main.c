@@ -74,7 +74,7 @@ static void on_up(void *arg, const struct privsep_msg *hello)
 
 static void on_down(void *arg)
 {
-    /* What is open goes on; privd tells what has ended when it is back. */
+    /* Open flows go on; privd tells which sandboxes have ended when it is back. */
 }
 
 static void on_event(void *arg, const struct privsep_msg *m, int *fds, size_t n_fds)

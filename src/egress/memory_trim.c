@@ -10,8 +10,9 @@
 
 #define KEPT_BYTES (1 << 20)
 
-/* What is not writable was never written to (relocations are all in segments that are), so that its
- * pages are the file's: dropped, they come again. The others are left alone. */
+/* Segments that are not writable were never written to (relocations are in the others), so that
+ * their pages are the file's and are read again when they are dropped. The others are left
+ * alone. */
 static int drop_file_pages(struct dl_phdr_info *object, size_t size, void *arg)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

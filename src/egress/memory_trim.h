@@ -1,4 +1,4 @@
-/* What only the start of the program needed, given back to the kernel. */
+/* Gives memory that only the start of the program needed back to the kernel. */
 #pragma once
 
 /* Free memory of the heap, and the mappings of text and constants (the program's and its

@@ -1,5 +1,5 @@
 #pragma once
-/* What cay-keep starts cay-egress with. */
+/* The options that cay-keep starts cay-egress with. */
 
 #include "base/settings.h"
 

@@ -43,7 +43,7 @@ void access_read_bearer(const struct http_head *h, struct access *out);
 
 /* The signature, the time and the subject of a signed URL of one file (core/file_url.h), as
  * Daytona's clients make them: ?path&expires&signature. 0; -ENOENT: there is no signature; -ENOMEM.
- * One that is malformed is read such that no key has made it. */
+ * A malformed signature is read as a value that no key makes. */
 int access_read_file_url(const struct http_head *h, struct access *out);
 void access_free(struct access *a);
 

@@ -2,9 +2,9 @@
 /* The connection loop's half of the gateway: takes the requests that are a sandbox's, asks the
  * control loop about them, and relays.
  *
- * One per connection loop. The control loop is reached by the query function that the owner gives:
- * the query crosses to gateway_resolve there, and its answer comes back by gateway_answered with
- * the same ticket. Never blocks. */
+ * There is one per connection loop. The control loop is reached by the query function that the
+ * owner gives: the query crosses to gateway_resolve there, and its answer comes back by
+ * gateway_answered with the same ticket. Never blocks. */
 
 #include "gateway/place.h"
 #include "gateway/resolve.h"
@@ -34,8 +34,8 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x);
 void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a);
 
 /* The sandbox has been paused: what is relayed to it ends, when what has come of it already has
- * gone on (for at most GATEWAY_DRAIN_MS). What is relayed from now on does not. id NULL: which one
- * it was could not be told for lack of memory, and all that is relayed now ends. */
+ * gone on (for at most GATEWAY_DRAIN_MS). Later relays do not end. id NULL: which one it was could
+ * not be told for lack of memory, and all that is relayed now ends. */
 #define GATEWAY_DRAIN_MS 50
 void gateway_paused(struct gateway *g, const char *id);
 

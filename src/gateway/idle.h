@@ -1,6 +1,6 @@
 #pragma once
 /* Idle connections to agents, for the next request: few, for a short time, known by sandbox and
- * generation. One per connection loop; an idle sandbox holds none after IDLE_KEEP_MS. */
+ * generation. There is one per connection loop; an idle sandbox holds none after IDLE_KEEP_MS. */
 
 #include "base/ids.h"
 

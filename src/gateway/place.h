@@ -2,8 +2,8 @@
 /* Places of one connection loop's connections, shared out by tenant (base/share.h): a request takes
  * one as soon as it is known whose it is (by its key, by the sandbox that it is for, or by a signed
  * address), and has it until it is over, streams and terminals included. So no tenant's commands
- * and streams take the connections that others need. One of PLACE_FREE connections has no place:
- * it is for requests whose tenant is not known yet, which have PLACE_OWNER_MS to become known.
+ * and streams take the connections that others need. A request whose tenant is not known yet has no
+ * place but one of PLACE_FREE connections, and PLACE_OWNER_MS for its tenant to become known.
  *
  * Belongs to one loop, like the pool. */
 

@@ -1,8 +1,8 @@
-/* One query takes: the sandbox is found (by id, by name of host, or by searching whose token
- * made a signature); the right is checked (access.c) for its agent or its port; one that is
- * paused is resumed first where its owner allows that, and checked again afterwards; then a
- * socket in its network is fetched, unless the requester has one. done is called once, with the
- * answer or the refusal. Runs on the control loop alone. */
+/* The steps of a query: the sandbox is found (by id, by name of host, or by searching whose token
+ * made a signature); the right is checked (access.c) for its agent or its port; one that is paused
+ * is resumed first where its owner allows that, and checked again afterwards; then a socket in its
+ * network is fetched, unless the requester has one. done is called once, with the answer or the
+ * refusal. Runs on the control loop alone. */
 
 #include "gateway/resolve.h"
 
@@ -32,7 +32,7 @@ struct gateway_resolver {
     unsigned searches, hashes;
 };
 
-/* One resolution that waits for its socket. */
+/* A resolution that waits for its socket. */
 struct pending {
     struct gateway_answer answer;
     gateway_resolved done;
@@ -117,9 +117,9 @@ static const struct sandbox *search(struct gateway_resolver *r, const struct gat
     return found;
 }
 
-/* A sandbox of the key's tenant. That of another is answered as one that is not there. What is
- * behind a ROUTE_KEYED query opens the whole of a sandbox, as its token does: that is for roles
- * which may be shown that. */
+/* A sandbox of the key's tenant. That of another is answered as one that is not there. A
+ * ROUTE_KEYED query opens the whole of a sandbox, as its token does, and is allowed to the roles
+ * that may read the token. */
 static const struct sandbox *find_keyed(struct gateway_resolver *r, const struct gateway_query *q,
                                         struct gateway_answer *a)
 {
@@ -148,8 +148,8 @@ static const struct sandbox *find_keyed(struct gateway_resolver *r, const struct
     return s;
 }
 
-/* The sandbox of the id, where its key has made the signature. One that is not there is answered as
- * a wrong signature, after the same work: its token and key are made from the id alone. */
+/* The sandbox of the id, where its key has made the signature. An unknown sandbox is answered as a
+ * wrong signature, after the same work: its token and key are made from the id alone. */
 static const struct sandbox *find_file_url(struct gateway_resolver *r,
                                            const struct gateway_query *q, struct gateway_answer *a)
 {
@@ -486,7 +486,8 @@ void gateway_resolve(struct gateway_resolver *r, const struct gateway_query *q,
     }
     memcpy(a.id, s->id, sizeof(a.id));
     (void)snprintf(a.tenant, sizeof(a.tenant), "%s", s->tenant);
-    /* What is refused is no use of it, nor is what is answered without a token. */
+    /* Neither a refused request nor one that is answered without a token counts as use of the
+     * sandbox. */
     if (life_of(s->state)->reachable && !(agent && q->access.exempt))
         core_sandbox_used(r->core, s->id);
     if (life_of(s->state)->wakes)

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <strings.h>
 
-/* What upstream's specification marks as its control plane's own, and ours. */
+/* Paths that upstream's specification reserves for its control plane, and cay's own. */
 static const char *const closed_paths[] = {"/init",     "/freeze", "/unfreeze", "/collapse",
                                            "/fsfreeze", "/fsthaw", "/upgrade",  "/cay"};
 
 static const char bad_id[] = "Invalid sandbox ID";
 static const char bad_port[] = "Invalid sandbox port: it is a number of 1 to 65535";
-/* What cay-egress answers there (what was refused, what is allowed) is for programs inside, and it
- * cannot tell a connection of the gateway from theirs. No service of a sandbox can have it. */
+/* The answers of cay-egress there (what was refused, what is allowed) are for programs inside, and
+ * it cannot tell a connection of the gateway from theirs. No service of a sandbox can have it. */
 static const char egress_port[] =
     "Invalid sandbox port: it is that of the sandbox's way out, and no service of its own";
 

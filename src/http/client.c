@@ -1,4 +1,4 @@
-/* One request and its answer over a socket, on a loop.
+/* A request and its answer over a socket, on a loop.
  *
  * struct http_client is the call: begun by http_client_start, ended once by finish, which calls
  * done; its memory goes when the wire's handles are closed. The head comes first (take_head), then
@@ -40,7 +40,7 @@ struct http_client {
     void *arg;
 };
 
-/* What is asked and answered may be a secret: a token server's. */
+/* Request and answer may hold secrets: a token server's do. */
 static void wipe(struct buf *b)
 {
     if (b->base)
@@ -154,8 +154,8 @@ static void on_readable(struct wire *w)
 
     if (n == -EAGAIN)
         return;
-    /* What is asked here says itself whether it is whole (JSON), or only its status counts: a
-     * server that does not announce its end (-ENODATA) has ended. */
+    /* The answers read here show themselves whether they are whole (JSON), or only their status
+     * counts, so a server that does not announce its end (-ENODATA) has ended. */
     if ((n == 0 || n == -ENODATA) && c->has_head && c->parse.framing == HTTP_BODY_UNTIL_CLOSE) {
         finish(c, NULL, false);
         return;

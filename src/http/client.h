@@ -1,7 +1,7 @@
 #pragma once
-/* One HTTP/1.1 request over a socket that is connected or connecting, on a libuv loop: what cayd
- * itself says to an agent. An answer is collected whole, or given on as it comes (on_data); what is
- * a client's own stream goes through relay.h instead. */
+/* An HTTP/1.1 request over a socket that is connected or connecting, on a libuv loop: cayd's own
+ * requests to an agent. An answer is collected whole, or given on as it comes (on_data); a client's
+ * own stream goes through relay.h instead. */
 
 #include "base/err.h"
 #include "http/layer.h"
@@ -14,8 +14,8 @@ struct http_client; /* one call; valid until its done is called */
 struct http_client_request {
     int fd; /* owned by the call, also on failure */
     bool connecting;
-    /* What fd's bytes go through, begun (TLS after its handshake), or NULL. Owned as fd is; such a
-     * connection is not offered to done. */
+    /* The layer that fd's bytes pass, begun (TLS after its handshake), or NULL. Owned as fd is;
+     * such a connection is not offered to done. */
     void *layer;
     const struct http_layer_ops *layer_ops;
     const char *method, *target, *host;

@@ -12,8 +12,8 @@
  * body.h             the request's body
  * response.h         the response
  *
- * One rule holds it together: handlers' callbacks run only from conn_pump, which never runs inside
- * itself. What a handler calls only notes what to do; a connection whose pump is not running is put
+ * The invariant: handlers' callbacks run only from conn_pump, which never runs inside itself. A
+ * function that a handler calls only notes the work; a connection whose pump is not running is put
  * on the server's list of dirty ones and pumped before the loop sleeps. So no callback comes before
  * the call that asked for it has returned, and nothing is freed under a handler's feet. */
 
@@ -87,7 +87,7 @@ struct conn {
     bool shut;          /* our last byte is out and announced */
     bool got_input;     /* since the last settling: restarts the wait for a body */
     bool sent_some;     /* likewise, the wait for an answer */
-    /* What the layer waits for, where it is not what HTTP waits for. */
+    /* The event that the layer waits for, where it differs from the one that HTTP waits for. */
     bool read_wants_write, write_wants_read, shut_wants_write;
 };
 

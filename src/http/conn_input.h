@@ -3,8 +3,8 @@
 
 #include "http/conn.h"
 
-/* What was read and not used: the connection's own, or during a pump the view of the server's
- * buffer. */
+/* Bytes that were read and not used: the connection's own, or during a pump the view of the
+ * server's buffer. */
 size_t conn_input_len(const struct conn *c);
 const char *conn_input_data(const struct conn *c);
 void conn_input_used(struct conn *c, size_t n);

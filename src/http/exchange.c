@@ -1,5 +1,5 @@
-/* One request and its response, from its head to its end. conn.c makes it when a head begins,
- * and owns it; a handler uses it between its on_request and its on_close, which is called once,
+/* A request and its response, from its head to its end. conn.c makes it when a head begins, and
+ * owns it; a handler uses it between its on_request and its on_close, which is called once,
  * whatever ends the exchange: the end of the response, an abort, a lost connection. An exchange
  * that a handler wants to end at once is only marked (`aborted`), and freed by the connection's
  * next step, since the handler may be inside one of its callbacks. Freed exchanges are kept for

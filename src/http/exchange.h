@@ -1,6 +1,6 @@
 #pragma once
-/* One request and its response: its memory, and its two ends, done or lost. Who calls what in which
- * order is in conn.h. */
+/* A request and its response: its memory, and its two ends, done or lost. The order of calls is in
+ * conn.h. */
 
 #include "base/arena.h"
 #include "base/buf.h"

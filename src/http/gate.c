@@ -1,8 +1,8 @@
 /* A head is found first (gate_head_end), then read once from its first line to its last field
  * into storage that the caller sized by gate_storage_bytes, and refused at the first byte that
- * is not as RFC 9110 and 9112 have it, with a status and a reason. What several fields say
- * together (length, coding, Host, Connection) is judged after the last one. llhttp sees only
- * heads that passed. Pure: nothing is kept between calls. */
+ * is not as RFC 9110 and 9112 have it, with a status and a reason. Rules that concern several
+ * fields (length, coding, Host, Connection) are checked after the last one. llhttp sees only heads
+ * that passed. Pure: nothing is kept between calls. */
 
 #include "http/gate.h"
 
@@ -156,7 +156,7 @@ static int on_field(struct fields *f, struct http_head *h, const char *name, con
     }
 }
 
-/* One field line, NUL-terminated in place of its CR. */
+/* A field line, NUL-terminated in place of its CR. */
 static int one_line(struct fields *f, struct http_head *h, char *line, size_t n)
 {
     char *colon = memchr(line, ':', n);

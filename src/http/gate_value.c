@@ -1,4 +1,4 @@
-/* What the parts of a head are made of: bytes by class, authorities, lists. The tables of gate.c's
+/* The syntax of the parts of a head: bytes by class, authorities, lists. The tables of gate.c's
  * rules; pure. */
 
 #include "http/gate_value.h"

@@ -77,7 +77,7 @@ void gzip_free(struct gzip *z)
     free(z);
 }
 
-/* One turn of zlib and one piece to the sink. 0, 1 (sink full), 2 (nothing more to do now),
+/* Runs zlib once and gives a piece to the sink. 0, 1 (sink full), 2 (nothing more to do now),
  * -errno. */
 static int turn(struct gzip *z, int flush)
 {

@@ -47,8 +47,8 @@ enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max
 enum err_code json_check_env(const json_t *obj, const char *what, size_t max_count,
                              size_t max_bytes, struct err *e);
 
-/* Appends s as a JSON string with its quotes. What is not UTF-8 becomes U+FFFD: file names and
- * output of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
+/* Appends s as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD: file names
+ * and output of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
 int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;
 
 /* How much of s[n] does not end in the middle of a character of UTF-8: what comes in pieces may be

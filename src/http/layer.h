@@ -1,9 +1,9 @@
 #pragma once
-/* What the bytes of a connection pass through between HTTP and its socket: TLS (http/tls.h), or
+/* The layer that the bytes of a connection pass between HTTP and its socket: TLS (http/tls.h), or
  * nothing. A table and not calls, because the agent has this server without OpenSSL.
  *
  * All of it is one connection's, on its loop; nothing blocks. The socket is non-blocking and stays
- * the connection's. What comes back is 0 or more when it was done, or -errno:
+ * the connection's. A call returns 0 or more when it was done, or -errno:
  *   -EAGAIN       goes on when the socket is readable
  *   -EINPROGRESS  goes on when the socket is writable
  *   -ENODATA      (read) lost: the socket has ended, and the peer has not announced that
@@ -37,7 +37,7 @@ struct http_layer_ops {
 };
 
 #define HTTP_LAYER_READ_BYTES 16384
-/* What a TLS client is told where no TLS is spoken: a fatal alert, handshake_failure (RFC 8446
+/* The answer to a TLS client where TLS is not spoken: a fatal alert, handshake_failure (RFC 8446
  * section 6.2), in a record of the version that every client reads. */
 #define HTTP_LAYER_ALERT      "\x15\x03\x01\x00\x02\x02\x28"
 #define HTTP_LAYER_FIRST_BYTE 0x16 /* of a TLS handshake; no HTTP request begins with it */

@@ -28,7 +28,7 @@ bool http_name_like(const char *a, const char *b)
     return *a == *b;
 }
 
-/* One decoded byte at in[*at], moving *at behind it. The byte, or -EINVAL. */
+/* Decodes the byte at in[*at], moving *at behind it. The byte, or -EINVAL. */
 static int decode_one(const char *in, size_t n, bool plus_is_space, size_t *at)
 {
     size_t i = *at;

@@ -1,6 +1,6 @@
 #pragma once
-/* What kind of contents a file has, for Content-Type: by its name's suffix, else by looking at its
- * first bytes (text or not). Pure. */
+/* The media type of a file's contents, for Content-Type: by its name's suffix, else by looking at
+ * its first bytes (text or not). Pure. */
 
 #include <stddef.h>
 

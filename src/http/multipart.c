@@ -44,7 +44,7 @@ struct multipart {
 
 /* -- parameters of a header value -------------------------------------------------------------- */
 
-/* One `; name=value` at *p, unquoted into out. 1 found, 0 at the end, -EINVAL. */
+/* Reads a `; name=value` at *p, unquoted into out. 1 found, 0 at the end, -EINVAL. */
 static int next_param(const char **p, const char **name, size_t *name_len, char *out, size_t size)
 {
     const char *s = *p + strspn(*p, "; \t");
@@ -84,7 +84,7 @@ static int next_param(const char **p, const char **name, size_t *name_len, char 
     return 1;
 }
 
-/* What browsers escape in quoted names (HTML, multipart/form-data encoding). In place. */
+/* Undoes, in place, browsers' escapes in quoted names (HTML, multipart/form-data encoding). */
 static void unescape_html(char *s)
 {
     char *to = s;
@@ -308,7 +308,7 @@ static ssize_t feed_data(struct multipart *m, const char *p, size_t n)
     return r < 0 ? r : (ssize_t)n;
 }
 
-/* One byte behind a boundary. */
+/* Takes a byte behind a boundary. */
 static int after_boundary(struct multipart *m, char c)
 {
     switch (m->state) {

@@ -191,7 +191,7 @@ static int on_trailer_byte(struct parse_body *b, char c)
     }
 }
 
-/* One byte of chunk framing (not of chunk data). */
+/* Takes a byte of chunk framing (not of chunk data). */
 static int on_framing_byte(struct parse_body *b, char c)
 {
     switch (b->state) {

@@ -18,7 +18,7 @@ struct parse_body {
     llhttp_t parser; /* chunked only */
 };
 
-/* What one call found: `used` bytes from the start of the input, of which [data, data + len) are
+/* The result of a call: `used` bytes from the start of the input, of which [data, data + len) are
  * contents (len 0: only framing). The message ended with the last used byte when body->done.
  * Trailer lines in it are [trailers, trailers + trailers_len) of the used bytes. */
 struct parse_piece {

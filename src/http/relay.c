@@ -1,10 +1,10 @@
 /* Two halves run side by side over one exchange: its request's body goes up as it comes, and
  * the answer comes down: interim heads, one head, its contents, or a tunnel after 101. Each
  * half stops reading while the other side does not take what it has (the exchange's body is
- * paused, or the wire is not read), so that memory is bounded by their buffers. One timer waits
- * for the one thing that is due next: the connect, the answer's head, or progress of the side
- * that is full. An end of either side ends the relay once: the answer is finished, cut, or
- * replaced by an error where no byte of it is out. */
+ * paused, or the wire is not read), so that memory is bounded by their buffers. A single timer
+ * waits for the next event that is due: the connect, the answer's head, or progress of the side
+ * that is full. An end of either side ends the relay once: the answer is finished, cut, or replaced
+ * by an error where no byte of it is out. */
 
 #include "http/relay.h"
 
@@ -75,7 +75,7 @@ void relay_request_data(struct http_exchange *x, const char *data, size_t len)
         relay_window_full(r);
 }
 
-/* What could not pass is queued: the next bytes are to find the way free again. */
+/* Bytes that could not pass are queued, and no more are read before they are sent. */
 static void on_request_passed(struct http_exchange *x, struct pass *p)
 {
     struct relay *r = x->inner;

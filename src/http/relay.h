@@ -43,8 +43,8 @@ struct http_relay_filter {
 struct http_relay_options {
     int fd;          /* owned by the relay from the call on, also on failure */
     bool connecting; /* connect() is in progress; not with a filter or a layer */
-    /* What fd's bytes go through, begun (TLS after its handshake), or NULL. Owned as fd is,
-     * and given back with it to on_reusable. */
+    /* The layer that fd's bytes pass, begun (TLS after its handshake), or NULL. Owned as fd is, and
+     * given back with it to on_reusable. */
     void *layer;
     const struct http_layer_ops *layer_ops;
     const struct http_relay_filter *filter; /* or NULL */

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What one call may give: what it keeps back, all of which may pass at once, and one read. */
+/* The most that a call gives: all that it keeps back, which may pass at once, and one read. */
 #define FILTERED_MAX ((size_t)2 * 1024 * 1024)
 
 static void cut(struct relay *r, int rc)

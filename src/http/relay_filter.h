@@ -1,5 +1,5 @@
 #pragma once
-/* What passes through a relay's filter. */
+/* The bytes that pass through a relay's filter. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +14,5 @@ void relay_filter_start(struct relay *r);
 /* Reads once and passes on what comes of it. */
 void relay_filter_read(struct relay *r);
 
-/* What the filter has more, as far as the client takes it. */
+/* Passes on what the filter still holds, as far as the client takes it. */
 void relay_filter_pour(struct relay *r);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What concerns one connection only, or is written anew. RFC 9110 7.6.1. */
+/* Fields that concern one connection only, or are written anew. RFC 9110 7.6.1. */
 static bool hop_by_hop(const struct http_head *h, const char *name)
 {
     static const char *const names[] = {"connection", "keep-alive",          "proxy-connection",

@@ -1,6 +1,6 @@
-/* What follows a 101 that the request asked for: the exchange becomes a tunnel. Bytes go both ways
- * as they come, under the same back-pressure as contents; each side's end is passed on by itself,
- * and both end the relay. */
+/* After a 101 that the request asked for the exchange becomes a tunnel. Bytes go both ways as they
+ * come, under the same back-pressure as contents; each side's end is passed on by itself, and both
+ * end the relay. */
 
 #include "http/relay_tunnel.h"
 

@@ -277,8 +277,8 @@ static void say_full(struct http_server *s)
         s->config.max_connections);
 }
 
-/* Closes the connection that has been between requests for longest. One that was used a moment ago
- * is left, and one that has sent something. */
+/* Closes the connection that has been between requests for longest. A connection that was used a
+ * moment ago or has sent something is left. */
 static bool drop_idle(struct http_server *s)
 {
     struct wait *list = &s->waits[WAIT_IDLE], *w = list->next;
@@ -353,8 +353,8 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* What sockets inherit from their listener: answers leave at once, and a peer that vanished without
- * a word is found out by the kernel. Fails harmlessly on unix sockets. */
+/* Options that sockets inherit from their listener: answers leave at once, and a peer that vanished
+ * without a word is found out by the kernel. Fails harmlessly on unix sockets. */
 static void set_options(int fd)
 {
     int one = 1;

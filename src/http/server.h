@@ -1,16 +1,16 @@
 #pragma once
 /* An HTTP/1.1 server on one libuv loop. Used by cayd's connection loops and by cay-init.
  *
- * One struct http_exchange is one request and its response on a connection. The server owns it; it
- * is valid from the handler's call until its close callback returns. That callback is called
- * exactly once for each exchange that the handler saw: after the response was written, or when the
+ * A struct http_exchange is a request and its response on a connection. The server owns it; it is
+ * valid from the handler's call until its close callback returns. That callback is called exactly
+ * once for each exchange that the handler saw: after the response was written, or when the
  * connection was lost, timed out or aborted. Keep no pointer to an exchange in anything that lives
  * longer, unless the close callback clears it.
  *
  * Flow control is pull-based: a body handler that pauses stops reading from the socket; a response
- * writer that is told "full" waits for its drain callback. What a peer can make the server hold:
- * max_head_bytes + one read buffer + what http_body_collect was allowed + the write high-water
- * mark.
+ * writer that is told "full" waits for its drain callback. The most that a peer can make the server
+ * hold: max_head_bytes + one read buffer + what http_body_collect was allowed + the write
+ * high-water mark.
  *
  * Never blocks. Not thread-safe: one server belongs to one loop and has no globals. */
 
@@ -106,7 +106,7 @@ uv_loop_t *http_exchange_loop(const struct http_exchange *x);
 uint64_t http_exchange_tag(const struct http_exchange *x);
 struct arena *http_exchange_arena(struct http_exchange *x); /* freed after the close callback */
 
-/* What a relay is to send as Host, and the head has from now on; out of its arena. */
+/* Sets the Host that a relay sends and the head has from now on; allocated in its arena. */
 void http_exchange_set_host(struct http_exchange *x, const char *host);
 
 /* Before its response begins: the connection ends with it, also where more requests came

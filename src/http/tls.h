@@ -3,7 +3,7 @@
  * OpenSSL does the work, on the connection's own socket. A library of its own (http_tls), linked
  * into cayd alone: neither the agent nor anything that runs as root has OpenSSL.
  *
- * What it speaks: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys only, ALPN "http/1.1". No
+ * The protocol: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys only, ALPN "http/1.1". No
  * renegotiation, no compression, no early data, and no resumption of any kind: no ticket key has to
  * be kept or changed, and no connection's secrecy rests on another's.
  *

@@ -57,7 +57,7 @@ SSL_CTX *tls_conn_context(bool client)
 
     if (!ctx)
         return NULL;
-    /* What was read is wiped in OpenSSL's own memory, which is given back unwiped otherwise:
+    /* OpenSSL wipes what was read in its own memory, which it gives back unwiped otherwise:
      * requests hold keys, and servers send back what they were sent. */
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_CLEANSE_PLAINTEXT);
@@ -150,7 +150,8 @@ const char *tls_conn_reason(const void *layer)
     return ((const struct tls_conn *)layer)->reason;
 }
 
-/* What OpenSSL's last call on this connection means. 0: the peer announced its end. */
+/* Translates the result of OpenSSL's last call on this connection. 0: the peer announced its
+ * end. */
 static int result(struct tls_conn *c, int r)
 {
     bool ended;
@@ -184,8 +185,8 @@ static int conn_begin(void *layer)
     return r == 0 || r == -ENODATA ? -ECONNRESET : r;
 }
 
-/* Record by record: a call gives one at most, and it fits. What came before a connection was lost
- * is given first: many servers end without a word after their answer. */
+/* Record by record: a call gives one at most, and it fits. Bytes that came before a connection was
+ * lost are given first: many servers end without a word after their answer. */
 static ssize_t conn_read(void *layer, void *out, size_t n, bool *end)
 {
     struct tls_conn *c = layer;
@@ -209,7 +210,7 @@ static ssize_t conn_read(void *layer, void *out, size_t n, bool *end)
     return (ssize_t)have;
 }
 
-/* One record. */
+/* Writes a record. */
 static ssize_t write_record(struct tls_conn *c, const void *data, size_t n)
 {
     size_t sent = 0;

@@ -1,9 +1,9 @@
 #pragma once
-/* One connection's TLS, on its own non-blocking socket: the context's settings, and the calls of
+/* The TLS of a connection, on its own non-blocking socket: the context's settings, and the calls of
  * http/layer.h. For http/tls.c, and for cay-egress, which has TLS ends without that server, on both
  * sides. Nothing here blocks.
  *
- * What it speaks: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys on elliptic curves (as a client
+ * The protocol: TLS 1.2 and 1.3, AEAD ciphers with ephemeral keys on elliptic curves (as a client
  * also with CBC, which some servers still want), ALPN "http/1.1". No renegotiation, no compression,
  * no early data, no resumption. */
 
@@ -12,7 +12,7 @@
 #include <openssl/ssl.h>
 
 /* Messages of handshakes between contents: the handshake's own (a dozen), and after it session
- * tickets, key updates, requests to begin anew. One more is the end of the connection. */
+ * tickets, key updates, requests to begin anew. A further record ends the connection. */
 #define TLS_CONN_MESSAGES_MAX 32u
 
 /* Reads of the socket in one call of OpenSSL: a record takes two. */
@@ -32,6 +32,6 @@ extern const struct http_layer_ops tls_conn_ops;
 
 SSL *tls_conn_ssl(void *layer);
 
-/* What OpenSSL said when it was lost: a static text, or NULL where it said nothing (the peer just
- * went away). */
+/* OpenSSL's reason when the connection was lost: a static text, or NULL where it said nothing (the
+ * peer just went away). */
 const char *tls_conn_reason(const void *layer);

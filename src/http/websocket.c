@@ -187,7 +187,7 @@ static bool is_in_pieces(const struct websocket *w, const struct frame *f)
     return w->cb.in_pieces && f->opcode <= OP_BINARY;
 }
 
-/* What is held of a message is its owner's to allow. */
+/* The owner allows how many bytes of a message are held. */
 static bool may_hold(struct websocket *w, const struct frame *f)
 {
     if (w->holds || !w->cb.hold || w->message.len + f->len <= WEBSOCKET_SMALL_BYTES)
@@ -343,7 +343,7 @@ static bool take_next(struct websocket *w)
     return true;
 }
 
-/* What is left of the bytes that have come, in no more memory than it needs. */
+/* Keeps the bytes that are left in no more memory than they need. */
 static void shrink(struct buf *in)
 {
     struct buf small;

@@ -1,6 +1,6 @@
 /* Each document is parsed whole, then read value by value into a struct of fixed size; an error
- * names the part. What picks something (an index, manifest.json) tells what there is when
- * nothing fits. */
+ * names the part. A choice (from an index, manifest.json) that finds nothing names the entries that
+ * are there. */
 #include "image/manifest.h"
 
 #include "base/env_name.h"

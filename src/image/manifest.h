@@ -62,7 +62,8 @@ enum err_code image_config_parse(const char *text, size_t len, struct image_conf
                                  struct err *e);
 void image_config_free(struct image_config *c);
 
-/* What a template keeps of it, as /etc/cay/image.json. A new reference; NULL: memory is out. */
+/* The part of it that a template keeps, as /etc/cay/image.json. A new reference; NULL: memory is
+ * out. */
 json_t *image_config_note(const struct image_config *c, const char *source, const char *digest);
 
 /* manifest.json of a docker archive: the image of that tag (NULL: the only one). */

@@ -78,7 +78,7 @@ static enum err_code wrong(const char *text, const char *what, struct err *e)
                    text, what);
 }
 
-/* What follows the repository. */
+/* Reads the tag or digest that follows the repository. */
 static enum err_code read_version(const char *text, const char *rest, struct image_reference *out,
                                   struct err *e)
 {

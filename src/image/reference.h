@@ -1,7 +1,7 @@
 #pragma once
-/* What clients call an image of a registry by ("debian:12", "registry.example.com:5000/team/app@
- * sha256:..."), read strictly, and the operator's list of registries that it is compared with. A
- * name without a host is Docker Hub's, as everywhere. Pure. */
+/* Names of images in registries ("debian:12", "registry.example.com:5000/team/app@sha256:..."),
+ * read strictly, and the operator's list of registries that it is compared with. A name without a
+ * host is Docker Hub's, as everywhere. Pure. */
 
 #include "base/err.h"
 #include "image/manifest.h"

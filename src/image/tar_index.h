@@ -20,7 +20,7 @@ struct tar_index_member {
     uint64_t size;
 };
 
-/* One header. 1: a block of zeros, the end; 0; -EBADMSG: not a header. */
+/* Reads a header. 1: a block of zeros, the end; 0; -EBADMSG: not a header. */
 int tar_index_header(const uint8_t block[static TAR_INDEX_BLOCK], struct tar_index_member *out);
 
 /* path= and size= of a pax header's records replace what out has. 0 or -EBADMSG. */

@@ -1,8 +1,8 @@
-/* What every template has: the two users, sudo without a password, homes, mount points and the
- * command cay-denials. Called by the builds of `host` and `base` (host.c, base.c), with the new
- * root as working directory; paths are relative to it. Runs once for each build, after the
- * packages and before the tree is sealed; what is there already is replaced, but for the homes'
- * files, which may be the distribution's. */
+/* The common contents of templates: the two users, sudo without a password, homes, mount points and
+ * the command cay-denials. Called by the builds of `host` and `base` (host.c, base.c), with the new
+ * root as working directory; paths are relative to it. Runs once for each build, after the packages
+ * and before the tree is sealed; what is there already is replaced, but for the homes' files, which
+ * may be the distribution's. */
 
 #include "contract/proto.h"
 #include "job/kinds.h"
@@ -66,7 +66,7 @@ static const struct {
      "root ALL=(ALL:ALL) ALL\n"
      "user ALL=(ALL:ALL) NOPASSWD:ALL\n"
      "daytona ALL=(ALL:ALL) NOPASSWD:ALL\n"},
-    /* Who may is said by sudoers alone; there is no password to ask for. */
+    /* sudoers alone decides who may; there is no password to ask for. */
     {"etc/pam.d/sudo", 0644,
      "auth sufficient pam_permit.so\n"
      "account sufficient pam_permit.so\n"

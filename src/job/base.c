@@ -27,7 +27,7 @@
 #define ID_MAX      65535u
 #define SOURCES_MAX 16
 #define OPTIONS_MAX 4
-/* What upstream's image has, by Debian's names. gh is in Debian 12 and 13; Node comes from
+/* The packages of upstream's image, by Debian's names. gh is in Debian 12 and 13; Node comes from
  * node.c. */
 #define PACKAGES                                                                           \
     "bash,coreutils,git,curl,python3,python-is-python3,sudo,ncurses-bin,ncurses-term,"     \

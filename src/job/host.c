@@ -4,6 +4,7 @@
  * services. */
 #include "job/kinds.h"
 
+#include "base/fnv.h"
 #include "base/host_links.h"
 #include "base/io.h"
 #include "job/host_etc.h"
@@ -25,6 +26,8 @@
 
 /* -- fingerprint ------------------------------------------------------------------------------- */
 
+#define OTHER_START 0x84222325cbf29ce4u
+
 struct hash {
     uint64_t a, b;
 };
@@ -32,12 +35,8 @@ struct hash {
 /* Two FNV-1a with different starts: finds change, nothing else is asked of it. */
 static void add_bytes(struct hash *h, const void *bytes, size_t n)
 {
-    const uint8_t *p = bytes;
-
-    for (size_t i = 0; i < n; i++) {
-        h->a = (h->a ^ p[i]) * 0x100000001b3u;
-        h->b = (h->b ^ p[i]) * 0x100000001b3u;
-    }
+    h->a = fnv_64(h->a, bytes, n);
+    h->b = fnv_64(h->b, bytes, n);
 }
 
 static void add_file_facts(struct hash *h, const char *path)
@@ -58,7 +57,7 @@ static void add_file_facts(struct hash *h, const char *path)
 /* In whatever order they come. */
 static int add_hidden(void *arg, const char *path)
 {
-    struct hash *sum = arg, one = {0xcbf29ce484222325u, 0x84222325cbf29ce4u};
+    struct hash *sum = arg, one = {FNV_64_START, OTHER_START};
 
     add_bytes(&one, path, strlen(path));
     sum->a += one.a;
@@ -66,7 +65,7 @@ static int add_hidden(void *arg, const char *path)
     return 0;
 }
 
-/* What of /usr/local is hidden: nothing else tells when a secret was put somewhere in it. */
+/* Adds the hidden files of /usr/local: nothing else shows that a secret was put there. */
 static void add_local(struct hash *h)
 {
     struct hash sum = {0, 0};
@@ -83,7 +82,7 @@ static void make_fingerprint(char *out, size_t size)
         "/usr/lib/os-release", "/var/lib/dpkg/status",
         "/etc/ld.so.cache",    "/usr",
         "/usr/local",          "/etc/ssl/certs/ca-certificates.crt"};
-    struct hash h = {0xcbf29ce484222325u, 0x84222325cbf29ce4u};
+    struct hash h = {FNV_64_START, OTHER_START};
     uint32_t version = BUILD_VERSION;
 
     add_bytes(&h, &version, sizeof(version));

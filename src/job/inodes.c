@@ -21,7 +21,7 @@ static int number_of(int fd, uint64_t *out)
     return 0;
 }
 
-/* One that is gone when this returns. */
+/* Uses up a number: the file is gone when this returns. */
 static int pass_one(uint64_t *out)
 {
     CLEANUP_CLOSE int fd = open(".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);

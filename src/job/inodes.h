@@ -12,7 +12,7 @@
 /* The file, in the folder that is the working directory's parent (the root of the state disk). */
 #define INODES_KEEPER "inodes"
 
-/* What is made between two keepers: so much is done again where the job is killed. */
+/* Inodes that are made between two keepers: so many are made again where the job is killed. */
 #define INODES_KEEP_EACH 65536u
 
 /* New inodes of the working directory's subvolume have numbers of at least first when this returns

@@ -1,5 +1,5 @@
 #pragma once
-/* What builds the templates that are known by number. The working directory is
+/* Builders of the templates that are known by number. The working directory is
  * <state>/disk/templates; each says progress and the reason of a failure (say.h). 0 or -errno. */
 
 #include <stdbool.h>

@@ -57,7 +57,7 @@ static int settle(bool needs_network)
         return say_failure(errno, "no network namespace: %s", strerror(errno));
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return say_failure(errno, "cannot make mounts private: %s", strerror(errno));
-    /* One that shows this pid namespace: programs of a build look at it. */
+    /* A /proc of this pid namespace: programs of a build read it. */
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         return say_failure(errno, "cannot mount /proc: %s", strerror(errno));
     return 0;

@@ -1,6 +1,6 @@
 #pragma once
-/* What a job tells privd, on descriptor 1, one bounded line each (contract/meta.h), and what it
- * logs. */
+/* Reports of a job to privd, on descriptor 1, one bounded line each (contract/meta.h), and its
+ * log. */
 
 #include "base/util.h"
 

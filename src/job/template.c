@@ -102,15 +102,12 @@ static int write_meta(const char *dir, uint32_t number, const char *fingerprint)
     return io_replace_file_at(fd, META_FILE, &m, sizeof(m), 0600);
 }
 
-/* Out of its place under a name that no other has. 0, -ENOENT when there is none. */
-static int put_aside(uint32_t number, char old[static NAME_SIZE])
+/* Gives a directory a name that no other has, and that the sweep knows. -ENOENT: there is none. */
+static int put_aside(const char *name, uint32_t number, char old[static NAME_SIZE])
 {
-    char dir[NAME_SIZE];
-
-    snprintf(dir, sizeof(dir), "%u", number);
     for (int i = 0; i < 100; i++) {
         snprintf(old, NAME_SIZE, ".old-%u-%lld-%d", number, (long long)clock_real_ms(), i);
-        if (renameat2(AT_FDCWD, dir, AT_FDCWD, old, RENAME_NOREPLACE) == 0)
+        if (renameat2(AT_FDCWD, name, AT_FDCWD, old, RENAME_NOREPLACE) == 0)
             return 0;
         if (errno != EEXIST)
             return -errno;
@@ -118,15 +115,20 @@ static int put_aside(uint32_t number, char old[static NAME_SIZE])
     return -EEXIST;
 }
 
+/* The new and the old change places in one step, so that a start, which may come at any time, finds
+ * the one or the other. The old tree, which sandboxes may stand on, is the sweep's from then on:
+ * under the name of a build the next build would remove it. */
 static int put_in_place(const char *name, uint32_t number)
 {
     char dir[NAME_SIZE], old[NAME_SIZE];
-    int r = put_aside(number, old);
+    int r = put_aside(name, number, old);
 
-    if (r < 0 && r != -ENOENT)
+    if (r < 0)
         return r;
     snprintf(dir, sizeof(dir), "%u", number);
-    return rename(name, dir) < 0 ? -errno : 0;
+    if (renameat2(AT_FDCWD, old, AT_FDCWD, dir, RENAME_EXCHANGE) == 0)
+        return 0;
+    return errno != ENOENT || rename(old, dir) < 0 ? -errno : 0;
 }
 
 int template_commit(uint32_t number, const char *fingerprint)
@@ -175,7 +177,7 @@ int template_remove(uint32_t number)
 
     snprintf(dir, sizeof(dir), "%u", number);
     lock = lock_dir(dir);
-    r = lock < 0 ? lock : put_aside(number, old);
+    r = lock < 0 ? lock : put_aside(dir, number, old);
     if (r < 0)
         return say_failure(r, "template %u cannot be removed: %s", number, strerror(-r));
     say_progress(50, "removing");

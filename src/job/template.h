@@ -20,7 +20,7 @@ int template_begin(uint32_t number);
 int template_enter(uint32_t number);
 int template_leave(void);
 
-/* Writes meta, and puts it in its place. What was there becomes `.old-...`: sandboxes may still
+/* Writes meta, and puts it in its place. An earlier tree becomes `.old-...`: sandboxes may still
  * stand on it. fingerprint may be "". */
 int template_commit(uint32_t number, const char *fingerprint);
 

@@ -55,8 +55,8 @@ static int report(struct walk *w)
 
 static int walk_dir(struct walk *w, int dir_fd, size_t len, unsigned depth);
 
-/* w->path names it; its first len bytes are the directory's. What vanishes meanwhile is not
- * there. */
+/* w->path names it; its first len bytes are the directory's. A file that vanishes meanwhile is
+ * passed over. */
 static int walk_entry(struct walk *w, int dir_fd, const char *name, unsigned char type,
                       size_t path_len, unsigned depth)
 {

@@ -1,8 +1,8 @@
 #pragma once
-/* What of the host's /usr a sandbox of the template `host` is not shown: what not all users of the
- * host may read, and all of /usr/local but the directories in which programs are installed. Hidden
- * by whiteouts in a layer above it (usrmask), so that nothing is done for it when a sandbox is
- * made. Paths as in tree.h. */
+/* The parts of the host's /usr that a sandbox of the template `host` is not shown: files that not
+ * all users of the host may read, and all of /usr/local but the directories in which programs are
+ * installed. Hidden by whiteouts in a layer above it (usrmask), so that nothing is done for it when
+ * a sandbox is made. Paths as in tree.h. */
 
 #include "base/util.h"
 

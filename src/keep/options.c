@@ -1,7 +1,7 @@
 /* cay-keep's options: one table of rows (keep.h says what they mean); strings point into argv.
  * main() calls options_parse once. --privd-arg, --cayd-arg and --egress-arg are collected in
- * their order and handed on unread: each daemon checks its own. What is not given is derived
- * later (prepare.c), so that a default has one place. */
+ * their order and handed on unread: each daemon checks its own. Values that are not given are
+ * derived later (prepare.c), so that a default has one place. */
 
 #include "keep/options.h"
 

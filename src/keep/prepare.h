@@ -1,6 +1,6 @@
 #pragma once
-/* What keep makes before it starts anything: directories, the lock, the listener, the log. Each
- * says on failure why, as a sentence in why. */
+/* Makes, before anything is started, directories, the lock, the listener and the log. Each function
+ * sets why to a sentence on failure. */
 
 #include "keep/options.h"
 

@@ -1,9 +1,10 @@
 #pragma once
-/* One ZeroMQ socket on a libuv loop. ZeroMQ's descriptor is edge-triggered (zmq_getsockopt(3),
+/* A ZeroMQ socket on a libuv loop. ZeroMQ's descriptor is edge-triggered (zmq_getsockopt(3),
  * ZMQ_FD): after each event, and after each send, the socket itself is asked what there is, and
  * what one turn of the loop does not take is taken in the next one (an idle handle keeps it awake).
- * What the peer can make this hold is bounded by WIRE_MESSAGE_MAX for one frame; messages that wait
- * in ZeroMQ's queue are taken each turn, so that a kernel's output is never dropped at its side. */
+ * The memory that a peer can make this hold is bounded by WIRE_MESSAGE_MAX for one frame; messages
+ * that wait in ZeroMQ's queue are taken each turn, so that a kernel's output is never dropped at
+ * its side. */
 
 #include "kernels/wire.h"
 

@@ -1,6 +1,6 @@
 /* The set of contexts and what they wait for: executions in a queue of each, clients that wait for
- * a start, the kernel under it and its end. context.h has the states. What a kernel says goes to
- * the current execution, by the id of its request; an end of the kernel ends the current execution
+ * a start, the kernel under it and its end. context.h has the states. A kernel's messages go to the
+ * current execution, by the id of its request; an end of the kernel ends the current execution
  * first, and then begins another kernel or breaks the context down. */
 #include "kernels/context.h"
 

@@ -8,6 +8,6 @@
  * known here (then its variables are those of its start), or memory is out. */
 char *env_code(const char *language, const json_t *vars);
 
-/* What puts the variables of vars back to what this program's environment has for them. A new
- * object for env_code, or NULL. */
+/* Values for the variables of vars as this program's environment has them. A new object for
+ * env_code, or NULL. */
 json_t *env_restored(const json_t *vars);

@@ -1,13 +1,13 @@
 #pragma once
-/* One POST /execute: its stream of lines to the client, and what of the kernel's messages becomes
- * one. Source: what e2b-code-interpreter 2.11 (Python) and @e2b/code-interpreter 2.8 read.
+/* A POST /execute: its stream of lines to the client, made of the kernel's messages. Source: what
+ * e2b-code-interpreter 2.11 (Python) and @e2b/code-interpreter 2.8 read.
  *
  *   WAITING --its turn in the context--> RUNNING --the kernel is idle and has replied--> over
  *
  * The head is sent at once, also while another execution holds the context. After
  * EXECUTION_KEEPALIVE_MS without a line there is one, so that a client that is gone is noticed.
  * A client that is gone leaves the execution without an exchange: the context then interrupts the
- * kernel and drops it when the kernel is idle. What a client does not take is held up to
+ * kernel and drops it when the kernel is idle. Output that a client does not take is held up to
  * EXECUTION_HELD_MAX; beyond, the connection is cut. */
 
 #include "http/server.h"

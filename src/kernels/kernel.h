@@ -1,5 +1,5 @@
 #pragma once
-/* One Jupyter kernel: a process, its connection file and three channels (shell, control, iopub).
+/* A Jupyter kernel: a process, its connection file and three channels (shell, control, iopub).
  *
  *   STARTING --answers on shell and iopub--> READY --kernel_stop--> gone
  *      |  the process ends, or KERNEL_START_MS pass      | the process ends

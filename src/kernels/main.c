@@ -1,8 +1,7 @@
 /* cay-kernels: the code interpreter inside a sandbox, between clients on port 49999 and Jupyter
- * kernels. One loop, one thread of its own beside ZeroMQ's. It listens at once: what is asked for
- * while a kernel starts waits for it. /health is 200 when the default context of Python is ready,
- * or is known not to come.
- * SIGTERM and SIGINT end it, and its kernels with it.
+ * kernels. It runs one loop, in one thread beside ZeroMQ's, and listens at once: a request that
+ * comes while a kernel starts waits for it. /health is 200 when the default context of Python is
+ * ready, or is known not to come. SIGTERM and SIGINT end it, and its kernels with it.
  *
  *   cay-kernels [--listen=ADDRESS:PORT] [--kernels=DIR]... [--home=DIR] [--log=FILE]
  *

@@ -4,9 +4,9 @@
  * hex of HMAC-SHA256 over the four JSON texts. Source: jupyter_client docs, "Messaging in Jupyter",
  * section "The wire protocol".
  *
- * What a kernel sends is not trusted: user code can write anything into its sockets. A message
- * without a right signature, or with a part that is not JSON of the expected type, is refused as a
- * whole. Nothing here blocks or keeps state. */
+ * A kernel is not trusted: user code can write anything into its sockets. A message without a right
+ * signature, or with a part that is not JSON of the expected type, is refused as a whole. Nothing
+ * here blocks or keeps state. */
 
 #include "base/util.h"
 

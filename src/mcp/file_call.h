@@ -1,6 +1,6 @@
 #pragma once
-/* What the tools and resources that work on files ask the agent of a sandbox, and how its answers
- * are read. */
+/* Requests to the agent of a sandbox by the tools and resources that work on files, and the reading
+ * of its answers. */
 
 #include "core/agent_file_call.h"
 #include "mcp/request.h"

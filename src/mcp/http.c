@@ -141,7 +141,8 @@ static void refuse(struct api_call *call, const struct rpc_message *m, int statu
     api_reply_json(call, status, rpc_error(m->id, code, message, data));
 }
 
-/* What the owner of a client sets in its configuration. False: the call was answered. */
+/* Reads the settings that a client's configuration sends as headers. False: the call was
+ * answered. */
 static bool read_settings(struct request *r)
 {
     char *const *headers = r->http->request->headers;

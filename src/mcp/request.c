@@ -80,8 +80,7 @@ bool request_stream(struct request *r)
     return true;
 }
 
-/* What a client that does not read has no room for is left out, so that the room for the answer
- * stays. */
+/* A note beyond REQUEST_NOTES_MAX unread bytes is left out, so that the answer has room. */
 static void put_note(struct request *r, const char *bytes, size_t n)
 {
     size_t held = pipe_writer_held(r->out);

@@ -1,7 +1,6 @@
 #pragma once
-/* One JSON-RPC request on its way: from its message to its answer, which is a JSON object or, where
- * the client takes one and it may take longer, a stream of server-sent events that ends with the
- * answer.
+/* A JSON-RPC request, from its message to its answer, which is a JSON object or, where the client
+ * takes one and it may take longer, a stream of server-sent events that ends with the answer.
  *
  * A request lives until request_done or one of the functions that answer was called, exactly once.
  * Its client may give it up before (a notification, or its end of the stream closes): then it is

@@ -207,7 +207,7 @@ static void answer_contents(struct request *r, json_t *content)
     request_result_cached(r, json_pack("{s:[o]}", "contents", content), 0, true);
 }
 
-/* What the agent answered other than 2xx. True: the request was answered. */
+/* Answers for an agent that failed or answered other than 2xx. True: the request was answered. */
 static bool failed(struct request *r, const struct err *why, int status)
 {
     if (why)

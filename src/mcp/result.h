@@ -1,5 +1,5 @@
 #pragma once
-/* What a tool answers: a result with text for the model and the same as an object (the tool's
+/* The answers of tools: a result with text for the model and the same as an object (the tool's
  * output schema), or an error result, which tells the model what was tried, why not, and what to
  * do. Each ends the request. */
 
@@ -16,7 +16,7 @@ void result_fail(struct request *r, const char *fmt, ...) PRINTF(2, 3);
 void result_fail_err(struct request *r, const struct err *e);
 void result_no_memory(struct request *r);
 
-/* What the agent of a sandbox answered other than 2xx, or why it could not be asked. True: it was
- * either, and the request was answered. what: "reading /etc/x". */
+/* Answers for an agent that could not be asked or answered other than 2xx. True: it was so, and the
+ * request was answered. what: "reading /etc/x". */
 bool result_agent_failed(struct request *r, const char *what, const struct err *why, int status,
                          const char *body, size_t len);

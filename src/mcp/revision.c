@@ -78,7 +78,7 @@ static bool is_value(const char *value, const char *wanted)
     return got >= 0 && (size_t)got == strlen(wanted) && memcmp(decoded, wanted, (size_t)got) == 0;
 }
 
-/* What Mcp-Name repeats of this message; NULL: nothing. */
+/* The text that Mcp-Name repeats of this message; NULL: none. */
 static const char *name_of(const struct rpc_message *m)
 {
     if (strcmp(m->method, "tools/call") == 0 || strcmp(m->method, "prompts/get") == 0)

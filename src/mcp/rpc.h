@@ -48,7 +48,7 @@ json_t *rpc_notification(const char *method, json_t *params);
 /* Are both ids the same? */
 bool rpc_same_id(const json_t *a, const json_t *b);
 
-/* One event of a stream of server-sent events. 0, -EMSGSIZE, -ENOMEM. */
+/* Appends an event of a stream of server-sent events. 0, -EMSGSIZE, -ENOMEM. */
 int rpc_put_event(struct buf *b, const json_t *message) WARN_UNUSED;
 
 /* Bytes as a JSON text; what is not UTF-8 becomes U+FFFD. NULL: memory is out. */

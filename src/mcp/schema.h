@@ -39,7 +39,7 @@ json_t *schema_json(const struct schema_field *fields, const char *require);
 /* ERR_INVALID with the member's name and what it has to be. args NULL counts as {}. */
 enum err_code schema_check(const struct schema_field *fields, const json_t *args, struct err *e);
 
-/* What was sent, after the check; when it was not, otherwise. */
+/* The text that was sent, after the check; `otherwise` where none was. */
 const char *schema_text(const json_t *args, const char *name, const char *otherwise);
 int64_t schema_integer(const json_t *args, const char *name, int64_t otherwise);
 bool schema_boolean(const json_t *args, const char *name, bool otherwise);

@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "base/log.h"
 #include "base/share.h"
 #include "core/life.h"
@@ -48,11 +49,7 @@ struct sessions *sessions_new(struct core *c)
 /* An id is random, so that its characters spread by themselves. */
 static struct session **bucket_of(struct sessions *ss, const char *id)
 {
-    uint32_t h = 2166136261u;
-
-    for (; *id; id++)
-        h = (h ^ (unsigned char)*id) * 16777619u;
-    return &ss->buckets[h & (BUCKETS - 1)];
+    return &ss->buckets[fnv_32(FNV_32_START, id) & (BUCKETS - 1)];
 }
 
 static struct session *add(struct sessions *ss, const char *tenant, const char *id)

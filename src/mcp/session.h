@@ -8,9 +8,9 @@
  * client comes again. A session without a sandbox is forgotten with cayd; its client is answered
  * 404 and begins a new one, as the specification says.
  *
- * A sandbox is paused by core when nothing was asked of it for a while. One that has stayed paused
- * for keep_ms is killed by session_sweep. A session in which nothing was asked for keep_ms is
- * forgotten.
+ * A sandbox is paused by core when nothing was asked of it for a while. A sandbox that has stayed
+ * paused for keep_ms is killed by session_sweep. A session in which nothing was asked for keep_ms
+ * is forgotten.
  *
  * All on the control loop. A struct session is valid until the next turn of the loop: keep its
  * id. */

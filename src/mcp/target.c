@@ -39,8 +39,8 @@ const char *target_policy(const struct request *r)
     return presets[MIN(width_of(schema_text(r->args, "network", r->policy)), width_of(r->policy))];
 }
 
-/* Those who wait for the session's sandbox go on with it, or are told why there is none. One may
- * end meanwhile, so that the search begins anew after each. */
+/* Those who wait for the session's sandbox go on with it, or are told why there is none. A request
+ * may end meanwhile, so that the search begins anew after each. */
 static void wake(struct mcp *m, const char *tenant, const char *session, const char *sandbox,
                  const struct err *why)
 {

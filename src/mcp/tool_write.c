@@ -1,7 +1,7 @@
 /* The tools that write: a file as a whole, and a replaced text in a file. An edit is three calls
  * of the agent, one after the other: stat (size and kind), read, write; between read and write
- * another program may change the file, and its change is lost, as with any editor. What is to be
- * written is the request's state and freed with it; the request is answered once, from the last
+ * another program may change the file, and its change is lost, as with any editor. The contents to
+ * write are the request's state and freed with it; the request is answered once, from the last
  * callback or the first that failed. */
 
 #include "base/base64.h"
@@ -25,7 +25,7 @@ static void say_what(const struct request *r, const char *verb, char out[static 
     (void)snprintf(out, WHAT_BYTES, "%s %.250s", verb, path_of(r));
 }
 
-/* What is to be written, while it is on its way; of an edit, how often it was replaced. */
+/* The contents while they are written; of an edit, the number of replacements. */
 struct writing {
     char *bytes;
     size_t len;

@@ -227,8 +227,8 @@ static const struct range not_public[] = {
 /* The only state of this folder. The host's own addresses are one fact of the process, which dials
  * from one network namespace, and hold for each question about each policy and ceiling of every
  * tenant: handed down as an argument, they could be left out by one caller, which would reach the
- * host. One thread sets them and asks (egress/flow/hostaddr.c); cayd, which dials nothing, has
- * none. */
+ * host. A single thread sets and reads them (egress/flow/hostaddr.c); cayd, which dials nothing,
+ * has none. */
 static struct range own[POLICY_NEVER_OWN_MAX];
 static size_t n_own;
 

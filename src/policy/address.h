@@ -12,8 +12,8 @@ bool address_in(const struct range *r, const struct policy_address *a);
 
 bool address_ranges_overlap(const struct range *a, const struct range *b);
 
-/* Is each address of the range one that no policy opens, without the host's own? One that is not
- * public? False where it is so only of several ranges together. */
+/* Is each address of the range one that no policy opens, without the host's own? Is the range not
+ * public? False where several ranges only together contain it. */
 bool address_range_is_never(const struct range *r);
 bool address_range_is_private(const struct range *r);
 

@@ -23,7 +23,7 @@ struct ports {
     uint16_t first, last;
 };
 
-/* One entry of a condition's list. */
+/* An entry of a condition's list. */
 union entry {
     const char *text; /* malloc'd, but of presets */
     struct range range;
@@ -96,12 +96,12 @@ struct condition {
     const char *allowed; /* in an error: "allowed is ..." */
     /* 0, -EINVAL or -ENOMEM; text is malloc'd. */
     int (*read)(const json_t *json, union entry *out);
-    /* Does the subject, of which this much is known, match the entry? What is denied is compared
-     * more widely than what is allowed, so that another spelling of it is denied too. */
+    /* Does the subject, of which this much is known, match the entry? A deny rule compares more
+     * widely than an allow rule, so that another spelling is denied too. */
     bool (*matches)(const union entry *e, const struct subject *s, bool denies);
     /* Could something match both? True where that is not certain. */
     bool (*overlaps)(const union entry *a, const union entry *b);
-    /* What of the subject did not match: "port 22", "this method". */
+    /* Describes the part of the subject that did not match: "port 22", "this method". */
     void (*describe)(const struct subject *s, char *out, size_t size);
     void (*print)(const union entry *e, char *out, size_t size);
     void (*clear)(union entry *e);

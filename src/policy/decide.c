@@ -3,7 +3,7 @@
  * asks in that order, and core for explanations. All three build a subject with what is known so
  * far and give it to decide(): the first rule that surely matches wins, unless an earlier one
  * might match once more is known; then the verdict says so (inspect, or a check at the next
- * question). What no rule decides is the default's. No answer of a later question is wider than
+ * question). Where no rule decides, the default does. No answer of a later question is wider than
  * that of an earlier one. */
 
 #include "policy/internal.h"
@@ -55,7 +55,8 @@ static size_t weight(const struct rule *r, const char *name)
     return best;
 }
 
-/* What is put on an allowed request. Before there is one: whether anything might be. */
+/* The credentials that are put on an allowed request. Before there is a request: whether any might
+ * be. */
 static struct policy_verdict inject(const struct policy *p, const struct subject *s,
                                     struct policy_verdict v)
 {

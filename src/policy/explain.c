@@ -13,8 +13,7 @@
 #define SHOWN_PATH_MAX 60
 #define SHOWN_ALLOWED  4
 
-/* A sentence in the making. What does not fit any more is left away as a whole part, never cut
- * within. */
+/* A sentence in the making. A part that does not fit is left out whole, never cut. */
 struct sentence {
     char *out;
     size_t used;
@@ -91,7 +90,7 @@ static void take_allowed_of_rules(const struct policy *p, struct allowed *a)
     }
 }
 
-/* What an agent may try instead: names, and presets. */
+/* Adds the destinations that an agent may try instead: names, and presets. */
 static void add_allowed(const struct policy *p, struct sentence *s)
 {
     struct allowed a = {.n = 0};

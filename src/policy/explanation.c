@@ -1,7 +1,7 @@
-/* What will happen, and why: see explanation.h. The steps of a connection are asked in their
- * order (name, address, reroute, request, credential), each of all layers, until one refuses or
- * all let it pass; what a layer above the tenant's own says is named by its rule alone. Pure:
- * called by cay-egress for a sandbox and by the command line for a file. */
+/* The outcome of a connection or request, and its reason: see explanation.h. The steps of a
+ * connection are asked in their order (name, address, reroute, request, credential), each of all
+ * layers, until one refuses or all let it pass; of a layer above the tenant's own only the rule is
+ * named. Pure: called by cay-egress for a sandbox and by the command line for a file. */
 #include "policy/explanation.h"
 
 #include "base/util.h"
@@ -71,7 +71,7 @@ void policy_explanation_note(struct policy_explanation *e, const char *fmt, ...)
     va_end(ap);
 }
 
-/* What was noted of it as allowed is not what will happen. */
+/* Replaces an outcome "allowed", whose notes do not apply any more. */
 static void take_refusal(struct policy_explanation *e, const char *reason)
 {
     char allowed[POLICY_REASON_SIZE];
@@ -312,8 +312,8 @@ static const char *const outcomes[] = {[POLICY_OUTCOME_DENY] = "deny",
                                        [POLICY_OUTCOME_DEPENDS] = "depends",
                                        [POLICY_OUTCOME_ASK] = "ask"};
 
-/* What of the sandbox's own policy has a say. What decides has the outcome's verdict, which is
- * another than its own where the policy only warns, or asks. */
+/* The entries of the sandbox's own policy that match. The deciding one is shown with the verdict of
+ * the outcome, which differs from its own where the policy only warns, or asks. */
 static json_t *list_matches(const struct policy_stack *stack, const struct policy_query *q,
                             const struct policy_explanation *e, bool *conflict)
 {

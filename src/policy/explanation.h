@@ -1,8 +1,7 @@
 #pragma once
-/* What will happen to a connection or a request, said before it is tried: by the evaluation that
- * decides (stack.h) and the bindings of credentials. cay-egress makes one of a sandbox and adds
- * what only it knows (limits that are used up, a proxy); `cay policy explain` makes one of a file
- * alone.
+/* Predicts the outcome of a connection or a request, by the evaluation that decides (stack.h) and
+ * the bindings of credentials. cay-egress makes one of a sandbox and adds what only it knows
+ * (limits that are used up, a proxy); `cay policy explain` makes one of a file alone.
  *
  * A tenant reads it: of a limit of the operator's it says that it refuses, and by which rule, and
  * not what else is in it. */
@@ -50,7 +49,7 @@ int policy_query_parse(const char *text, struct policy_query *q);
 void policy_explanation_make(const struct policy_stack *stack, const json_t *credentials,
                              struct policy_query *q, struct policy_explanation *out);
 
-/* A further sentence. What does not fit is left away. */
+/* A further sentence. A sentence that does not fit is left out. */
 void policy_explanation_note(struct policy_explanation *e, const char *fmt, ...) PRINTF(2, 3);
 
 /* It is refused for this reason, whatever the policies say: the first one is its outcome, what they

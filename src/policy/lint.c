@@ -1,5 +1,5 @@
-/* What of a policy can never have an effect: see lint.h. Conditions are compared through their
- * table (condition.h, overlaps), so that a new one is compared too. */
+/* Finds the parts of a policy that can never have an effect: see lint.h. Conditions are compared
+ * through their table (condition.h, overlaps), so that a new one is compared too. */
 #include "policy/lint.h"
 
 #include "policy/address.h"
@@ -143,8 +143,8 @@ static void print_list(enum condition_id id, const struct list *l, char *out, si
         (void)snprintf(out + used, size - used, ", ...");
 }
 
-/* One condition of the injection against the same of the binding. Names are told one by one, as
- * each is a host whose requests are refused. */
+/* Compares a condition of the injection with the same one of the binding. Names are told one by
+ * one, as each is a host whose requests are refused. */
 static void compare(struct findings *f, size_t n, enum condition_id id, const struct rule *bound)
 {
     const struct rule *r = &f->l->own->injections[n];

@@ -1,14 +1,14 @@
 #pragma once
-/* What of a policy can never have an effect, found before it is tried: a credential for hosts that
- * it is not bound to, or that no rule lets out; an address that is never reached or that a ceiling
- * does not let out; a name that a ceiling does not have; rules behind one that denies everything.
- * Each sentence has the place, why, and what to do. Pure.
+/* Finds the parts of a policy that can never have an effect: a credential for hosts that it is not
+ * bound to, or that no rule lets out; an address that is never reached or that a ceiling does not
+ * let out; a name that a ceiling does not have; rules behind one that denies everything. Each
+ * sentence has the place, why, and what to do. Pure.
  *
- * It only warns: a binding or a ceiling may be changed after the policy. What is found is certain;
- * not all is found (paths are compared up to their first star, a deny rule is looked at only where
- * it denies everything, and there are POLICY_LINT_COMPARISONS at most, as it runs on the caller's
- * loop). A tenant reads it: of a limit of the operator's it says that it refuses,
- * and not what else is in it. */
+ * It only warns: a binding or a ceiling may be changed after the policy. Findings are certain, but
+ * not complete (paths are compared up to their first star, a deny rule is looked at only where it
+ * denies everything, and there are POLICY_LINT_COMPARISONS at most, as it runs on the caller's
+ * loop). A tenant reads it: of a limit of the operator's it says that it refuses, and not what else
+ * is in it. */
 
 #include "policy/policy.h"
 

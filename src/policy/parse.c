@@ -1,6 +1,6 @@
-/* JSON to struct policy. Refused whole at the first mistake, with its place. One pass over the
- * object: each key has a reader, and a key without one is a mistake. What was taken before a
- * mistake is freed with the policy, which its caller never gets. */
+/* JSON to struct policy. Refused whole at the first mistake, with its place. Parses in one pass
+ * over the object: each key has a reader, and a key without one is a mistake. After a mistake the
+ * policy is freed with all that was read, and its caller never gets it. */
 #include "policy/internal.h"
 #include "policy/pattern.h"
 #include "policy/preset.h"

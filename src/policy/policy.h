@@ -1,7 +1,7 @@
 #pragma once
-/* What may leave a sandbox: rules in, a verdict and its reason out. Pure: no I/O, no clock, nothing
- * blocks; used by core (to refuse a bad policy with the place of the error), by cay-egress (to
- * decide) and by `cay policy explain`.
+/* Decides what may leave a sandbox: rules in, a verdict and its reason out. Pure: no I/O, no clock,
+ * nothing blocks; used by core (to refuse a bad policy with the place of the error), by cay-egress
+ * (to decide) and by `cay policy explain`.
  *
  * A policy is a JSON object, docs/policy.md:
  *
@@ -37,8 +37,8 @@
  * about, and no credential is put on it. Another policy's word (policy_both) holds as before.
  *
  * "mode": "ask": what nothing allows (the default denies it, and no rule does) is denied and marked
- * (struct policy_verdict.asks): cay-egress may ask the owner. What else denies it takes the mark
- * away (policy_both), and the caller takes it from a ceiling's word.
+ * (struct policy_verdict.asks): cay-egress may ask the owner. A denial by another rule removes the
+ * mark (policy_both), and the caller removes it from the verdict of a ceiling.
  *
  * "refusal" says nothing about what is allowed: how a TLS connection is told no (policy_closes).
  *
@@ -115,7 +115,7 @@ struct policy_limits {
     uint64_t bytes;                  /* both ways, for the sandbox's life; 0: no limit */
 };
 
-/* One address, IPv4 as v4-mapped IPv6, so that both spellings of one are one. */
+/* An address; IPv4 as v4-mapped IPv6, so that both spellings are equal. */
 struct policy_address {
     struct in6_addr in6;
 };
@@ -150,7 +150,7 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
  * credential is the first's. */
 struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling);
 
-/* What has a say in it, in the order of precedence: every rule that matches, or (action
+/* The entries that match, in the order of precedence: every rule that matches, or (action
  * POLICY_INSPECT) would with the right address or request, then the presets, the default last. So
  * the first that is not POLICY_INSPECT decides. name or a may be NULL; method NULL: before there is
  * a request. At most max go to out; how many there are. */
@@ -187,19 +187,19 @@ const struct policy_limits *policy_limits(const struct policy *p);
  * program fails. Otherwise the handshake is finished and an HTTP answer gives the reason. */
 bool policy_closes(const struct policy *p);
 
-/* One sentence for people: what was refused or allowed, by which rule, which rule almost allowed
- * it, and what is allowed instead. name NULL: by address; a is NULL where it is not known.
- * Printable ASCII, nothing of it unescaped that an attacker chose. */
+/* A sentence for people: what was refused or allowed, by which rule, which rule almost allowed it,
+ * and what is allowed instead. name NULL: by address; a is NULL where it is not known. Printable
+ * ASCII, nothing of it unescaped that an attacker chose. */
 void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
                     const struct policy_address *a, uint16_t port, const char *method,
                     const char *path, char out[static POLICY_REASON_SIZE]);
 
-/* What that sentence begins with, up to its ": ": the request or the connection. */
+/* The beginning of that sentence, up to its ": ": the request or the connection. */
 void policy_explain_subject(const char *name, const struct policy_address *a, uint16_t port,
                             const char *method, const char *path,
                             char out[static POLICY_REASON_SIZE]);
 
-/* What it allows, line by line: a destination of each rule that allows with the rule's other
+/* Lists what it allows, line by line: a destination of each rule that allows with the rule's other
  * conditions ("api.example.com; ports 443, 8000-8100; methods GET"), then presets, then the
  * default. Printable ASCII of less than POLICY_OFFER_SIZE. False from line(): no more of them. */
 #define POLICY_OFFER_SIZE 256

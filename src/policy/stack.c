@@ -143,10 +143,10 @@ static bool is_its_way(const struct policy_reroute *way, const struct policy_tar
                         : memcmp(&way->to, &t->via, sizeof(t->via)) == 0;
 }
 
-/* An address that the policy has was written by its owner. One that a name led to is the word of
- * the owner of that name: as everywhere, only a range of a rule, or the default "allow", opens one
- * that is not public (test: test_egress_reroute.py, test_a_name_as_the_way), and a rule that denies
- * the name or the address holds (test_a_way_that_a_rule_denies). */
+/* An address that the policy has was written by its owner. An address that a name resolved to was
+ * chosen by the owner of that name: as everywhere, only a range of a rule, or the default "allow",
+ * opens one that is not public (test: test_egress_reroute.py, test_a_name_as_the_way), and a rule
+ * that denies the name or the address holds (test_a_way_that_a_rule_denies). */
 static struct policy_verdict named_way(const struct policy *own, const struct policy_target *t)
 {
     struct policy_verdict v = evaluate_way(own, t);

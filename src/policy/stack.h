@@ -29,9 +29,8 @@ struct policy_stack {
     const struct policy *own;
     const struct policy *outer; /* of a command: its sandbox's; else NULL */
     const struct policy *limits[POLICY_STACK_LIMITS_MAX]; /* NULL: no more of them */
-    /* What its owner has answered to the question of `own`, or of `outer`: may make ALLOW or DENY
-     * of a verdict that asks. NULL: nothing. Never called for a limit, beyond which no answer
-     * goes. */
+    /* The owner's answer to the question of `own`, or of `outer`: it may make ALLOW or DENY of a
+     * verdict that asks. NULL: nothing. Never called for a limit, beyond which no answer goes. */
     void (*answer)(void *arg, bool of_outer, const struct policy_target *t,
                    struct policy_verdict *v);
     void *arg;

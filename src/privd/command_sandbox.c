@@ -189,8 +189,8 @@ static void fail(struct command_sandbox *r, int status, uint32_t stage)
     end_command_sandbox(r);
 }
 
-/* The task was killed. What it had begun inside is in its sandbox's own control group, and ends
- * with it at the latest (command_sandboxes_kill_unfinished: now). */
+/* The task was killed. Processes that it began inside are in its sandbox's own control group, and
+ * end with it at the latest (command_sandboxes_kill_unfinished: now). */
 static void on_task_ended(void *arg, uint32_t events)
 {
     struct command_sandbox *r = arg;

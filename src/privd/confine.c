@@ -65,8 +65,9 @@ static int raise_descriptors(void)
 /* The login uid of the host's audit, for all that cay-privd starts and so for all that tenants run.
  * A process that has none may take on any, and keeps it: a tenant's program could have its acts
  * recorded as another user's. Set once, before anything runs; to change it then takes
- * CAP_AUDIT_CONTROL over the host. One value for all, as each setting counts up a number that all
- * can read (/proc/PID/sessionid). Where an administrator's login started cay-keep it is set. */
+ * CAP_AUDIT_CONTROL over the host. All have the same value, as each setting increments a number
+ * that all can read (/proc/PID/sessionid). Where an administrator's login started cay-keep it is
+ * set already. */
 static int set_login_uid(void)
 {
     char text[32];

@@ -194,7 +194,7 @@ static int enter(const char *run_dir, struct bind_mounts *p, int host_dir_fds[st
     return r == 0 ? mnt_pivot(root) : r;
 }
 
-/* What cayd leaves for jobs, beside privd's own directory (core/image_spool.h). */
+/* The files that cayd leaves for jobs, beside privd's own directory (core/image_spool.h). */
 static int add_images(struct bind_mounts *p, const char *state_dir)
 {
     const char *slash = strrchr(state_dir, '/');

@@ -1,8 +1,8 @@
 /* COPY: the layer of a sandbox that lives is copied to a kept number (kept.h), and the sandbox goes
  * on. It stands still (freeze.c) while the copy is made, which is one call of the state disk: all
- * files are of one moment. What takes longer, the record and the marks of the copy's overlay, is
- * done when it goes on again. One at a time; the others wait, and run meanwhile. A sandbox that was
- * frozen already stays so.
+ * files are of one moment. The longer steps, the record and the marks of the copy's overlay, are
+ * done when it goes on again. Copies are made one at a time; other sandboxes wait, and run
+ * meanwhile. A sandbox that was frozen already stays so.
  *
  * A privd that takes over leaves it frozen, and cayd, to whom LIST says so, lets go on what was not
  * paused; of the copy there is all or nothing, and its number says which (kept_recovered). */

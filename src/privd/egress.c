@@ -28,7 +28,7 @@
 #define SLICE_SLOTS     1024 /* looked at */
 #define TURN_MS         1
 
-/* One process of cay-egress. */
+/* A process of cay-egress. */
 struct egress_channel {
     struct privd *privd;
     uint32_t number;
@@ -139,8 +139,8 @@ static bool has_owner(const struct slot *s)
     return s->pidfd >= 0 && (permit_lives(s->state) || s->state == SLOT_STARTING) && s->id[0];
 }
 
-/* Those that an earlier cay-egress had are made anew: its copies went with it. One that is the same
- * as before an earlier privd ended still has them, and with them the ports: the kernel then refuses
+/* Those that an earlier cay-egress had are made anew: its copies went with it. A cay-egress that
+ * ran before privd was restarted still has them, and with them the ports: the kernel then refuses
  * new ones. (Or a process inside took a port while no cay-egress had it: that sandbox has no
  * network, which cay-egress says.) */
 static int send_listeners(struct egress_channel *c, const struct slot *s, uint32_t command_sandbox,

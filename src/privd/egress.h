@@ -1,11 +1,11 @@
 #pragma once
-/* What cay-egress is given: in every sandbox's network namespace a listener and a socket for DNS,
- * which the namespace's rules send everything to (sys/nft.h). They are made before anything of a
- * tenant runs in it, so that no process inside can have their ports; privd keeps no copy once
+/* The descriptors for cay-egress: in every sandbox's network namespace a listener and a socket for
+ * DNS, which the namespace's rules send everything to (sys/nft.h). They are made before anything of
+ * a tenant runs in it, so that no process inside can have their ports; privd keeps no copy once
  * cay-egress has them.
  *
- * One channel per process of cay-egress (RUN/egress-I.sock), the same in form as cayd's; its only
- * request is HELLO, after which it is told every sandbox that lives. */
+ * There is a channel per process of cay-egress (RUN/egress-I.sock), the same in form as cayd's; its
+ * only request is HELLO, after which it is told every sandbox that lives. */
 
 struct command_sandbox;
 struct privd;

@@ -173,7 +173,7 @@ static void on_removed(void *arg, uint32_t events)
     clean_some(p);
 }
 
-/* One task at a time, with all of one level that have ended meanwhile. */
+/* Starts one task at a time, with all of one level that have ended meanwhile. */
 static void clean_some(struct privd *p)
 {
     struct cleaner *c = &p->cleaner;
@@ -319,7 +319,7 @@ static void kill_it(struct slot *s)
 
 void end_requested(struct privd *p, struct slot *s, const struct reply_to *to)
 {
-    /* One waits at a time; one whose connection is gone makes room. */
+    /* A single caller waits; one whose connection is gone makes room. */
     if (s->killer.seq != 0 && s->killer.peer == privsep_server_peer(p->server)) {
         request_reply_status(p, to, PRIVSEP_KILL, -EALREADY, PRIVSEP_STAGE_NONE);
         return;

@@ -2,8 +2,8 @@
  * more than that, so nothing of the sandbox is given up or made anew.
  *
  * To ask the kernel is one write; that all have stopped is seen a little later, at the next looks
- * of a timer, so that nothing here waits. What cannot be stopped in time (a process that waits for
- * a disk, or in the kernel) ends the attempt: all go on, and who asked is told. FROZEN is in the
+ * of a timer, so that nothing here waits. A process that cannot be stopped in time (it waits for a
+ * disk, or in the kernel) ends the attempt: all go on, and the requester is told. FROZEN is in the
  * record before it is answered, RUNNING before anything goes on: a privd that takes over in between
  * lets go on what was not answered. */
 #include "privd/freeze.h"

@@ -3,8 +3,9 @@
  * and mounted read-only in its own mount namespace, from where each start of a sandbox gets a
  * detached copy (runtime/process_trees.c). No later name of the host's is looked up for them.
  *
- * One that cannot be given is logged with the reason and left out: sandboxes that ask for it are
- * refused, all others are made. Part of cay-privd's program: it needs its mount namespace. */
+ * A directory that cannot be given is logged with the reason and left out: sandboxes that ask for
+ * it are refused, all others are made. Part of cay-privd's program: it needs its mount
+ * namespace. */
 
 #include "base/host_dir.h"
 #include "base/util.h"

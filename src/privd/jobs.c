@@ -365,7 +365,7 @@ int jobs_init(struct privd *p)
     return 0;
 }
 
-/* One job for a template at a time, whatever its kind. */
+/* A template has one job at a time, of any kind. */
 static struct job *free_job(struct jobs *all, uint32_t number)
 {
     struct job *found = NULL;

@@ -185,7 +185,7 @@ static void on_dropped(void *arg, uint32_t events)
     drop_next(p);
 }
 
-/* One that could not be begun is answered at once; then the next is tried. */
+/* A drop that could not be begun is answered at once; then the next is tried. */
 static void drop_next(struct privd *p)
 {
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX && p->dropper.number == 0; n++) {

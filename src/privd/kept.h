@@ -3,12 +3,12 @@
  * host's boot. A layer is kept by KEEP, which ends its sandbox, used by a CREATE with that number,
  * which takes it, and removed by DROP.
  *
- * One record of fixed size for each number in <state>/kept, a file of root's alone. A record says
- * what is being done before it is begun (pwrite; the task that does it makes it durable before it
- * changes the disk) and is brought up to date when it was done. What is believed after a crash is
- * the state disk: a layer lies below its slot's name, below its number, or nowhere; the record says
- * which of both names was meant. cayd's database is not asked: it lists what is kept (KEPTS) and
- * drops what it does not know. */
+ * There is a record of fixed size for each number in <state>/kept, a file of root's alone. A record
+ * says what is being done before it is begun (pwrite; the task that does it makes it durable before
+ * it changes the disk) and is brought up to date when it was done. After a crash the state disk is
+ * believed: a layer lies below its slot's name, below its number, or nowhere; the record says which
+ * of both names was meant. cayd's database is not asked: it lists what is kept (KEPTS) and drops
+ * what it does not know. */
 
 #include "contract/proto.h"
 
@@ -68,7 +68,6 @@ int kept_write(struct kept *k, const struct kept_record *r) WARN_UNUSED;
 /* The same record with another state; KEPT_NONE forgets the rest. */
 int kept_enter(struct kept *k, uint32_t number, enum kept_state state) WARN_UNUSED;
 
-/* What a record becomes at a start, by what the disk and the sandboxes that live say.
- * is_kept: the disk has a layer of that number. lives: its slot and generation are a sandbox that
- * lives. */
+/* The state of a record at a start, by the disk and the sandboxes that live. is_kept: the disk has
+ * a layer of that number. lives: its slot and generation are a sandbox that lives. */
 enum kept_state kept_recovered(enum kept_state state, bool is_kept, bool lives);

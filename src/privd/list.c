@@ -1,5 +1,5 @@
 /* LIST, a slice each turn of the loop: thousands of answers in one would make all other requests
- * wait. One that starts or ends meanwhile is told by its own answer or event, on the same
+ * wait. A sandbox that starts or ends meanwhile is told by its own answer or event, on the same
  * connection. */
 
 #include "privd/list.h"

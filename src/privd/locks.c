@@ -453,7 +453,8 @@ NORETURN static void run(struct locks *l, pid_t parent)
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     take_name();
-    /* What is privd's alone: who waits for its end waits for the end of these. */
+    /* Descriptors of privd's alone: a process that waits for privd's end sees it when these are
+     * closed here too. */
     util_close(&l->privd->options.ready_fd);
     util_close(&l->privd->signal_fd);
     loop_free(&l->privd->loop);

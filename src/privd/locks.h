@@ -6,10 +6,10 @@
  * who made the last of them. When the kernel's cache of locks has grown by LOCKS_STEP since it was
  * last lowest, the sandboxes that were seen to call most are counted, in /proc/PID/fdinfo of their
  * processes. All processes of one that has more than LOCKS_MAX are stopped while each is counted
- * and those with most are killed until the rest has fewer; then the rest goes on. What is locked by
- * descriptors that are under way in sockets is in no such file: where a sandbox has such, what its
- * calls made grow counts, too. Who does not lock ranges by the thousand is never looked at, and
- * while no sandbox does, nothing wakes.
+ * and those with most are killed until the rest has fewer; then the rest goes on. Locks by
+ * descriptors that are under way in sockets are in no such file: where a sandbox has such, the
+ * growth by its calls counts, too. A sandbox that does not lock ranges by the thousand is never
+ * looked at, and while none does, nothing wakes.
  *
  * The sandbox's cay-init is told by SIGUSR2, and writes a line of its log. */
 

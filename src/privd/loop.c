@@ -37,9 +37,9 @@ void loop_remove(struct loop *l, struct loop_source *s)
 {
     if (s->fd < 0)
         return;
-    /* What stays in the kernel's list would be called with memory that may be another's by then:
-     * where the descriptor was closed first, a copy of it in a task keeps it there. privd starts
-     * anew instead. */
+    /* A descriptor that stays in the kernel's list would be called with memory that may be reused
+     * by then: where the descriptor was closed first, a copy of it in a task keeps it there. privd
+     * starts anew instead. */
     if (epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL) < 0) {
         log_error("loop: descriptor %d was closed while it was watched: %s", s->fd,
                   strerror(errno));

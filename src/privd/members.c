@@ -63,7 +63,8 @@ void members_give_up_oldest(struct privd *p)
     give_up(p, s);
 }
 
-/* One at a time: its end brings the next. What its row does not stand for any more comes first. */
+/* Gives up one at a time: its end brings the next. Members whose row stands for another kind by now
+ * come first. */
 static void give_up_surplus(struct privd *p)
 {
     const struct pool_row *over = pool_surplus(&p->pool);

@@ -1,6 +1,6 @@
-/* What each message may say (its fields), in which state of a sandbox it is done, and which state
- * follows which: three tables, which deny what they do not name. Pure: request.c asks before
- * anything is done, slots.c before a slot changes. */
+/* The valid fields of each message, the states of a sandbox in which it is permitted, and the
+ * transitions between states: three tables, which deny what they do not name. Pure: request.c asks
+ * before anything is done, slots.c before a slot changes. */
 #include "privd/permit.h"
 
 #include "base/util.h"
@@ -189,9 +189,10 @@ static int check_nothing(const struct privsep_msg *m, const struct permit_bounds
 /* -- the table of requests --------------------------------------------------------------------- */
 
 /* Rows of answers by state. A sandbox that has ended is stale for good: its generation never comes
- * back. What lives is asked of while it runs only (WHILE_IT_RUNS), also where none of its processes
- * does (WHILE_IT_LIVES), or until nothing of it is left. Of one whose layer is being copied nothing
- * is done that lets a process run or takes the layer away: the copy is of one moment. */
+ * back. Requests are permitted only while the sandbox runs (WHILE_IT_RUNS), also where none of its
+ * processes does (WHILE_IT_LIVES), or until nothing of it is left. Of one whose layer is being
+ * copied nothing is done that lets a process run or takes the layer away: the copy is of one
+ * moment. */
 #define GONE_OR_NOT_YET                                                      \
     [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE, \
     [SLOT_PRESTARTED] = -ESTALE, [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW
@@ -289,11 +290,11 @@ int permit_fields(const struct privsep_msg *m, const struct permit_bounds *b)
 
 /* -- the life of a slot ------------------------------------------------------------------------ */
 
-/* What ends before it runs is killed first where it has processes. EMPTY to RUNNING or FROZEN is a
- * recovery: the sandbox was started by an earlier cay-privd. READY to MAKING: a pooled slot is
- * prepared further, up to a waiting cay-init; from PRESTARTED the only way to a tenant is STARTING,
- * and no way leads back to it. A frozen one whose PID 1 has ended by itself is
- * cleaned up like any. COPYING leads to RUNNING by FROZEN alone: when the copy is made. */
+/* A slot that ends before it runs is killed first where it has processes. EMPTY to RUNNING or
+ * FROZEN is a recovery: the sandbox was started by an earlier cay-privd. READY to MAKING: a pooled
+ * slot is prepared further, up to a waiting cay-init; from PRESTARTED the only way to a tenant is
+ * STARTING, and no way leads back to it. A frozen one whose PID 1 has ended by itself is cleaned up
+ * like any. COPYING leads to RUNNING by FROZEN alone: when the copy is made. */
 static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
     [SLOT_EMPTY] = {[SLOT_MAKING] = ALLOW, [SLOT_RUNNING] = ALLOW, [SLOT_FROZEN] = ALLOW},
     [SLOT_MAKING] = {[SLOT_READY] = ALLOW,

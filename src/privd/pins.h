@@ -3,13 +3,14 @@
  * the end of a process does not free its filters.
  *
  * A listener's file holds the filter that it belongs to and all before it (struct seccomp_filter,
- * refs; Linux kernel/seccomp.c), so both programs of a cay-init. What privd ends takes turns before
- * it is killed (pace.h); what ends without it (root inside kills the cay-init of a command sandbox,
- * memory is out, cay-init itself fails) leaves its filters to privd, which lets go of them in turn.
+ * refs; Linux kernel/seccomp.c), so both programs of a cay-init. Processes that privd ends take
+ * turns before they are killed (pace.h); one that ends without it (root inside kills the cay-init
+ * of a command sandbox, memory is out, cay-init itself fails) leaves its filters to privd, which
+ * lets go of them in turn.
  *
  * The copy is taken when the start of a cay-init is reported, before anything of a tenant runs in
- * it: so its descriptor is what the set-up code placed there, and closing it does not wait. One
- * that is taken over from an earlier privd has none. A copy is never read. */
+ * it: so its descriptor is what the set-up code placed there, and closing it does not wait. A
+ * sandbox that is taken over from an earlier privd has none. A copy is never read. */
 
 #include "runtime/runtime.h"
 

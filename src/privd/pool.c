@@ -75,7 +75,7 @@ struct pool_row *pool_row(struct pool *p, uint32_t id)
     return NULL;
 }
 
-/* What it had before is no member of it. */
+/* Slots of its earlier kind are no members of it. */
 static void begin_row(struct pool *p, struct pool_row *row)
 {
     row->id = ++p->last_id ? p->last_id : ++p->last_id;

@@ -17,7 +17,7 @@
 #define POOL_HALF_MS 30000
 #define POOL_LEAST   4 /* creates */
 
-/* What a sandbox is made for, as far as it matters before it has an owner. */
+/* The properties of a sandbox that matter before it has an owner. */
 struct slot_kind {
     uint32_t template_number, level;
     struct privsep_limits limits;

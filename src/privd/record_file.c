@@ -1,5 +1,6 @@
 #include "privd/record_file.h"
 
+#include "base/fnv.h"
 #include "base/util.h"
 
 #include <errno.h>
@@ -24,10 +25,5 @@ int record_file_open(const char *state_dir, const char *name)
 
 uint64_t record_file_sum(const void *record, size_t n)
 {
-    const uint8_t *p = record;
-    uint64_t h = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
+    return fnv_64(FNV_64_START, record, n);
 }

@@ -1,7 +1,7 @@
 #pragma once
-/* What the tables of records in privd's state directory share: how their file is opened, and the
- * sum of a record. Each table has its own record, with its magic and version (kept.c,
- * volume_records.c; records.c has the sum alone). Below core: -errno. */
+/* Shared by the tables of records in privd's state directory: opening their file, and the sum of a
+ * record. Each table has its own record, with its magic and version (kept.c, volume_records.c;
+ * records.c has the sum alone). Below core: -errno. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #pragma once
-/* What privd must know after it died: one fixed-size record per slot in <run>/slots/table, a file
- * of root's alone, written with one pwrite before each step. It is believed only together with
+/* The state that privd needs after it died: one fixed-size record per slot in <run>/slots/table, a
+ * file of root's alone, written with one pwrite before each step. It is believed only together with
  * cgroups, /proc and process start times (recover.c), and only for this boot of the host.
  *
  * Writes are a few microseconds (page cache; no fsync: what it describes dies with the kernel

@@ -153,8 +153,8 @@ static int open_recorded(const struct privd *p, const struct record *rec)
 }
 
 /* Frozen is what the record says was answered and the kernel says is so. All else goes on: a freeze
- * that was not answered, a thaw that was begun. One that stood still for a copy is frozen: LIST
- * tells cayd, which knows whether it was paused. */
+ * that was not answered, a thaw that was begun. A sandbox that stood still for a copy is frozen:
+ * LIST tells cayd, which knows whether it was paused. */
 static void take_over_frozen(struct privd *p, struct slot *s, const struct record *rec)
 {
     struct runtime_sandbox sb = slots_sandbox(s);

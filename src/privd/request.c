@@ -1,4 +1,5 @@
-/* Requests of the peer: checked by permit.c, then given to the function that does it. One table. */
+/* Requests of the peer: checked by permit.c, then given to the function that does it. A table has
+ * them all. */
 #include "privd/request.h"
 
 #include "privd/command_sandbox.h"

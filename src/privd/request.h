@@ -1,6 +1,6 @@
 #pragma once
-/* What the peer asks: checked by the table (permit.h), then given to the file that does it; and how
- * an answer goes back. */
+/* Requests of the peer: checked by the table (permit.h), then given to the file that does them; and
+ * their answers. */
 
 #include "contract/proto.h"
 

@@ -1,7 +1,7 @@
 /* RESIZE: a task sets the limits, since the kernel may have to take memory back first; the record
- * has them once they hold. One that takes too long is cut off, and those of before are set again
- * before it is answered: until then its peer charges for both. Where that fails too, the record
- * has the greater of both, and the answer tells so.
+ * has them once they hold. A task that takes too long is cut off, and the earlier limits are set
+ * again before it is answered: until then its peer charges for both. Where that fails too, the
+ * record has the greater of both, and the answer tells so.
  *
  * A privd that takes over has the record's, and its peer, to which LIST tells them, asks again for
  * those that it wants. */
@@ -87,7 +87,7 @@ static void go_back(void *arg)
 {
     struct slot *s = arg;
 
-    /* What was cut off may be about to set one more. */
+    /* The task that was cut off may be about to set one more. */
     if (unkilled_of(s->privd, s->number) && s->resize.looks++ < RESIZE_LOOKS_MAX)
         loop_arm(&s->privd->loop, &s->resize.timer, RESIZE_LOOK_MS, go_back, s);
     else if (unkilled_of(s->privd, s->number) || begin(s) < 0)

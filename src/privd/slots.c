@@ -192,7 +192,7 @@ struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind, boo
         return slots_take_unpooled(p, kind->level);
     if (row && row->ready > 0)
         return members_take(p, row);
-    /* One that becomes prestarted comes sooner than a prepared one is started, and costs less. */
+    /* A slot that is becoming prestarted is ready sooner than a prepared one, and costs less. */
     if (row && row->making > 0)
         return NULL;
     s = slots_list_take(&p->ready);
@@ -300,7 +300,7 @@ void slots_refill_later(struct privd *p)
         slots_refill(p);
 }
 
-/* One more is begun to be made. false: none is wanted, or there is no room. */
+/* Begins to make a slot. false: none is wanted, or there is no room. */
 static bool refill_one(struct privd *p)
 {
     struct pool_row *row = p->ready.n > SLOTS_PREPARED

@@ -49,7 +49,7 @@ const struct template_meta *template_find(const struct privd *p, uint32_t number
                                                                        : NULL;
 }
 
-/* One that is SLOT_ENDING has no process any more, so no mount; a failed start may have. */
+/* A slot that is SLOT_ENDING has no process any more, so no mount; a failed start may have. */
 static bool may_stand_on(const struct slot *s, uint32_t number)
 {
     return s->kind.template_number == number &&

@@ -60,8 +60,8 @@ static bool bars(const struct privsep_mount *has, uint32_t number,
 }
 
 /* A sandbox has its volumes from when it is about to be started until its PID 1 was reaped: by then
- * the kernel has ended all of its processes, and its mounts with the last of them. One that waits
- * for a slot counts. */
+ * the kernel has ended all of its processes, and its mounts with the last of them. A create that
+ * waits for a slot counts. */
 static bool is_barred(const struct privd *p, uint32_t number, const struct privsep_mount *wanted)
 {
     for (uint32_t i = 0; i < p->options.slots_max; i++) {
@@ -143,8 +143,8 @@ static int watch(struct privd *p)
     return loop_add(&p->loop, &w->source, w->task.pidfd, on_worked, p);
 }
 
-/* What could not be removed is there still, and can be asked for again; what could not be made is
- * not. */
+/* A volume that could not be removed is still there, and its removal can be asked for again; one
+ * that could not be made is not there. */
 static void worked(struct privd *p, uint32_t number, int status)
 {
     bool made = volume_records_state(&p->volumes, number) == VOLUME_MAKING;
@@ -172,7 +172,7 @@ static void on_worked(void *arg, uint32_t events)
     work_next(p);
 }
 
-/* One that could not be begun is answered at once; then the next is tried. */
+/* A request that could not be begun is answered at once; then the next is tried. */
 static void work_next(struct privd *p)
 {
     struct volume_worker *w = &p->volume_worker;

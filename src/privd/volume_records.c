@@ -99,8 +99,8 @@ int volume_records_enter(struct volume_records *v, uint32_t number, enum volume_
     return write_record(v, &r);
 }
 
-/* One that was being made was not answered: its requester is told that it failed. One without a
- * record is whole: no files are lost for want of a record. */
+/* The making of a volume in that state was not answered: its requester is told that it failed. A
+ * volume without a record is whole: no files are lost for want of a record. */
 enum volume_state volume_records_recovered(enum volume_state state, bool is_there)
 {
     if (!is_there)

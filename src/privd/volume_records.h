@@ -1,6 +1,6 @@
 #pragma once
-/* What privd knows of volumes: one record of fixed size for each number in <state>/volumes, a file
- * of root's alone, over boots of the host. As with kept layers (kept.h) a record says what is being
+/* privd's table of volumes: a record of fixed size for each number in <state>/volumes, a file of
+ * root's alone, over boots of the host. As with kept layers (kept.h) a record says what is being
  * done before it is begun, the task that does it makes that durable before it changes the disk, and
  * after a crash the disk is believed. */
 
@@ -56,5 +56,5 @@ int volume_records_enter_new(struct volume_records *v, uint32_t number, uint64_t
 int volume_records_enter(struct volume_records *v, uint32_t number,
                          enum volume_state state) WARN_UNUSED;
 
-/* What a record becomes at a start, by whether the disk has a volume of that number. */
+/* The state of a record at a start, by whether the disk has a volume of that number. */
 enum volume_state volume_records_recovered(enum volume_state state, bool is_there);

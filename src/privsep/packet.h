@@ -1,5 +1,5 @@
 #pragma once
-/* One packet with its descriptors, as both ends send and receive it. Never blocks (MSG_DONTWAIT).
+/* A packet with its descriptors, as both ends send and receive it. Never blocks (MSG_DONTWAIT).
  */
 
 #include "contract/proto.h"

@@ -1,8 +1,8 @@
-/* One peer at a time: accepted (credentials checked), greeted (its first message is HELLO, or
- * it is dropped), served. Each dispatch accepts, reads a bounded number of requests, and
- * flushes what was queued; a request is checked for form here, for permission by its owner. A
- * new connection drops the old one with its queue. The loop of privd watches one descriptor for
- * all of it. */
+/* Serves one peer at a time: accepted (credentials checked), greeted (its first message is HELLO,
+ * or it is dropped), served. Each dispatch accepts, reads a bounded number of requests, and flushes
+ * what was queued; a request is checked for form here, for permission by its owner. A new
+ * connection drops the old one with its queue. The loop of privd watches one descriptor for all of
+ * it. */
 
 #include "privsep/server.h"
 

@@ -3,12 +3,11 @@
  *
  * The owner watches privsep_server_fd for reading and calls privsep_server_dispatch when it is
  * ready. The path can be reached by the peer's uid only (mode 0600, owned by it), and SO_PEERCRED
- * is checked besides. A new connection of that uid replaces the old one. What a peer sends that is
- * not exactly a request, or that carries a descriptor, ends its connection; nothing of it reaches
- * the owner. Replies that the socket does not take at once wait in a queue of
- * PRIVSEP_SERVER_MAX_QUEUE packets and PRIVSEP_SERVER_MAX_QUEUED_FDS descriptors; past
- * PRIVSEP_SERVER_PAUSE_QUEUE no request is read until it drains, past the maximum the connection
- * ends. Never blocks. */
+ * is checked besides. A new connection of that uid replaces the old one. A packet that is not
+ * exactly a request, or that carries a descriptor, ends its connection; nothing of it reaches the
+ * owner. Replies that the socket does not take at once wait in a queue of PRIVSEP_SERVER_MAX_QUEUE
+ * packets and PRIVSEP_SERVER_MAX_QUEUED_FDS descriptors; past PRIVSEP_SERVER_PAUSE_QUEUE no request
+ * is read until it drains, past the maximum the connection ends. Never blocks. */
 
 #include "contract/proto.h"
 

@@ -9,8 +9,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-/* What hides a file of the sandbox's /proc hides the same in the command sandbox's: copies of the
- * very mounts. One that is not covered there (its file came later) is not covered here. */
+/* Mounts that hide files of the sandbox's /proc are copied to the command sandbox's. A file that is
+ * not covered there (it came later) is not covered here. */
 struct covers {
     int fds[ROOTFS_PROC_MASKED + 1];
 };

@@ -2,12 +2,12 @@
  * privd.
  *
  * Unlike a sandbox's first process, this one is made while a tenant's programs run beside it and
- * can see it in their /proc (it is in a pid namespace below theirs). What keeps them from it until
- * it is cay-init: its memory is a copy of privd's, which is not dumpable and owned by the host's
- * user namespace, so that tracing, /proc/PID/{fd,mem,root,ns} and pidfd_getfd take CAP_SYS_PTRACE
- * over the host; and its capabilities over the sandbox's user namespace are more than any program
- * of a tenant's has. It holds no descriptor of privd's but those that cay-init is to have, and no
- * namespace descriptor at all. They may kill it: then there is no command sandbox.
+ * can see it in their /proc (it is in a pid namespace below theirs). Their access to it is
+ * prevented until it is cay-init: its memory is a copy of privd's, which is not dumpable and owned
+ * by the host's user namespace, so that tracing, /proc/PID/{fd,mem,root,ns} and pidfd_getfd take
+ * CAP_SYS_PTRACE over the host; and its capabilities over the sandbox's user namespace are more
+ * than any program of a tenant's has. It holds no descriptor of privd's but those that cay-init is
+ * to have, and no namespace descriptor at all. They may kill it: then there is no command sandbox.
  *
  * Nothing inside can leave the command sandbox's network namespace or choose another: setns,
  * unshare and new user namespaces are refused by the filter, CAP_SYS_ADMIN is in no process's
@@ -52,8 +52,7 @@ struct command_sandbox_args {
     struct process_boot boot;
 };
 
-/* --- between
- * ----------------------------------------------------------------------------------- */
+/* --- between ---------------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -95,8 +94,7 @@ NORETURN static void run_command_sandbox(const struct inside *in)
     _exit(1);
 }
 
-/* --- outside
- * ----------------------------------------------------------------------------------- */
+/* --- outside ---------------------------------------------------------------------------------- */
 
 /* Done as the host's root: the sandbox's control groups, by descriptors below `cay`. */
 static int prepare(const struct command_sandbox_args *a, struct inside *in, struct task_result *out)
@@ -254,14 +252,14 @@ static int fork_command_sandbox(struct inside *in, struct task_result *out)
 static int make_command_sandbox(void *arg, struct task_result *out)
 {
     const struct command_sandbox_args *a = arg;
-    struct inside in = {.filter = &a->rt->filter,
-                        .agent_fd = a->rt->agent_fd,
-                        .boot_fd = a->boot.agent_fd,
-                        .oom_fd = -1,
-                        .status_fd = -1,
-                        .command_sandbox = true};
-    int rc = prepare(a, &in, out);
+    struct inside in = inside_new(NULL);
+    int rc;
 
+    in.filter = &a->rt->filter;
+    in.agent_fd = a->rt->agent_fd;
+    in.boot_fd = a->boot.agent_fd;
+    in.command_sandbox = true;
+    rc = prepare(a, &in, out);
     if (rc < 0)
         return rc;
     hide_arguments();

@@ -2,7 +2,7 @@
  * table. A layer lives by slot and generation: made, limited, used by one sandbox, destroyed;
  * or kept under a number of its own (a rename, after a commit), and taken back or dropped by
  * that number. After a crash disk_scan tells which layers there are, and recover.c decides.
- * What walks trees or may take long runs in a task or a job, never in privd's loop. */
+ * Work that walks trees or may take long runs in a task or a job, never in privd's loop. */
 
 #include "runtime/disk.h"
 

@@ -49,7 +49,8 @@ struct disk {
     uint64_t layer_inodes; /* of struct runtime_config */
 };
 
-/* What a layer holds: upper and work directories of the root and of /usr; ends with NULL. */
+/* The directories of a layer: upper and work directories of the root and of /usr; ends with
+ * NULL. */
 extern const char *const disk_layer_dirs[];
 
 /* Opens, making and mounting what is missing. Blocks. Logs what was chosen and why. 0 or -errno. */

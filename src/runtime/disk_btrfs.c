@@ -2,9 +2,9 @@
  * destroyed, recycled, or kept: forgotten by the kernel as a volatile overlay's, renamed to a
  * number, and on the disk when keep returns. take, from and tree are the ways back, and each
  * forgets again what the next mount or start must not find: the kernel's marks of the last overlay,
- * and the two files with the name of the last sandbox. What a tenant put there is neither followed
- * nor walked. Called through disk.h's table only; what may take long, in a task, never in
- * privd's loop. */
+ * and the two files with the name of the last sandbox. Files of a tenant are neither followed nor
+ * walked there. Called through disk.h's table only; functions that may take long, in a task, never
+ * in privd's loop. */
 
 #include "runtime/disk_btrfs.h"
 
@@ -87,8 +87,8 @@ static int btrfs_layer_tree(struct disk *d, uint32_t slot, uint32_t gen, int use
                               userns_fd);
 }
 
-/* What tells the kernel that a volatile overlay may have lost writes: with the layer synced, it has
- * not. The work directories are the kernel's own; no name of a tenant's is followed. */
+/* Removes the kernel's mark that a volatile overlay may have lost writes: the layer is synced, so
+ * none is lost. The work directories are the kernel's own; no name of a tenant's is followed. */
 static int forget_volatile(int layer_fd)
 {
     static const struct {
@@ -114,7 +114,7 @@ static int forget_volatile(int layer_fd)
     return 0;
 }
 
-/* One commit of the file system has both the files and the new name. */
+/* A single commit of the file system has both the files and the new name. */
 static int btrfs_layer_keep(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n)
 {
     char from[DISK_NAME_SIZE], to[DISK_NAME_SIZE];
@@ -150,9 +150,10 @@ static int move_aside(int dir_fd, const char *name)
     return -EEXIST;
 }
 
-/* The two files that carry the sandbox's name are made anew by the next start (rootfs.c). What else
- * a tenant has put in their place goes, or gets out of the way. Where its /etc is a link, a file or
- * removed, there is nothing of cay's to remove, and nothing is made: links are never followed. */
+/* The two files that carry the sandbox's name are made anew by the next start (rootfs.c). Other
+ * files that a tenant has put in their place are removed or renamed. Where its /etc is a link, a
+ * file or removed, there is nothing of cay's to remove, and nothing is made: links are never
+ * followed. */
 static int forget_names(int layer_fd)
 {
     static const char *const names[] = {"hosts", "hostname"};

@@ -1,6 +1,6 @@
 #pragma once
-/* What the parts of the disk are called in its directories. Owns nothing, touches nothing but
- * the names that disk_is_kept and disk_is_volume look for. Private to the runtime. */
+/* Names of the parts of the disk in its directories. Owns nothing, touches nothing but the names
+ * that disk_is_kept and disk_is_volume look for. Private to the runtime. */
 
 #include "runtime/disk.h"
 

@@ -28,8 +28,8 @@
 #define BYTES_MIN (UINT64_C(256) << 20)
 #define MKFS      "mkfs.btrfs"
 
-/* What ended sandboxes held is free after a commit or two: on a full disk that is how long nothing
- * works. */
+/* The space of ended sandboxes is free after a commit or two; until then nothing can be written on
+ * a full disk. */
 #define OPTIONS "commit=5"
 #define FLAGS   (MS_NOSUID | MS_NODEV | MS_NOATIME)
 

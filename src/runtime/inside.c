@@ -1,5 +1,5 @@
-/* What runs as the sandbox's own root in its new namespaces, until it becomes cay-init. It is PID 1
- * of an empty pid namespace: nothing of a tenant runs yet that could interfere. */
+/* The first process of a sandbox, its own root in its new namespaces, until it becomes cay-init. It
+ * is PID 1 of an empty pid namespace: nothing of a tenant runs yet that could interfere. */
 
 #include "runtime/inside.h"
 
@@ -55,6 +55,27 @@ static int set_limits(bool command_sandbox)
     /* A POSIX queue that is handed on keeps the file system of its IPC namespace alive, but not the
      * namespace, which is counted (rootfs_proc.c): a command sandbox has none. */
     return rc == 0 && command_sandbox ? lower_limit(RLIMIT_MSGQUEUE, 0) : rc;
+}
+
+struct inside inside_new(const struct runtime_start *start)
+{
+    struct inside in = {.start = start,
+                        .agent_fd = -1,
+                        .lower_fd = -1,
+                        .view_fd = -1,
+                        .mask_fd = -1,
+                        .usr_fd = -1,
+                        .upper_fd = -1,
+                        .stage_fd = -1,
+                        .boot_fd = -1,
+                        .oom_fd = -1,
+                        .status_fd = -1};
+
+    for (size_t i = 0; i < ARRAY_SIZE(in.volume_fds); i++)
+        in.volume_fds[i] = -1;
+    for (size_t i = 0; i < ARRAY_SIZE(in.device_fds); i++)
+        in.device_fds[i] = -1;
+    return in;
 }
 
 /* Puts a descriptor at a number; both are then the agent's. */

@@ -1,6 +1,6 @@
 #pragma once
-/* What a first process to be is given by the task that forks it, and what it does with that inside
- * the new namespaces, up to exec. Private to the runtime. */
+/* The input of a sandbox's first process, from the task that forks it, and its steps inside the new
+ * namespaces, up to exec. Private to the runtime. */
 
 #include "base/util.h"
 #include "contract/proto.h"
@@ -48,6 +48,9 @@ struct inside_failure {
     uint32_t stage;
     int32_t status;
 };
+
+/* No descriptor is there yet: each is -1. start is borrowed; NULL for a command sandbox. */
+struct inside inside_new(const struct runtime_start *start);
 
 extern const char *const inside_devices[INSIDE_DEVICES];
 

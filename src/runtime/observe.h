@@ -3,5 +3,5 @@
 
 #include "runtime/runtime.h"
 
-/* One of a slot's processes that is PID 1 of its own pid namespace; 0: none. */
+/* Finds a process of a slot that is PID 1 of its own pid namespace; 0: none. */
 pid_t process_find_first(const struct runtime *rt, uint32_t slot);

@@ -58,8 +58,6 @@ static int open_host_devices(struct inside *in)
 
 static int open_stage(const struct process_start_args *a, struct inside *in)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(in->device_fds); i++)
-        in->device_fds[i] = -1;
     in->stage_fd = stage_make(runtime_slot_uid(a->rt, a->slot->number),
                               a->start->limits.memory_bytes);
     if (in->stage_fd < 0)
@@ -115,7 +113,7 @@ static int prepare(const struct process_start_args *a, struct inside *in, struct
         rc = cgroup_open_attach(a->rt->cgroups, a->slot->number, CGROUP_AGENT,
                                 in->agent_cgroup_fds);
     }
-    /* What is forked from here begins its control group namespace in `work`, so that the programs
+    /* A child forked from here begins its control group namespace in `work`, so that the programs
      * of the tenant see themselves at its root. PID 1 then goes to the agent's leaf by itself
      * (join_agent). */
     if (rc >= 0) {
@@ -285,20 +283,11 @@ static int start_whole(const struct process_start_args *a, struct inside *in,
 static int start_sandbox(void *arg, struct task_result *out)
 {
     const struct process_start_args *a = arg;
-    struct inside in = {.start = a->start,
-                        .filter = a->start->limits.filters ? &a->rt->asking_filter : &a->rt->filter,
-                        .agent_fd = a->rt->agent_fd,
-                        .lower_fd = -1,
-                        .view_fd = -1,
-                        .mask_fd = -1,
-                        .usr_fd = -1,
-                        .upper_fd = -1,
-                        .volume_fds = {-1, -1, -1, -1},
-                        .stage_fd = -1,
-                        .boot_fd = a->boot.agent_fd,
-                        .oom_fd = -1,
-                        .status_fd = -1};
+    struct inside in = inside_new(a->start);
 
+    in.filter = a->start->limits.filters ? &a->rt->asking_filter : &a->rt->filter;
+    in.agent_fd = a->rt->agent_fd;
+    in.boot_fd = a->boot.agent_fd;
     return a->slot->userns_fd < 0 ? start_whole(a, &in, out) : start_in_slot(a, &in, out);
 }
 

@@ -24,9 +24,9 @@ int process_write_boot(const struct process_boot *b, const struct inside *in, ui
 int process_begin(int (*run)(void *args, struct task_result *out), void *args,
                   struct process_boot *boot, struct task *out, int *boot_fd) WARN_UNUSED;
 
-/* What a task and the cay-init that it starts speak by: a pipe whose end says that the program was
- * executed, before that why not, and a socket pair. Each end -1, or open and the task's;
- * close-on-exec. */
+/* The channels between a task and the cay-init that it starts: a pipe whose end says that the
+ * program was executed, before that why not, and a socket pair. Each end -1, or open and the
+ * task's; close-on-exec. */
 struct process_ends {
     int status_fd, status_end; /* read by the task; written by the child */
     int sock, sock_end;        /* the task's; the child's */

@@ -1,5 +1,5 @@
 #pragma once
-/* What a sandbox's limits are as those of its control groups. Private to the runtime. */
+/* Translates a sandbox's limits to those of its control groups. Private to the runtime. */
 
 #include "contract/proto.h"
 #include "sys/cgroup.h"

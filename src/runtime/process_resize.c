@@ -63,7 +63,7 @@ static int limit_disk(const struct resize_args *a, uint64_t bytes)
     return a->rt->disk.backend->layer_limit(&a->rt->disk, a->sb.slot, a->sb.gen, bytes);
 }
 
-/* What it has written is counted once it is on the disk. */
+/* Written data is counted once it is on the disk. */
 static int check_disk(const struct resize_args *a, struct task_result *out)
 {
     struct disk *disk = &a->rt->disk;
@@ -102,8 +102,8 @@ static int set_all(const struct resize_args *a, struct task_result *out)
     return rc;
 }
 
-/* Wherever it stopped, or another before it that was cut off. All are tried. What its files use is
- * not asked, since it was to use no more than that: it can only remove files where it does. */
+/* Wherever it stopped, or another before it that was cut off. All are tried. The use of its files
+ * is not checked: where it is above the old limit, the sandbox can only remove files. */
 static int set_back(const struct resize_args *a)
 {
     int disk = 0, memory = 0, cpu = 0;

@@ -45,8 +45,8 @@ static int open_layer(const struct process_start_args *a, int userns_fd, struct 
 }
 
 /* With the host's ids, which the sandbox has none of: the kernel lets its root, too, read only what
- * all users of the host may. From the descriptor of privd's start: no name is looked up. One that
- * was removed since is refused instead of shown as an empty directory. */
+ * all users of the host may. From the descriptor of privd's start: no name is looked up. A
+ * directory that was removed since is refused instead of shown empty. */
 static int open_host_dir(const struct runtime *rt, uint32_t number)
 {
     int fd = rt->host_dir_fds ? rt->host_dir_fds[number - 1] : -1;

@@ -15,8 +15,8 @@
 #define ACCOUNT_MAX    (128u << 10) /* an empty tree takes a block of 16 KiB or 64 */
 #define OWN_INODES_MAX 40 /* between the old root and the new: cay's and overlay's, twice, are 24 */
 
-/* What cay and the kernel make in a layer, each directory after what is in it. `usr` comes first:
- * of a sandbox that was used it is the likeliest to hold something. */
+/* Files that cay and the kernel make in a layer, each directory after its contents. `usr` comes
+ * first: of a sandbox that was used it is the likeliest to hold something. */
 static const struct {
     const char *dir, *name;
     bool is_dir;

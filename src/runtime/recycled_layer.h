@@ -5,12 +5,12 @@
  * sandboxes wait for. So a layer that only cay and the kernel's overlay have put anything into is
  * made empty and kept for another sandbox. Private to the runtime; for tasks only.
  *
- * What may be in such a layer is a list of names (recycled_layer.c). Nothing else is looked for, no
- * tree is walked: a directory that cannot be removed holds something of a tenant's, and the layer
- * is not kept. All directories are new when it is used again, so no mode, owner, time or attribute
- * comes along; nor does an inode number tell more than that it was used before, as one in which
- * more inodes were made than cay makes is not kept; nor an account with anything left in it. Test:
- * unit recycled_layer "a layer that was used is not kept".
+ * The permitted contents of such a layer are a list of names (recycled_layer.c). Nothing else is
+ * looked for, no tree is walked: a directory that cannot be removed holds something of a tenant's,
+ * and the layer is not kept. All directories are new when it is used again, so no mode, owner, time
+ * or attribute comes along; nor does an inode number tell more than that it was used before, as one
+ * in which more inodes were made than cay makes is not kept; nor an account with anything left in
+ * it. Test: unit recycled_layer "a layer that was used is not kept".
  *
  * With each use the numbers of its inodes go on. They may not come to those of templates, which
  * stand beside them in a sandbox, so that a layer is given up long before. */
@@ -28,12 +28,13 @@
 int recycled_layer_make_dirs(int layer_fd) WARN_UNUSED;
 
 /* Whether layers_fd/name, of which no process lives, holds nothing of a tenant's and was made as
- * new: it may be taken as a layer again. What it held of cay's own is gone in any case. root_fd: of
- * the disk, for accounts. last_inode: the highest number that an inode of it may have; 0: any. */
+ * new: it may be taken as a layer again. Its files of cay's own are removed in any case. root_fd:
+ * of the disk, for accounts. last_inode: the highest number that an inode of it may have; 0:
+ * any. */
 bool recycled_layer_make_new(int root_fd, int layers_fd, const char *name, uint64_t last_inode);
 
 /* Puts layers_fd/name among those that are kept. 0; -ENOSPC: there are enough; -errno. */
 int recycled_layer_put(int recycled_fd, int layers_fd, const char *name) WARN_UNUSED;
 
-/* One of them becomes layers_fd/name. 0; -ENOENT: there is none; -errno. */
+/* A recycled layer becomes layers_fd/name. 0; -ENOENT: there is none; -errno. */
 int recycled_layer_take(int recycled_fd, int layers_fd, const char *name) WARN_UNUSED;

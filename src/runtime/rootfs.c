@@ -23,10 +23,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- layers
- * ------------------------------------------------------------------------------------ */
+/* --- layers ----------------------------------------------------------------------------------- */
 
-/* One tmpfs for the mount points, /dev, /run and /dev/shm: each file system costs every memory
+/* A single tmpfs for the mount points, /dev, /run and /dev/shm: each file system costs every memory
  * control group of the host an entry in a table, whosever they are, so that at thousands of
  * sandboxes those tables are most of what they take. A sandbox that fills it does so to itself. It
  * came with /dev and its nodes (stage.c). */
@@ -88,9 +87,9 @@ static int attach_layers(const struct rootfs *b)
 /* Mounted by the sandbox's root, whose ids the layers have through their maps. `userxattr`: marks
  * are kept in user.* attributes, as trusted.* is the host's. Relative names are all that mountinfo
  * shows later. `volatile`: the file system below is one for all sandboxes, and without this each
- * sync, fsync and end of a sandbox commits all of it (milliseconds, for all). What a sandbox wrote
- * is thereby on disk when the kernel gets to it; a caller that wants it there (a pause that is to
- * survive the host) calls syncfs on the layer. A layer is mounted so only once in its life: the
+ * sync, fsync and end of a sandbox commits all of it (milliseconds, for all). Writes of a sandbox
+ * are thereby on disk when the kernel gets to them; a caller that wants it there (a pause that is
+ * to survive the host) calls syncfs on the layer. A layer is mounted so only once in its life: the
  * kernel leaves work/incompat behind and refuses it then. */
 static int overlay(const char *lower, const char *upper, const char *work, uint64_t attr)
 {
@@ -157,8 +156,7 @@ static int mount_root(struct rootfs *b)
     return usr < 0 ? usr : rootfs_attach_at(usr, b->root_fd, "usr");
 }
 
-/* --- the rest
- * ---------------------------------------------------------------------------------- */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 static int mount_run(const struct rootfs *b)
 {

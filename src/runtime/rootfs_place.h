@@ -10,8 +10,8 @@
 
 struct inside;
 
-/* What every file system of the sandbox's is mounted with that holds neither programs nor devices
- * of its tenant. */
+/* Mount attributes of every file system of the sandbox that holds neither programs nor devices of
+ * its tenant. */
 #define ROOTFS_STRICT (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
 /* Descriptors end with exec and are closed by none of these files. */

@@ -109,9 +109,9 @@ static int write_number(int proc_fd, const char *path, uint32_t value)
     return io_write_text_at(proc_fd, path, number);
 }
 
-/* What a network namespace may hold beside what its sockets are charged with. Of the network
- * namespace that the calling process is in: where a kernel has one of them for the whole host only,
- * it is not to be seen here, and `cay doctor` looks at it. Test: probe "pool". */
+/* Bounds the memory of a network namespace that its sockets are not charged with. It is the
+ * namespace of the calling process: where a kernel has one of them for the whole host only, it is
+ * not to be seen here, and `cay doctor` looks at it. Test: probe "pool". */
 static int bound_network(int proc_fd, bool command_sandbox)
 {
     int rc = 0;
@@ -124,13 +124,13 @@ static int bound_network(int proc_fd, bool command_sandbox)
     return rc;
 }
 
-/* What a command sandbox hands on (by a socket that is a file, or as who is outside of it may open
- * what it has) keeps its namespaces alive when it has ended, with what each of them may hold and no
- * group is charged with: a socket its network, a file of its /proc that file system, a queue its
- * IPC namespace (docs/kernel-pools.md). What ended and is not kept goes a moment later, for which
- * the next one waits (command_sandbox.c). Mount namespaces are not counted, as the kernel counts
- * detached mounts among them; each of these has a /proc, and with it a pid namespace. Test:
- * test_pools_kept.py. */
+/* A descriptor that leaves a command sandbox (by a socket that is a file, or opened from outside of
+ * it) keeps its namespaces alive when it has ended, with the memory of each that no group is
+ * charged with: a socket its network, a file of its /proc that file system, a queue its IPC
+ * namespace (docs/kernel-pools.md). Namespaces that are not kept go a moment after the end, for
+ * which the next command sandbox waits (command_sandbox.c). Mount namespaces are not counted, as
+ * the kernel counts detached mounts among them; each of these has a /proc, and with it a pid
+ * namespace. Test: test_pools_kept.py. */
 static int bound_command_sandboxes(int proc_fd)
 {
     static const char *const kinds[] = {"sys/user/max_net_namespaces",

@@ -4,7 +4,7 @@
 
 #include "runtime/rootfs_place.h"
 
-/* What is done to a new /proc: names below it that are read-only, and that show nothing. */
+/* Names below a new /proc that are made read-only, and names that are covered. */
 #define ROOTFS_PROC_READ_ONLY 2
 #define ROOTFS_PROC_MASKED    28
 #define ROOTFS_PROC_BOOT_ID   "sys/kernel/random/boot_id"

@@ -19,7 +19,7 @@
  *     kill                         then wait until the pidfd is readable, then reap
  *     end_begin / end_finish       nothing is left: cgroups, writable layers, of many at a time
  *
- * What is done to one sandbox is a function of its level's row (struct runtime_driver); the
+ * Each operation on a sandbox is a function of its level's row (struct runtime_driver); the
  * functions outside of it are of the host: opening, the state disk, and what is left of an earlier
  * run.
  *
@@ -111,7 +111,7 @@ bool runtime_can_keep(const struct runtime *rt);
 /* Whether there is a kept layer of that number. */
 bool runtime_is_kept(const struct runtime *rt, uint32_t number);
 
-/* Removes a kept layer: in a task, or (at a start) at once. What is not there is success.
+/* Removes a kept layer: in a task, or (at a start) at once. A layer that is not there is success.
  * records_fd is made durable first. 0, -EAGAIN (finish), -errno. */
 int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out);
 int runtime_drop_finish(struct task *t);
@@ -130,9 +130,9 @@ int runtime_copy_finish(struct task *t);
 bool runtime_is_volume(const struct runtime *rt, uint32_t number);
 
 /* Makes an empty volume that can hold so much, or removes one: in a task, or (at a start) at once.
- * What is not there is removed. records_fd is made durable first, and the volume is on the disk
- * when finish answers 0. 0, -EAGAIN (finish), -errno; after a failure to make it nothing is left of
- * it. */
+ * A volume that is not there counts as removed. records_fd is made durable first, and the volume is
+ * on the disk when finish answers 0. 0, -EAGAIN (finish), -errno; after a failure to make it
+ * nothing is left of it. */
 int runtime_volume_make_begin(struct runtime *rt, uint32_t number, uint64_t bytes, int records_fd,
                               struct task *out);
 int runtime_volume_remove_begin(struct runtime *rt, uint32_t number, int records_fd,
@@ -163,7 +163,7 @@ struct runtime_slot {
 
 #define RUNTIME_SLOT_NONE ((struct runtime_slot){.userns_fd = -1, .netns_fd = -1})
 
-/* What is left of a slot's use, and how its removal went. */
+/* The end of a slot's use, and the result of its removal. */
 struct runtime_end {
     uint32_t number, gen;
     int status; /* 0, or -errno: -EBUSY when a process still lives in it (try again later) */
@@ -215,13 +215,13 @@ struct runtime_stat {
     uint32_t pids_used, pad;
 };
 
-/* What a sandbox uses of what it was to have less of. */
+/* The use of the resource that kept a sandbox from getting less of it. */
 struct runtime_resized {
     uint32_t uses; /* enum privsep_uses */
     uint64_t used_bytes;
 };
 
-/* One row per enum privsep_level: everything that is done to a sandbox of that level. Every row has
+/* A row per enum privsep_level: everything that is done to a sandbox of that level. Every row has
  * every function (level.c does not compile otherwise). A level that this build or machine does not
  * have has rows that refuse (absent.c): -EOPNOTSUPP, and probe says why. */
 struct runtime_driver {
@@ -271,14 +271,14 @@ struct runtime_driver {
     int (*sockets)(const struct runtime *rt, const struct runtime_sandbox *sb, int *fds,
                    unsigned n);
 
-    /* What cay-egress listens on inside its network namespace, both non-blocking, on [::] for both
-     * families: a TCP listener on EGRESS_TCP_PORT and a UDP socket on EGRESS_UDP_PORT that tells
-     * where each datagram was sent to. 0 or -errno (-EADDRINUSE: a process inside has the port);
-     * aborts like sockets. About 25 µs. */
+    /* The sockets that cay-egress listens on inside its network namespace, both non-blocking, on
+     * [::] for both families: a TCP listener on EGRESS_TCP_PORT and a UDP socket on EGRESS_UDP_PORT
+     * that tells where each datagram was sent to. 0 or -errno (-EADDRINUSE: a process inside has
+     * the port); aborts like sockets. About 25 µs. */
     int (*listeners)(const struct runtime *rt, const struct runtime_sandbox *sb,
                      int fds[PRIVSEP_EGRESS_FDS]);
 
-    /* Numbers of a running sandbox. What cannot be read is 0. 0 or -errno. */
+    /* Numbers of a running sandbox. A number that cannot be read is 0. 0 or -errno. */
     int (*stat)(const struct runtime *rt, const struct runtime_sandbox *sb,
                 struct runtime_stat *out);
 

@@ -1,6 +1,6 @@
 #pragma once
-/* What a start needs of a slot's making, where both are one task, and how each task of the process
- * level tells that it failed. Private to the runtime. */
+/* Steps of making a slot that a start needs where both are one task, and the report of failure of
+ * each task of the process level. Private to the runtime. */
 
 #include "contract/proto.h"
 #include "runtime/runtime.h"

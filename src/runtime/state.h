@@ -26,7 +26,7 @@ struct runtime {
     uint32_t cpus; /* that may ever be there */
 };
 
-/* What PID 1 may use beyond the sandbox's limits, so that it goes on answering. */
+/* Resources that PID 1 may use beyond the sandbox's limits, so that it goes on answering. */
 #define RUNTIME_RESERVE_MEMORY_BYTES (UINT64_C(64) << 20)
 #define RUNTIME_RESERVE_PIDS         64
 #define RUNTIME_RESERVE_CPU_MILLI    250

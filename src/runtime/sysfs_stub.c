@@ -1,5 +1,6 @@
 #include "runtime/sysfs_stub.h"
 
+#include "base/fnv.h"
 #include "base/io.h"
 #include "sys/mnt.h"
 
@@ -84,9 +85,8 @@ struct walk {
 
 static void add_to_sum(struct walk *w, const char *text)
 {
-    for (const char *p = text; *p; p++)
-        w->sum = (w->sum ^ (uint8_t)*p) * 0x100000001b3u;
-    w->sum = (w->sum ^ 0xff) * 0x100000001b3u;
+    w->sum = fnv_64(w->sum, text, strlen(text));
+    w->sum = fnv_64(w->sum, &(const uint8_t){0xff}, 1);
 }
 
 static int make_dir(struct walk *w, const char *path)
@@ -214,7 +214,7 @@ static int make_new(int base_fd, const char *name)
  * before. */
 int sysfs_stub_open(int dir_fd)
 {
-    struct walk w = {.to_fd = -1, .sum = 0xcbf29ce484222325u};
+    struct walk w = {.to_fd = -1, .sum = FNV_64_START};
     char name[32];
 
     int rc = make_all(&w);

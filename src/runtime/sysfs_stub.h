@@ -1,5 +1,5 @@
 #pragma once
-/* What a sandbox sees at /sys: plain files, read-only, that say what programs ask of it: which
+/* The contents of a sandbox's /sys: plain files, read-only, that say what programs ask of it: which
  * processors and memory nodes there are and how they hang together, huge pages, the one network
  * device. No sysfs is mounted.
  *

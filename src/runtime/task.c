@@ -19,8 +19,7 @@
 #define BEGIN_TIMEOUT_MS  10000
 #define CANCEL_TIMEOUT_MS 50 /* a process that is killed takes microseconds */
 
-/* What the numbers of held descriptors came to, in this process: no fewer than there ever were at a
- * time. */
+/* The highest number of a held descriptor in this process, at any time. */
 static int highest_fd;
 
 static void reset_signals(void)
@@ -138,8 +137,8 @@ int task_collect(struct task *t, struct task_result *out)
     return 0;
 }
 
-/* What a task that is cancelled had sent; another process may have its end of the socket still, so
- * no end is waited for. */
+/* Drops the message of a cancelled task; another process may still hold its end of the socket, so
+ * its close is not waited for. */
 static void drop_result(int result_fd)
 {
     struct task_result result;

@@ -40,8 +40,8 @@ typedef int (*task_fn)(void *arg, struct task_result *out);
 
 /* Moves a descriptor that is held for as long as a sandbox lives to TASK_HIGH_FD or above, where
  * tasks may get no copy of it: the kernel would close the copies one by one, in each task, and
- * again in what a task starts. One that cannot be moved (RLIMIT_NOFILE) stays as it is, which costs
- * but that. *fd is set anew; -1 is left alone. */
+ * again in what a task starts. A descriptor that cannot be moved (RLIMIT_NOFILE) stays as it is, at
+ * that cost. *fd is set anew; -1 is left alone. */
 void task_move_high_fd(int *fd);
 
 /* Starts fn(arg) in a child. arg may point to the caller's stack: the child has its own copy.

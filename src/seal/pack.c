@@ -1,7 +1,6 @@
-/* Files of a directory to a sealed stream and back (pack.h). What the files hold is not looked
- * at: a buffer of them goes from the one side to the other. A failure says which file, or which
- * piece of the sealed file and where that lies in it, so that a disk's fault can be told from
- * another's file. */
+/* Files of a directory to a sealed stream and back (pack.h). Contents of files are not parsed:
+ * buffers go from the one side to the other. A failure says which file, or which piece of the
+ * sealed file and where that lies in it, so that a disk's fault can be told from another's file. */
 
 #include "seal/pack.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* What cay-seal gives up before it reads a byte of an image: root, every capability, all of the
- * file system but one directory, and every system call that the work does not need. */
+/* The privileges that cay-seal gives up before it reads a byte of an image: root, every capability,
+ * all of the file system but one directory, and every system call that the work does not need. */
 
 #include <stdint.h>
 #include <sys/types.h>

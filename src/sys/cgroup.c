@@ -64,7 +64,7 @@ static int put(const struct cgroup *cg, enum controller c, uint32_t slot, enum c
     return rc < 0 && optional ? 0 : rc;
 }
 
-/* What runs in a sandbox counts as SCHED_IDLE where the kernel chooses a processor for a process
+/* Processes of a sandbox count as SCHED_IDLE where the kernel chooses a processor for a process
  * that wakes: one on which only sandboxes run is as good as idle for a daemon. All slots are alike,
  * so that their shares against each other stay equal, and what all of them have against programs of
  * the host is the weight of the base directory, which is not changed. Without this, a sandbox that

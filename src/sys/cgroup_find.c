@@ -84,7 +84,7 @@ static int open_v2(struct cgroup *cg, const char *mount_point)
     return cgroup_delegate(cg->h[index].fd);
 }
 
-/* One v1 mount may carry several controllers ("cpu,cpuacct"). */
+/* A v1 mount may carry several controllers ("cpu,cpuacct"). */
 static int add_v1(struct cgroup *cg, const struct mntent *m)
 {
     int index = -1;

@@ -3,8 +3,8 @@
 
 #include "sys/cgroup.h"
 
-/* What a controller is to us, and whether it needs leaves: the freezer and the processor accounting
- * act on the whole sandbox, so that there is one directory less to make and remove. */
+/* The controllers that cay uses, and whether each needs leaves: the freezer and the processor
+ * accounting act on the whole sandbox, so that there is one directory less to make and remove. */
 enum controller { MEMORY, PIDS, CPU, CPUACCT, FREEZER, CONTROLLERS };
 
 struct hierarchy {
@@ -38,7 +38,7 @@ int cgroup_delegate(int dir_fd) WARN_UNUSED;
  * allocated, walked when the group goes, and freed (alloc_shrinker_info,
  * reparent_shrinker_deferred).
  *
- * What a group keeps from one use to the next, and why nothing comes along: no process is in it
+ * State of a group between two uses, and why none of a sandbox's is left: no process is in it
  * (pids.current of the whole is 0, dead ones that are not yet reaped included; each is in the same
  * slot of every hierarchy). Every limit that cay sets is set again, and a processor quota, which is
  * not always, refuses. The processor time counted is set to 0; it is thawed. Charges of memory for

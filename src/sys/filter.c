@@ -37,9 +37,9 @@
 #define CLONE_NEWTIME 0x00000080
 #endif
 
-/* What programs need and what the kernel checks well by itself within a user namespace. A name that
- * this libseccomp does not know is left out: the program then sees ENOSYS, as on an older kernel.
- * io_setup and its like are not here, as what they take is counted for the whole machine
+/* Calls that programs need and that the kernel checks well by itself within a user namespace. A
+ * name that this libseccomp does not know is left out: the program then sees ENOSYS, as on an older
+ * kernel. io_setup and its like are not here, as what they take is counted for the whole machine
  * (fs.aio-max-nr), nor is memfd_secret, whose pages the kernel can neither move nor reclaim, nor
  * Landlock: each domain is freed, with all of its rules, by an item of its own in the queue of the
  * whole host that filters are freed in (docs/kernel-pools.md), nor copy_file_range, which shares

@@ -1,8 +1,8 @@
 #pragma once
 /* System call filters of what runs as the host's root: a deny list, since a build runs programs of
  * others and everything that is started inherits it, sandboxes included (whose own filter refuses
- * all of this with the same answer). What it takes away is the kernel's configuration and its
- * largest surfaces. */
+ * all of this with the same answer). It refuses the kernel's configuration and its largest
+ * surfaces. */
 
 #include "base/util.h"
 

@@ -13,5 +13,5 @@
 int filter_refuse_pools(scmp_filter_ctx ctx) WARN_UNUSED;
 int filter_send_netlink(scmp_filter_ctx ctx, const uint32_t pass[static 2]) WARN_UNUSED;
 
-/* What the program of that number is installed with: the second has the listener. */
+/* The flags that the program of that number is installed with: the second has the listener. */
 uint32_t filter_flags(int program);

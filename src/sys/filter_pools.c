@@ -1,6 +1,6 @@
 /* The part of the argument filter that keeps a sandbox away from memory of the kernel that no limit
- * of it sees, and from what is one for the whole host. What each of them takes:
- * docs/kernel-pools.md. Tests: probe "pool". */
+ * of it sees, and from what is one for the whole host. The cost of each: docs/kernel-pools.md.
+ * Tests: probe "pool". */
 
 #include "sys/filter_internal.h"
 
@@ -37,9 +37,9 @@ static const struct {
      * ones without a word too, so programs live with what they get; TCP sizes its own better. */
     {SOL_SOCKET, SO_RCVBUF, 0},
     {SOL_SOCKET, SO_RCVBUFFORCE, EPERM},
-    /* What fills the queue of errors, which is bounded by the receive buffer and charged to no
-     * group. Resolvers ask for it and give up when it is refused; a connected socket still tells
-     * them of an error. */
+    /* Fills the queue of errors, which is bounded by the receive buffer and charged to no group.
+     * Resolvers ask for it and give up when it is refused; a connected socket still tells them of
+     * an error. */
     {IPPROTO_IP, IP_RECVERR, 0},
     {IPPROTO_IPV6, IPV6_RECVERR, 0},
     {IPPROTO_IP, OPTION_IP_RFC4884, ENOPROTOOPT},
@@ -64,7 +64,7 @@ static const struct {
     {IPPROTO_IPV6, OPTION_IP6_ANYCAST, ENODEV},
     {IPPROTO_IPV6, MCAST_JOIN_GROUP, ENODEV},
     {IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, ENODEV},
-    /* One table of 4,096 labels for the whole host. */
+    /* There is a table of 4,096 labels for the whole host. */
     {IPPROTO_IPV6, OPTION_IP6_FLOWLABEL_MGR, EPERM},
 };
 
@@ -156,7 +156,7 @@ int filter_refuse_pools(scmp_filter_ctx ctx)
     return rc == 0 ? skip_syncs(ctx) : rc;
 }
 
-/* What an unread netlink socket holds is charged to no group, so their number is bounded: cay-init
+/* Unread bytes of a netlink socket are charged to no group, so their number is bounded: cay-init
  * makes them, and only while there are few (agent/netlink.h). Every socket(2) of that family is
  * sent to it, except its own: those carry two random numbers where the kernel does not look. 64
  * bits that no program of a tenant can read, and each attempt costs a round through cay-init. */

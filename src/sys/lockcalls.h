@@ -21,8 +21,8 @@ struct lockcalls {
     unsigned n;
 };
 
-/* One event for each processor that is there now. 0, or -errno: -ENOENT or -ENODEV where the kernel
- * has no such tracepoint. */
+/* Opens an event for each processor that is there now. 0, or -errno: -ENOENT or -ENODEV where the
+ * kernel has no such tracepoint. */
 int lockcalls_open(uint32_t period, struct lockcalls *out) WARN_UNUSED;
 void lockcalls_close(struct lockcalls *l);
 

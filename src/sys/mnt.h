@@ -34,8 +34,8 @@ struct mnt_option {
     const char *value; /* NULL for a flag */
 };
 
-/* A new, detached instance of a file system. options end with a NULL key. What the kernel says
- * about a failure goes to the log. A descriptor of its root or -errno. */
+/* A new, detached instance of a file system. options end with a NULL key. The kernel's messages
+ * about a failure go to the log. A descriptor of its root or -errno. */
 int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr) WARN_UNUSED;
 
 /* Makes the (just attached) new_root_fd the root of this mount namespace and detaches everything

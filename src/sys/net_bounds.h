@@ -1,8 +1,8 @@
 #pragma once
-/* What a network namespace of a sandbox may hold beside what its sockets are charged with:
- * settings of the kernel (docs/kernel-pools.md), written in each new one
- * (runtime/rootfs_proc.c). Older kernels have some of them once for the whole host; they are
- * then not to be seen in a sandbox's, are left alone, and `cay doctor` says which. */
+/* Bounds the memory of a sandbox's network namespace that its sockets are not charged with:
+ * settings of the kernel (docs/kernel-pools.md), written in each new one (runtime/rootfs_proc.c).
+ * Older kernels have some of them once for the whole host; they are then not to be seen in a
+ * sandbox's, are left alone, and `cay doctor` says which. */
 
 #include <stdint.h>
 
@@ -26,10 +26,10 @@ static const struct net_bound {
     /* No copies of what was sent in the queue of errors, asked for by a message that no filter
      * sees. */
     {"sys/net/core/tstamp_allow_data", 0, 0},
-    /* What is remembered of each connection to cay-egress and each question, 320 bytes: the rules
-     * let 500 new ones a second through (nft.h), and the kernel's own two minutes for what has
-     * ended, or was never answered, would keep 60,000. A connection that is open or half closed
-     * keeps the kernel's times. */
+    /* Each connection to cay-egress and each question is remembered in 320 bytes: the rules let 500
+     * new ones a second through (nft.h), and the kernel's own two minutes for what has ended, or
+     * was never answered, would keep 60,000. A connection that is open or half closed keeps the
+     * kernel's times. */
     {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", TRACK_SECONDS, TRACK_SECONDS},
     {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", TRACK_SECONDS, TRACK_SECONDS},
     {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", TRACK_SECONDS, TRACK_SECONDS},

@@ -266,8 +266,9 @@ static void pass_to(struct batch *b, uint8_t family, const void *address, uint32
     end_rule(b, rule);
 }
 
-/* One chain for all hooks, as each expression costs a search among all kinds that the kernel has:
- * after the first of them `notrack` finds a packet that is not tracked, or is, and does nothing. */
+/* A single chain for all hooks, as each expression costs a search among all kinds that the kernel
+ * has: after the first of them `notrack` finds a packet that is not tracked, or is, and does
+ * nothing. */
 static void build_self(struct batch *b)
 {
     const uint8_t loopback4 = 127; /* the first byte is the whole prefix of 127.0.0.0/8 */

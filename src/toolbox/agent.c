@@ -1,12 +1,12 @@
-/* One call of a sandbox's agent: a request on a connection of its own, and its answer. Handlers
- * call toolbox_agent (or toolbox_rpc for Connect's unary methods), also several at a time. Order
- * of an op: a socket (the one that came with the call's first lookup, an idle connection, or one
- * from a new lookup), connect, request, head, body (handed on in pieces, or collected within
+/* A call of a sandbox's agent: a request on a connection of its own, and its answer. Handlers call
+ * toolbox_agent (or toolbox_rpc for Connect's unary methods), also several at a time. Order of an
+ * op: a socket (the one that came with the call's first lookup, an idle connection, or one from a
+ * new lookup), connect, request, head, body (handed on in pieces, or collected within
  * TOOLBOX_OUTPUT_BYTES and a share of the loop's memory), done; the connection then goes to the
- * idle ones. done is called exactly once, and the op is off the call's list before it, since
- * done may end the call. A canceled op that waits for its socket ends when that has come. An
- * answer for another generation of the sandbox is refused: its agent is not the one that the
- * call began with. */
+ * idle ones. done is called exactly once, and the op is off the call's list before it, since done
+ * may end the call. A canceled op that waits for its socket ends when that has come. An answer for
+ * another generation of the sandbox is refused: its agent is not the one that the call began
+ * with. */
 
 #include "toolbox/agent.h"
 
@@ -32,7 +32,7 @@
 
 #define RPC_ANSWER_MAX (64u * 1024u)
 
-/* One call of an agent, from the question for a socket to its answer. */
+/* A call of an agent, from the question for a socket to its answer. */
 struct toolbox_op {
     struct toolbox_op *next, **prev;
     struct toolbox_call *call;

@@ -1,5 +1,5 @@
 #pragma once
-/* One call of a sandbox's agent: a request on a connection of its own, and its answer. */
+/* A call of a sandbox's agent: a request on a connection of its own, and its answer. */
 
 #include "base/err.h"
 #include "http/client.h"

@@ -3,7 +3,7 @@
  * comes as lines out of a pipe, each one packet (src/api/daytona_events.c), which is asked for with
  * the key once the client has said it, and ends with the key. Nothing waits for a client: while as
  * much waits for it as the server lets wait, its pipe is not read, and the pipe's writer cuts it
- * (core/state_follow.h). One that does not answer a ping is ended.
+ * (core/state_follow.h). A client that does not answer a ping is disconnected.
  *
  * Source: Engine.IO protocol 4 and Socket.IO protocol 5 (socket.io/docs), websocket transport
  * alone. */

@@ -1,10 +1,10 @@
 /* Contents of files to the client, as they come from the agent: one file, or many as parts of one
  * answer.
  *
- * struct download is the call's state. One file is fetched at a time; what the agent sends goes to
- * the client at once (on_data), and the agent is not read from while the client is behind
- * (drained). For many files the answer is begun before the first is asked for, so that each file's
- * error is a part of it. Called by the routes alone. */
+ * struct download is the call's state. Files are fetched one at a time; the agent's bytes go to the
+ * client at once (on_data), and the agent is not read from while the client is behind (drained).
+ * For many files the answer is begun before the first is asked for, so that each file's error is a
+ * part of it. Called by the routes alone. */
 #include "toolbox/files.h"
 
 #include "base/buf.h"

@@ -244,7 +244,7 @@ static void reply_good(struct upload *u, const char *body, size_t len)
     json_decref(entries);
 }
 
-/* What an error of the agent's is about: which of several files it was is not known. */
+/* The file that an error of the agent's is about: of several files it is not known. */
 static const char *named(const struct upload *u)
 {
     if (!u->bulk)

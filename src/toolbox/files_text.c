@@ -19,8 +19,8 @@
 #define TOOLBOX_REPLACE_MAX 1000u
 #define NAME_SIZE           16u
 
-/* What is searched: a program ($1: where, $2: for what), and the form of its answer. put appends
- * what stands at `at` and says where the next begins; NULL after the last, where it was cut, and
+/* A kind of search: its program ($1: folder, $2: pattern), and the form of its answer. put appends
+ * the entry at `at` and returns where the next begins; NULL after the last, where it was cut, and
  * with *rc below 0. */
 struct kind {
     const char *script, *head, *tail;
@@ -163,7 +163,7 @@ static const char *put_name(struct buf *b, const char *at, const char *end, int 
 void toolbox_files_search(struct toolbox_call *c)
 {
     static const struct kind names = {
-        /* What find would take for an option or an expression is a path. */
+        /* find would take such a path for an option or an expression. */
         .script = "[ -e \"$1\" ] || exit 3\np=$1\n"
                   "case $p in -*|'('*|')'*|,*|!*) p=./$p ;; esac\n"
                   "find \"$p\" -name \"$2\" -print0 2>/dev/null\nexit 0",
@@ -176,8 +176,8 @@ void toolbox_files_search(struct toolbox_call *c)
 
 /* -- replacing --------------------------------------------------------------------------------- */
 
-/* Files, pattern and value come as variables, so that no length of an argument matters. What it
- * says of each file ends with a NUL: nothing, or why not. */
+/* Files, pattern and value come as variables, so that no length of an argument matters. Its report
+ * on each file, empty or the reason of a failure, ends with a NUL. */
 static const char replacing[] =
     "exec perl -e 'for my $i (0..$ENV{CAY_COUNT}-1) { my $f=$ENV{\"CAY_FILE_$i\"}; my $e=\"\";"
     " if (-d $f) { $e=\"path points to a directory\" }"

@@ -272,7 +272,7 @@ void git_branches(struct toolbox_call *c)
               git_read_branches);
 }
 
-/* One without a commit has no history. */
+/* A repository without a commit has no history. */
 void git_history(struct toolbox_call *c)
 {
     read_only(c,

@@ -2,10 +2,10 @@
 /* Handlers about Git: each runs the sandbox's own git as its user, in the folder that the request
  * names.
  *
- * What the client gives is an argument after "--" or a variable, never an option or a part of a
- * script. Credentials come to git by its credential protocol, from variables of that one process,
- * bound to the scheme and host of the remote; hooks are not run then. They are in no argument, no
- * file and no configuration. */
+ * A client's text is an argument after "--" or a variable, never an option or a part of a script.
+ * Credentials come to git by its credential protocol, from variables of that one process, bound to
+ * the scheme and host of the remote; hooks are not run then. They are in no argument, no file and
+ * no configuration. */
 
 #include "base/buf.h"
 

@@ -1,8 +1,7 @@
-/* What git prints, as Daytona's clients read it: porcelain status, branches, history, and
- * refusals by their words. Pure: git.c runs git in the sandbox and hands its output here. The
- * output is a tenant's and may be anything: each reader takes whole entries only and reports
- * -EBADMSG for what is not git's form. Refusals are known by git's English texts, for which
- * git.c sets LC_ALL=C. */
+/* Translates git's output for Daytona's clients: porcelain status, branches, history, and refusals
+ * by their words. Pure: git.c runs git in the sandbox and hands its output here. The output is a
+ * tenant's and may be anything: each reader takes whole entries only and reports -EBADMSG for what
+ * is not git's form. Refusals are known by git's English texts, for which git.c sets LC_ALL=C. */
 
 #include "toolbox/git.h"
 
@@ -128,7 +127,7 @@ static int put_file(struct buf *b, struct status *st, char staging, char worktre
     return rc == 0 ? buf_append_str(b, "}") : rc;
 }
 
-/* One entry; a renamed one has its old name as an entry of its own. -EBADMSG: it is cut or not
+/* Reads an entry; a renamed one has its old name as an entry of its own. -EBADMSG: it is cut or not
  * git's. */
 static int read_entry(struct buf *b, struct status *st, struct span line, struct span *rest)
 {

@@ -1,4 +1,4 @@
-"""Python with a memory, in a sandbox: what the toolbox's interpreter runs there (interpreter.h). One text, three programs:
+"""Python with a memory, in a sandbox: what the toolbox's interpreter runs there (interpreter.h). The text has three programs:
 
     serve ID   a context: owns a worker, and has one execution after the other run by it
     work FD    the worker: the only one of the three that executes a client's code
@@ -180,7 +180,7 @@ class Execution:
             self.say(type=which, text=text)
 
     def hear_rest(self):
-        """What was printed before the end stands in the pipes."""
+        """The pipes hold output that was printed before the end."""
         heard = 0
         for fd, which in self.worker.outputs.items():
             while heard < DRAIN_MAX and (data := read_some(fd)):
@@ -215,7 +215,7 @@ class Execution:
             self.look_at_client()
 
     def wait(self):
-        """One turn. True: the worker has answered, or is no more."""
+        """Waits for a turn. True: the worker has answered, or is no more."""
         now = time.monotonic()
         if self.deadline is not None and now >= self.deadline and not self.timed_out:
             self.timed_out = True

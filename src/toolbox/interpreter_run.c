@@ -1,10 +1,10 @@
-/* One execution of the interpreter, by WebSocket: the client says the code once, and hears what it
- * prints, its error and its end.
+/* An execution of the interpreter, by WebSocket: the client sends the code once, and receives its
+ * output, its error and its end.
  *
- * struct execution is the call's state; `socket` is valid while the call's exchange is. What `ask`
- * prints in the sandbox (interpreter.h) is JSON, one object a line: each is a message for the
- * client, after it was found to be one. A client that goes has its code interrupted, because `ask`
- * is ended for it (stop_execution). */
+ * struct execution is the call's state; `socket` is valid while the call's exchange is. `ask`
+ * prints JSON in the sandbox (interpreter.h), one object a line: each is a message for the client,
+ * after it was found to be JSON. A client that goes has its code interrupted, because `ask` is
+ * ended for it (stop_execution). */
 #include "toolbox/interpreter.h"
 
 #include "base/buf.h"
@@ -82,7 +82,7 @@ static void end(struct execution *e, enum websocket_code code, const char *why)
 
 /* -- what it prints ---------------------------------------------------------------------------- */
 
-/* What is held of a line beyond what is for nothing takes a place. */
+/* A line beyond TOOLBOX_OUTPUT_BYTES takes a place of the pool. */
 static bool put_line(struct execution *e, const char *bytes, size_t len)
 {
     struct toolbox_call *c = e->call;
@@ -205,7 +205,7 @@ static void stop_execution(struct toolbox_call *c)
 
 /* -- the code ---------------------------------------------------------------------------------- */
 
-/* One of text and path is NULL. */
+/* Either text or path is NULL. */
 static void run(struct execution *e, const char *text, const char *path)
 {
     json_t *envs = json_pack("{s:s}", text ? "CAY_CODE" : "CAY_CODE_FILE", text ? text : path);
@@ -267,7 +267,7 @@ static enum err_code read_timeout(const json_t *body, double *out_s, struct err 
     return rc;
 }
 
-/* What `ask` hands on; malloc'd. NULL: err says why. */
+/* The request for `ask`; malloc'd. NULL: err says why. */
 static char *read_request(struct execution *e, const json_t *body, struct err *err)
 {
     const char *code = "", *id = "default";

@@ -103,8 +103,8 @@ size_t toolbox_lookups_count(const struct toolbox_lookups *lookups)
     return lookups->count;
 }
 
-/* What opens the sandbox: a key, or the signature of a URL, whose sandbox is named by its id alone.
- * False: memory is out. */
+/* Adds what opens the sandbox: a key, or the signature of a URL, whose sandbox is named by its id
+ * alone. False: memory is out. */
 static bool put_access(const struct toolbox_call *c, struct gateway_query *q)
 {
     if (!c->is_signed) {
@@ -141,7 +141,7 @@ static int send_follow(struct toolbox_call *c, uint64_t ticket)
     return config->follow(config->ctx, ticket, http_exchange_head(c->x)->host, c->key);
 }
 
-/* One that cannot be asked is answered by the sweep, whose time is now. */
+/* A lookup that cannot be sent is answered by the sweep, which is due at once. */
 static void begin(struct toolbox_call *c, int (*send)(struct toolbox_call *c, uint64_t ticket),
                   toolbox_lookup_cb done, void *arg)
 {

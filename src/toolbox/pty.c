@@ -82,7 +82,7 @@ void pty_fill(const struct pty_shape *s, struct pty_words *words, struct toolbox
 
 /* -- show -------------------------------------------------------------------------------------- */
 
-/* What the arguments of a process of ours say; NULL: it is none. */
+/* The terminal that the arguments of a process describe; NULL: it is none of the toolbox's. */
 static json_t *info_json(const json_t *process)
 {
     const char *tag = json_string_value(json_object_get(process, "tag"));

@@ -2,8 +2,8 @@
  *
  * struct terminal is the call's state; `socket` is valid while the call's exchange is. It is
  * accepted first; then the shell is started or attached to (run), and its output goes to the client
- * until it ends (on_done) or the client goes, which leaves the shell alone. What is typed goes to
- * the agent one call at a time, so that it stays in order. */
+ * until it ends (on_done) or the client goes, which leaves the shell alone. Input goes to the agent
+ * one call at a time, so that it stays in order. */
 #include "toolbox/pty_internal.h"
 
 #include "base/base64.h"
@@ -68,7 +68,7 @@ static void fail(struct terminal *t, const char *why)
 
 static void send_typed(struct terminal *t);
 
-/* What was typed before there was a program to take it goes to it now. */
+/* Input that came before the program was connected is sent now. */
 static void say_connected(struct terminal *t)
 {
     if (t->connected)
@@ -138,7 +138,7 @@ static void typed_sent(void *arg, const struct http_head *head UNUSED, const cha
     websocket_pause(t->socket, t->typed.len >= TYPED_MAX);
 }
 
-/* One call at a time, so that what is typed arrives in its order. */
+/* Sends one call at a time, so that input stays in order. */
 static void send_typed(struct terminal *t)
 {
     size_t n = MIN(t->typed.len, TYPED_MAX);

@@ -169,7 +169,7 @@ void toolbox_fail_err(struct toolbox_call *c, const struct err *why)
 
 /* -- of files ---------------------------------------------------------------------------------- */
 
-/* What the agent says of a path, in Connect's or in plain form. text: its message. */
+/* Reads the agent's refusal of a path, in Connect's or in plain form. text: its message. */
 static void read_refusal(const char *body, size_t len, char *code, size_t code_size, char *text,
                          size_t text_size)
 {

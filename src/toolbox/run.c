@@ -1,4 +1,4 @@
-/* One program in a sandbox, to its end or as a stream.
+/* A program in a sandbox, to its end or as a stream.
  *
  * struct toolbox_run_op belongs to the call of the agent that it makes: begun by toolbox_run, freed
  * with the answer (on_end, once). The agent's stream is taken apart by core/exec_stream.h; output

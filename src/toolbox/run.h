@@ -1,5 +1,5 @@
 #pragma once
-/* One program in a sandbox, to its end or as a stream. */
+/* A program in a sandbox, to its end or as a stream. */
 
 #include "base/err.h"
 

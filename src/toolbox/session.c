@@ -2,8 +2,8 @@
  *
  * struct session is the call's state. A session is a process with a tag (SESSION_TAG) and a folder
  * in the sandbox: making one starts `supervise`, showing runs a script over the folders
- * (begin_show, shown), ending kills the process and then removes the folder (killed, deleted). What
- * the folders hold the sandbox may have written itself. Called by the routes alone. */
+ * (begin_show, shown), ending kills the process and then removes the folder (killed, deleted). The
+ * sandbox may have written the contents of the folders itself. Called by the routes alone. */
 #include "toolbox/session.h"
 
 #include "base/plain_name.h"
@@ -21,8 +21,8 @@
 #define SESSION_ENTRIES_MAX 8192u /* sessions and commands of one answer */
 #define CALL_MS             15000u
 
-/* $1: the session. The inner shell reads its commands from standard input. What a command did that
- * ended that shell ("exit 42") is that command's end. */
+/* $1: the session. The inner shell reads its commands from standard input. A command that ends that
+ * shell ("exit 42") has ended with its status. */
 static const char supervise[] =
     "d=" SESSIONS_SHELL "$1\n"
     "[ -d " SESSIONS_SHELL " ] || mkdir -p " SESSIONS_SHELL "\n"

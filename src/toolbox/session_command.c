@@ -112,7 +112,7 @@ static void all_fetched(struct session_command *k)
     session_oom_check(k->call, folder, why_known, k);
 }
 
-/* One that was not found before is not looked for again. */
+/* A part that was not found before is not fetched again. */
 void session_command_fetch(struct session_command *k)
 {
     struct toolbox_agent_request r = {.method = "GET",

@@ -1,4 +1,5 @@
-/* One question at a time: the file of the command first (file_read), then the agent (answered). */
+/* Asks one question at a time: the file of the command first (file_read), then the agent
+ * (answered). */
 #include "toolbox/session_oom.h"
 
 #include "toolbox/agent.h"

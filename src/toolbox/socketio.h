@@ -1,6 +1,6 @@
 #pragma once
-/* One packet of a client, of Engine.IO protocol 4 with Socket.IO protocol 5 inside, as one
- * WebSocket message of text brings it (socket.io/docs). Pure. */
+/* A client's packet, of Engine.IO protocol 4 with Socket.IO protocol 5 inside, as one WebSocket
+ * message of text brings it (socket.io/docs). Pure. */
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* One request of the toolbox, from its head to its handler. toolbox_handle is called by the
+/* A request of the toolbox, from its head to its handler. toolbox_handle is called by the
  * connection loop; the route is found by path and method, then the control loop is asked for the
  * sandbox and a socket to its agent (lookup.c), with the request's key or signature. A body is
  * collected only after that, so that a client without a key makes the server hold none. Then the
@@ -193,7 +193,7 @@ static struct toolbox_call *call_new(struct toolbox *t, struct http_exchange *x)
 
 /* -- which route ------------------------------------------------------------------------------- */
 
-/* One part of a path, up to the next slash. -EINVAL: badly encoded; -EMSGSIZE. */
+/* Decodes a part of a path, up to the next slash. -EINVAL: badly encoded; -EMSGSIZE. */
 static ssize_t part(const char *at, char *out, size_t size)
 {
     return http_percent_decode(at, strcspn(at, "/"), false, out, size);
@@ -327,7 +327,7 @@ static void on_found(void *arg, struct gateway_answer *a)
     toolbox_call_unref(c);
 }
 
-/* What stands after the sandbox's name. Clients of before 2025 put /toolbox before it. */
+/* The path after the sandbox's name. Clients of before 2025 put /toolbox before it. */
 static const char *path_inside(const char *rest)
 {
     rest += strcspn(rest, "/");

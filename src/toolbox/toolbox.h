@@ -3,12 +3,12 @@
  * terminals, files), below TOOLBOX_PREFIX, translated into calls of the sandbox's agent. The
  * control plane is src/api's.
  *
- * One per connection loop, and on that loop alone. A request brings its tenant's API key, or, for
- * one file, a signature (core/file_url.h, ROUTE_FILE_URL); which sandbox that reaches, and a socket
- * to its agent, is asked of the control loop, each time that a connection is needed, by the query
- * function that the owner gives (gateway/resolve.h, ROUTE_KEYED). Nothing of a sandbox is kept
- * here: what outlives a request (sessions, terminals) is a process of the sandbox, or a file in it,
- * so that nothing is lost with cayd. Never blocks.
+ * There is one per connection loop, and it runs on that loop alone. A request brings its tenant's
+ * API key, or, for one file, a signature (core/file_url.h, ROUTE_FILE_URL); which sandbox that
+ * reaches, and a socket to its agent, is asked of the control loop, each time that a connection is
+ * needed, by the query function that the owner gives (gateway/resolve.h, ROUTE_KEYED). Nothing of a
+ * sandbox is kept here: what outlives a request (sessions, terminals) is a process of the sandbox,
+ * or a file in it, so that nothing is lost with cayd. Never blocks.
  *
  * Sources: openapi-specs/toolbox.json of github.com/daytona/clients at d94a128; what npm
  * @daytonaio/sdk 0.143.0 and 0.218.0 and PyPI daytona send; apps/daemon of daytonaio/daytona at

@@ -1,7 +1,8 @@
 #pragma once
-/* What every template has, added to a tree that archives made, as far as it is not there: mount
- * points, the users of E2B's and Daytona's clients, a bash for clients that call commands with it,
- * the name server, and what the image wants to be run with. Names are opened as in place.h. */
+/* Adds the common files of templates to a tree that archives made, as far as they are not there:
+ * mount points, the users of E2B's and Daytona's clients, a bash for clients that call commands
+ * with it, the name server, and what the image wants to be run with. Names are opened as in
+ * place.h. */
 
 #include "base/buf.h"
 #include "base/err.h"

@@ -79,8 +79,8 @@ static enum err_code count_entries(struct unpack *u, unsigned n, struct err *e)
     return count_written(u, (size_t)n * NAME_BYTES, e);
 }
 
-/* What is passed over is read, too: before the next entry is looked for, all of this one's contents
- * count, whether they were read or are passed over. */
+/* An entry that is passed over is read, too: all its contents count before the next entry is looked
+ * for. */
 static enum err_code check_read(const struct unpack *u, const struct entry *n, struct err *e)
 {
     int64_t done = archive_filter_bytes(n->archive, 0), size = archive_entry_size(n->head);

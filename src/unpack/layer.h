@@ -1,14 +1,13 @@
 #pragma once
-/* One layer of a container image over the tree that the layers below it made: a tar archive, as it
- * is or compressed with gzip or zstd, read with libarchive. The archive is hostile until shown
+/* A layer of a container image over the tree that the layers below it made: a tar archive, as it is
+ * or compressed with gzip or zstd, read with libarchive. The archive is hostile until shown
  * otherwise; the tree is what archives made of it.
  *
- * What is taken: folders, files (sparse ones too), symbolic links with any target, hard links to
- * what is in the tree, owners 0 to 65535, modes, times of change; white-outs and opaque folders of
- * the OCI image-spec 1.1 (layer.md), which hide what lower layers brought and nothing of their own.
- * What is left out and counted: devices, FIFOs and sockets; set-id bits of what belongs to
- * cay-init's own id. Extended attributes and ACLs are not taken. All else ends with an error that
- * names the entry. */
+ * Taken are folders, files (sparse ones too), symbolic links with any target, hard links to what is
+ * in the tree, owners 0 to 65535, modes, times of change; white-outs and opaque folders of the OCI
+ * image-spec 1.1 (layer.md), which hide what lower layers brought and nothing of their own. Left
+ * out and counted are devices, FIFOs and sockets; set-id bits of what belongs to cay-init's own id.
+ * Extended attributes and ACLs are not taken. All else ends with an error that names the entry. */
 
 #include "base/err.h"
 #include "base/util.h"

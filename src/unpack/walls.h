@@ -1,8 +1,9 @@
 #pragma once
-/* What cay-unpack gives up before it reads a byte of an image: all of the file system but the tree,
- * every capability but four over files, and every system call that the work does not need. Not
- * taken: a user namespace (the tree's ids are the disk's; without CAP_MKNOD and CAP_SYS_ADMIN there
- * is nothing that root of the host could do with a name below this root that matters). */
+/* The privileges that cay-unpack gives up before it reads a byte of an image: all of the file
+ * system but the tree, every capability but four over files, and every system call that the work
+ * does not need. Not taken: a user namespace (the tree's ids are the disk's; without CAP_MKNOD and
+ * CAP_SYS_ADMIN there is nothing that root of the host could do with a name below this root that
+ * matters). */
 
 /* Bytes of memory: libarchive keeps a list of a sparse file's pieces, which an archive makes as
  * long as it likes, and 128 MiB is the largest window of zstd. */

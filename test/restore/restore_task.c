@@ -112,28 +112,16 @@ int main(int argc, char **argv)
     static struct filter filter;
     const struct runtime_start start = {
         .kept = 1, .limits = {.memory_bytes = 512u << 20, .disk_bytes = 1u << 30}};
-    struct inside in = {.start = &start,
-                        .filter = &filter,
-                        .agent_fd = -1,
-                        .lower_fd = -1,
-                        .view_fd = -1,
-                        .mask_fd = -1,
-                        .usr_fd = -1,
-                        .upper_fd = -1,
-                        .volume_fds = {-1, -1, -1, -1},
-                        .boot_fd = -1,
-                        .oom_fd = -1,
-                        .status_fd = -1};
+    struct inside in = inside_new(&start);
     struct restore_place place = {.seconds = SECONDS};
     int listener[2], ask[2], listener_fd;
 
     if (argc != 9)
         return 2;
     uint32_t uid = (uint32_t)strtoul(argv[1], NULL, 10);
+    in.filter = &filter;
     MUST(filter_build(AGENT_UID, false, &filter));
     make_slot(uid, &place.userns_fd, &place.netns_fd);
-    for (size_t i = 0; i < ARRAY_SIZE(in.device_fds); i++)
-        in.device_fds[i] = -1;
     open_trees(&in, uid, argv + 2, place.userns_fd);
     MUST(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, listener));
     MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ask));

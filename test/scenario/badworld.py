@@ -25,7 +25,7 @@ SELF = pathlib.Path(__file__).resolve()
 CALLS = {"clone3": 435, "close_range": 436, "fsconfig": 431, "fsmount": 432, "fsopen": 430, "memfd_create": 319,
          "mount_setattr": 442, "move_mount": 429, "open_tree": 428, "openat2": 437, "pidfd_open": 434,
          "pidfd_send_signal": 424}
-PLACES_BEYOND = 8  # the ranges of conftest.OwnServer's
+PLACES_BEYOND = 4  # conftest.SERVERS_MAX
 
 
 # -- a server ---------------------------------------------------------------------------------------

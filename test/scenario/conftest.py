@@ -23,16 +23,16 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAY_BUILD", REPOSITORY / "build"))
 READY_SECONDS = 120
 TEMPLATE_INODES = 4096  # the usual number takes 1.3 s of a start, and 20 s of an import
-SERVERS_MAX = 8  # of one run, at a time
+SERVERS_MAX = 4  # of one run, at a time
 # Which of the processes that share the files out this is (pytest-xdist); each has users and ranges of its own.
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-WORKER_UIDS = 2 * SERVERS_MAX * SLOTS_MAX * 65536
+WORKER_UIDS = (SERVERS_MAX + 1) * SLOTS_MAX * 65536  # the last: badworld.World, one at a time
 # Beyond the ranges of a server with the usual settings, so that both can run on one machine.
 UID_BASE = int(os.environ.get("CAY_TEST_UID_BASE", 1006632960 + 16384 * 65536)) + WORKER * WORKER_UIDS
 # Whom cayd and cay-egress run as. The kernel counts processes by user, so that servers side by side want users of
 # their own: those that every Debian has and nothing runs as.
-USER = os.environ.get("CAY_TEST_USER", ("cay", "games")[WORKER])
-EGRESS_USER = os.environ.get("CAY_EGRESS_USER", ("daemon", "lp")[WORKER])
+USER = os.environ.get("CAY_TEST_USER", ("cay", "games", "news")[WORKER])
+EGRESS_USER = os.environ.get("CAY_EGRESS_USER", ("daemon", "lp", "uucp")[WORKER])
 
 
 def pytest_addoption(parser):

@@ -38,8 +38,9 @@ SAME = {
     "trap EXIT keeps the status": "trap 'echo bye' EXIT; exit 3",
     "trap TERM": "trap 'echo term; exit 5' TERM; kill $$; sleep 5",
     "trap ERR": "trap 'echo err' ERR; false; true",
-    "trap kill 0": "trap 'trap - TERM; kill 0' EXIT; sleep 100 & exit 3",
-    "kill 0": "sleep 100 & kill 0",
+    # bash itself forgets a SIGTERM that meets its child between fork and exec (1 of 1,600 on a loaded host): the child is sleep first.
+    "trap kill 0": "trap 'trap - TERM; kill 0' EXIT; sleep 100 & sleep 0.2; exit 3",
+    "kill 0": "sleep 100 & sleep 0.2; kill 0",
     "kill 0 of a subshell": "(trap 'exit 4' TERM; kill 0; sleep 1); echo $?",
     "ignored hangup": "trap '' HUP; kill -HUP $$; echo alive",
     "killed by a signal": "kill -KILL $$",

@@ -214,6 +214,29 @@ static void a_template_is_there_when_it_is_whole(void **state)
     assert_int_equal(template_remove(5), -ENOENT);
 }
 
+/* As host is refreshed while sandboxes start. Control: with two renames, the old one out and the new
+ * one in, the reader finds no template within the first few rounds. */
+static void a_template_that_is_replaced_is_never_missing(void **state)
+{
+    int status;
+
+    build_one(1, "0", "x");
+    pid_t reader = fork();
+    if (reader == 0) {
+        while (exists("1/rootfs"))
+            if (exists("done"))
+                _exit(0);
+        _exit(1);
+    }
+    assert_true(reader > 0);
+    for (int i = 0; i < 100; i++)
+        build_one(1, "1", "y");
+    put("done", 0644, "");
+    assert_int_equal(waitpid(reader, &status, 0), reader);
+    assert_int_equal(status, 0);
+    assert_int_equal(unlink("done") | template_sweep() | tree_remove("1"), 0);
+}
+
 static void the_sweep_takes_what_is_left_and_nothing_else(void **state)
 {
     build_one(1, "a", "x");
@@ -408,6 +431,7 @@ int main(void)
         IN_DIRECTORY(modes_are_bounded),
         IN_DIRECTORY(writing_replaces_links),
         IN_DIRECTORY(a_template_is_there_when_it_is_whole),
+        IN_DIRECTORY(a_template_that_is_replaced_is_never_missing),
         IN_DIRECTORY(the_sweep_takes_what_is_left_and_nothing_else),
         IN_DIRECTORY(a_sweep_beside_a_removal_takes_nothing_from_it),
         IN_DIRECTORY(every_template_has_the_user_and_sudo),

@@ -1,15 +1,15 @@
 #pragma once
 /* Shared by all parts of cay-init: the loop, the server, and the values that /init set.
  *
- * One thread, one loop, one struct agent for the life of the program. Handlers are called by
- * routes.c after the key was checked; before the call it does http_exchange_set(x, a, NULL), so
- * that the done callbacks of http_body_collect and connect_read find the agent again by
+ * Single-threaded, with one loop and one struct agent for the life of the program. Handlers are
+ * called by routes.c after the key was checked; before the call it does http_exchange_set(x, a,
+ * NULL), so that the done callbacks of http_body_collect and connect_read find the agent again by
  * http_exchange_get(x). A handler that keeps something of its own calls http_exchange_set itself
  * and keeps the agent's pointer in it.
  *
- * Who may do what is decided in cayd: tokens and signatures never come here. What comes here is
- * who a program or a file belongs to: the user of HTTP's Basic authorization (RPC) or of the
- * query (files), else default_user.
+ * cayd decides access: tokens and signatures never come here. A request names the user that a
+ * program or a file belongs to: by HTTP's Basic authorization (RPC) or by the query (files), else
+ * it is default_user.
  *
  * Nothing here blocks, but for file work, which belongs on the worker of the file handlers. */
 
@@ -41,7 +41,7 @@ struct agent_spawn {
     uint32_t netlink_pass[2]; /* of netlink.h */
 };
 
-/* What the sandbox may use, told by cayd in /init; 0: not told, then the kernel is asked. */
+/* The sandbox's limits, as cayd sent them in /init; 0: not sent, then the kernel is asked. */
 struct agent_limits {
     uint64_t memory_bytes;
     uint64_t disk_bytes;

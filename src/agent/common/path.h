@@ -7,9 +7,9 @@
 
 #include "agent/common/agent.h"
 
-/* What a path means for a user: "" is default_dir, or the home when that is NULL or "";
- * "~" and "~/x" are the home, "~other" is ERR_INVALID; relative ones start at the home. Text only,
- * cleaned of ".", ".." and double slashes: no file is looked at. */
+/* Resolves a path for a user: "" is default_dir, or the home when that is NULL or ""; "~" and "~/x"
+ * are the home, "~other" is ERR_INVALID; relative ones start at the home. Text only, cleaned of
+ * ".", ".." and double slashes: no file is looked at. */
 enum err_code path_resolve(const char *path, const struct user *u, const char *default_dir,
                            char out[static AGENT_PATH_SIZE], struct err *e);
 

@@ -1,5 +1,5 @@
 #pragma once
-/* What /proc says of the sandbox's processes. Reads files: some microseconds a process. */
+/* The sandbox's processes as /proc shows them. Reads files: some microseconds a process. */
 
 #include "base/util.h"
 

@@ -26,7 +26,8 @@ struct span {
     size_t len;
 };
 
-/* One line into exactly `want` fields; the last takes the rest. False for a line without them. */
+/* Splits a line into exactly `want` fields; the last takes the rest. False for a line without
+ * them. */
 static bool split_line(struct span line, struct span *fields, size_t want)
 {
     for (size_t i = 0; i + 1 < want; i++) {
@@ -78,8 +79,8 @@ static bool span_to_id(struct span s, uint32_t *out)
     return true;
 }
 
-/* One byte shorter than fits: a longer name that was cut can then match none. '+' and '-' start NIS
- * lines, '#' is a comment by custom. */
+/* A name is a byte shorter than its room: a longer name that was cut can then match none. '+' and
+ * '-' start NIS lines, '#' is a comment by custom. */
 static bool is_name(struct span s)
 {
     return s.len > 0 && s.len < AGENT_NAME_SIZE - 1 && !strchr("+-#", s.at[0]);

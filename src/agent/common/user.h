@@ -40,7 +40,8 @@ bool user_own_rights(const struct http_exchange *x);
 int user_find_in(const char *passwd, const char *group, const char *name,
                  struct user *out) WARN_UNUSED;
 
-/* Names of ids, for listings: reads the files once, when first asked. One thread at a time. */
+/* Names of ids, for listings: reads the files once, when first asked. Used by one thread at a
+ * time. */
 struct user_names {
     struct buf passwd, group;
     bool loaded;

@@ -1,5 +1,5 @@
 #pragma once
-/* What GET /files, POST /files and POST /files/compose have in common. */
+/* Shared by GET /files, POST /files and POST /files/compose. */
 
 #include "agent/common/agent.h"
 #include "agent/files/files_owner.h"
@@ -30,7 +30,7 @@ void files_get_path(struct http_exchange *x, struct agent *a, const char *path,
                     const struct user *u);
 
 /* The body becomes the file at an absolute path; put answers when it is written, and is given its
- * clean path. What fails is answered here. */
+ * clean path. A failure is answered here. */
 typedef void (*files_put_cb)(struct http_exchange *x, const char *path);
 void files_put(struct http_exchange *x, struct agent *a, const char *path,
                const struct files_owner *owner, files_put_cb put);

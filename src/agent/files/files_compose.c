@@ -127,7 +127,7 @@ static void finish(struct compose *c)
     c->done = true;
 }
 
-/* One piece of the current source. */
+/* Copies a piece of the current source. */
 static void copy_step(struct compose *c)
 {
     const char *path = c->sources[c->next];
@@ -214,7 +214,7 @@ static void compose_done(struct fs_job *job)
     }
 }
 
-/* One source into c->sources. False after answering. */
+/* Adds a source to c->sources. False after answering. */
 static bool add_source(struct http_exchange *x, const struct agent *a, struct compose *c,
                        const json_t *value)
 {

@@ -26,7 +26,7 @@
 #define GZIP_LEVEL  1
 #define TRIAL_BYTES (64u * 1024u) /* compressed to see whether it is worth it */
 
-/* One download. Belongs to the worker while submitted; x is the loop's. */
+/* A download. It belongs to the worker while submitted; x is the loop's. */
 struct get {
     struct fs_job job;
     struct fs_worker *worker;
@@ -223,8 +223,8 @@ static void send_piece(struct get *g)
         submit(g);
 }
 
-/* Is a first piece worth compressing? What is compressed already only costs time. Small files are
- * not asked: there it costs nothing. */
+/* Is a first piece worth compressing? Compressing compressed contents again only costs time. Small
+ * files are not asked: there it costs nothing. */
 static bool compresses(const struct get *g)
 {
     struct get probe = {0};

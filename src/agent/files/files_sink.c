@@ -159,8 +159,8 @@ static int describe(struct files_sink *s)
     return 0;
 }
 
-/* By the descriptor: whatever the path means by now, it is the file that was written. Who comes
- * with a user's own rights changes only what is that user's, as chmod(2) has it. */
+/* By the descriptor: whatever the path means by now, it is the file that was written. A request
+ * with a user's own rights changes only that user's files, as chmod(2) has it. */
 static int set_mode(const struct files_sink *s)
 {
     struct stat st;

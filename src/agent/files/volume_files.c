@@ -152,7 +152,7 @@ static void dir_get(struct http_exchange *x, struct agent *a, const char *path)
                            VOLUME_DEPTH_MAX);
 }
 
-/* What is made above it has the same owner, and the mode of directories. */
+/* Parents that are made have the same owner, and the mode of directories. */
 static int make_dir(const char *path, const struct files_owner *o, bool force)
 {
     struct user owner = {.name = "root",

@@ -18,7 +18,7 @@
 
 #define PIECE_BYTES (128u * 1024u) /* of a listing in one step */
 
-/* One walk. Belongs to the worker while it is submitted; x is the loop's. */
+/* A walk. It belongs to the worker while it is submitted; x is the loop's. */
 struct walk {
     struct fs_job job;
     struct fs_worker *worker;

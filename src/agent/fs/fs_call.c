@@ -1,5 +1,5 @@
-/* What the calls of the filesystem service and of /files share: who asks and for which path, the
- * worker, and the answers. */
+/* Shared by the calls of the filesystem service and of /files: the user and the path of a request,
+ * the worker, and the answers. */
 #include "agent/common/path.h"
 #include "agent/common/user.h"
 #include "agent/fs/fs_entry.h"

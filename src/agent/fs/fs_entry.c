@@ -84,8 +84,8 @@ static int append_time(struct buf *out, struct timespec t)
     return fs_json_field(out, "modifiedTime", text);
 }
 
-/* One attribute of the metadata. Values that are not UTF-8 are skipped: they were not set by an
- * upload, and a protobuf string cannot carry them. *budget goes down by what was added. */
+/* Appends an attribute of the metadata. Values that are not UTF-8 are skipped: they were not set by
+ * an upload, and a protobuf string cannot carry them. *budget goes down by what was added. */
 static int append_attribute(struct buf *out, const char *path, const char *name, bool *any,
                             size_t *budget)
 {

@@ -14,7 +14,7 @@
 #define STEP_MS       8
 #define MAX_LEVELS    (AGENT_PATH_SIZE / 2) /* a path has no more elements */
 
-/* One directory on the current path: its names, sorted. Each name is a byte of type (DT_*) and the
+/* A directory on the current path: its names, sorted. Each name is a byte of type (DT_*) and the
  * NUL-terminated name, in pool. */
 struct level {
     char *pool;
@@ -156,8 +156,8 @@ static int sort_names(struct level *v)
     return 0;
 }
 
-/* Goes into the directory that dir and shown name. One that vanished or became something else is
- * empty: it was there when its parent was read. */
+/* Goes into the directory that dir and shown name. A directory that vanished or became something
+ * else is empty: it was there when its parent was read. */
 static int push_level(struct fs_lister *l)
 {
     struct level *v;

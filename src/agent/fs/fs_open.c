@@ -237,7 +237,8 @@ int fs_open_parent(const char *path)
     return fs_open(dir, O_PATH | O_DIRECTORY, 0);
 }
 
-/* One directory below parent_fd, then open it. Another process may make it at the same moment. */
+/* Makes a directory below parent_fd and opens it. Another process may make it at the same
+ * moment. */
 static int make_and_enter(int parent_fd, const char *name, const struct user *u)
 {
     CLEANUP_CLOSE int fd = -1;

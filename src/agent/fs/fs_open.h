@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* What fs_as_user replaced. */
+/* The credentials that fs_as_user replaced. */
 struct fs_cred {
     bool changed, limited;
     uid_t fsuid;

@@ -264,7 +264,7 @@ static int leave(struct fs_remover *r)
     return left < 0 ? left : 1;
 }
 
-/* One entry of the current directory. 1: go on; 0: all is removed; -errno. */
+/* Removes an entry of the current directory. 1: go on; 0: all is removed; -errno. */
 static int advance(struct fs_remover *r)
 {
     struct frame *f = frame_at(r, r->depth - 1);

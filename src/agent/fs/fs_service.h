@@ -10,8 +10,8 @@
 /* The agent's file worker, made when first asked for. NULL when memory is out. */
 struct fs_worker *fs_worker_of(struct agent *a);
 
-/* What a unary or stream call of this service starts with: who asks, and the path in `field`. On
- * failure it answers and returns false. request stays the caller's. */
+/* Reads the beginning of a unary or stream call of this service: the user, and the path in `field`.
+ * On failure it answers and returns false. request stays the caller's. */
 bool fs_begin(struct http_exchange *x, const json_t *request, const struct agent *a,
               const char *field, struct user *u, char path[static AGENT_PATH_SIZE]);
 

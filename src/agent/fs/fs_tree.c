@@ -16,7 +16,7 @@
 #define FIRST_BYTES (512u * 1024u) /* a listing up to here is answered as one */
 #define LIST_MAX    (2u * 1024u * 1024u)
 
-/* One ListDir, Remove or Move under way. Belongs to the worker while it is submitted; x is the
+/* A ListDir, Remove or Move under way. It belongs to the worker while it is submitted; x is the
  * loop's, which clears it when the exchange closes first. */
 struct task {
     struct fs_job job;

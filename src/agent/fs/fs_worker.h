@@ -1,5 +1,5 @@
 #pragma once
-/* One lazy thread for file work that could hold up the loop, which serves as PID 1.
+/* A lazy thread for file work that could hold up the loop, which serves as PID 1.
  *
  * A job belongs to the worker from fs_worker_submit until its done callback runs on the loop; in
  * between no other thread touches it, so jobs need no locks. A job does a bounded piece of work

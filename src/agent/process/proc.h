@@ -61,7 +61,7 @@ struct proc_subscriber {
     uint64_t keepalive_at, stall_at, deadline_at; /* of clock_mono_ms; 0: none */
 };
 
-/* One SendInput that has not been written whole yet. */
+/* A SendInput that has not been written whole yet. */
 struct proc_pending {
     struct proc_pending *next;
     struct http_exchange *x; /* NULL: the client is gone */

@@ -45,8 +45,8 @@ int proc_signal(struct proc *p, int sig)
 {
     p->stopping = true;
     /* A group lives as long as a member of it, and its number is not given to another while it
-     * does: the command is one until it is reaped. One that changed its group is reached by its
-     * pid. */
+     * does: the command is one until it is reaped. A process that changed its group is reached by
+     * its pid. */
     if (!p->reaped)
         kill(-p->group, sig);
     if (!p->reaped && kill(p->pid, sig) < 0 && errno != ESRCH)

@@ -77,7 +77,7 @@ static enum connect_code write_input(struct proc *p, const json_t *input, struct
 
 /* -- SendInput --------------------------------------------------------------------------------- */
 
-/* One call; in its exchange's arena. */
+/* A call; in its exchange's arena. */
 struct send_input {
     struct agent *agent;
     size_t body_bytes; /* counted in the table until the call is answered */

@@ -12,8 +12,8 @@
  * (proc_signal.c). A program that lowers the limit of its own accord is no longer found: that harms
  * its owner alone.
  *
- * What the child may never take along: a descriptor but 0 to 2, a capability beyond the bounding
- * set of the template, a blocked or ignored signal, cay-init's cgroup.
+ * The child never takes along a descriptor but 0 to 2, a capability beyond the bounding set of the
+ * template, a blocked or ignored signal, cay-init's cgroup.
  *
  * Nothing waits for the child: its own cgroup may be frozen or out of memory, its user may stop it
  * before it has called exec, and a cold disk takes its time. How it went comes through a pipe. */
@@ -49,7 +49,8 @@ struct spawn_failure {
     int err; /* errno, positive */
 };
 
-/* Forks the child. 0 with *child, or -errno of the fork. What r points to may go after it. */
+/* Forks the child. 0 with *child, or -errno of the fork. The data that r points to may be freed
+ * after it. */
 int spawn_begin(const struct agent_spawn *s, const struct spawn_request *r, struct spawned *child);
 
 /* 1: not known yet. 0: the program runs, or was killed before it could. -errno with *why: it does

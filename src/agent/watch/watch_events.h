@@ -5,5 +5,5 @@
 
 struct watch_tree;
 
-/* One buffer of events. True when there may be more. */
+/* Reads a buffer of events. True when there may be more. */
 bool watch_events_read(struct watch_tree *t);

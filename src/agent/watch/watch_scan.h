@@ -11,5 +11,5 @@ int watch_scan_directory(struct watch_tree *t, struct dir *parent, const char *n
 void watch_scan_queue(struct watch_tree *t, struct dir *d, bool report);
 void watch_scan_take_off(struct watch_tree *t, struct dir *d);
 
-/* One buffer of names. False: no scan is left. */
+/* Scans a buffer of names. False: no scan is left. */
 bool watch_scan_step(struct watch_tree *t);

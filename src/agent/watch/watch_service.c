@@ -23,7 +23,7 @@
 #define KEEPALIVE_MESSAGE   "{\"keepalive\":{}}"
 #define START_MESSAGE       "{\"start\":{}}"
 
-/* One watched directory of a client: a stream (x is its exchange), or one that is polled (id). */
+/* A watched directory of a client: a stream (x is its exchange), or one that is polled (id). */
 struct watcher {
     struct watcher *next;
     struct watch_state *state;

@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of a watched tree use of watch_tree.c. */
+/* The functions of watch_tree.c that the other files of a watched tree use. */
 
 #include "agent/watch/watch_dirs.h"
 

@@ -50,5 +50,5 @@ int audit_walk_open(int dir_fd, const char *name, FILE **out, size_t *bytes);
  * fit. 1: there may be more; 0: that was the end; -ECANCELED or -errno. */
 int audit_walk_on(struct audit_walk *w, FILE *f, const char *name, size_t *most);
 
-/* Of the whole file. One that is not there is none. 0, -ECANCELED or -errno. */
+/* Of the whole file. A file that is not there counts as empty. 0, -ECANCELED or -errno. */
 int audit_walk_file(struct audit_walk *w, int dir_fd, const char *name);

@@ -129,7 +129,7 @@ static void write_all(struct audit_store *s, struct audit_log *l, int fd, const 
     }
 }
 
-/* What is pending, then one line more, if any. */
+/* Writes the pending lines, then one line more, if any. */
 static void write_pending(struct audit_store *s, struct audit_log *l, const char *line, size_t n)
 {
     int fd = open_to_write(s, l);

@@ -1,5 +1,5 @@
 #pragma once
-/* What a policy allows, in words: for refusals, and for http://cay.internal/allowed. */
+/* Describes what a policy allows, for refusals, and for http://cay.internal/allowed. */
 
 #include "policy/policy.h"
 

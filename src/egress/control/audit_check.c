@@ -22,7 +22,7 @@ static const struct audit_log *live_log(const struct audit_checking *c)
 }
 
 /* A file that made room for others since the check began is not missed: the chain is followed from
- * the next one on. One that is gone otherwise is, and the line after it does not fit. */
+ * the next one on. A file that is gone otherwise is missed: the line after it does not fit. */
 static int open_number(struct audit_checking *c, const struct audit_log *l)
 {
     CLEANUP_CLOSE int dir_fd = open(c->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);

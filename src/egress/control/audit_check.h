@@ -1,8 +1,8 @@
 #pragma once
 /* A check of the audit log's chains (audit_chain.h), from the oldest line that is kept to the
  * newest that there was when it began, in slices: the loop opens the files, since it alone renames
- * and removes them, and a helper thread reads a slice. What makes room for newer lines between two
- * slices is not missed. */
+ * and removes them, and a helper thread reads a slice. A file that makes room for newer lines
+ * between two slices is not missed. */
 
 #include "egress/audit/audit_store.h"
 

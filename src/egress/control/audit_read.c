@@ -96,7 +96,7 @@ static int read_blocks(struct audit_reading *r, char *block)
     return rc;
 }
 
-/* The file that is next, at its end. One that made room for others meanwhile is empty. */
+/* Opens the next file, at its end. A file that made room for others meanwhile is empty. */
 static int open_file(struct audit_position *p, int dir_fd, const struct audit_log *l)
 {
     char name[AUDIT_NAME_SIZE];

@@ -1,5 +1,5 @@
 #pragma once
-/* What PUT /v1/sandboxes/SLOT/GENERATION carries. */
+/* The body of PUT /v1/sandboxes/SLOT/GENERATION. */
 
 #include "base/err.h"
 

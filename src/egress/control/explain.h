@@ -1,7 +1,7 @@
 #pragma once
-/* What cay-egress would do with a connection or request of a sandbox: policy/explanation.h, with
- * the answers that its owner has given, what of its limits is used up at this moment, and the proxy
- * that it goes through. Nothing is dialled, asked outside or counted. */
+/* Predicts the verdict of cay-egress on a connection or request of a sandbox: policy/explanation.h,
+ * with the answers that its owner has given, what of its limits is used up at this moment, and the
+ * proxy that it goes through. Nothing is dialled, asked outside or counted. */
 
 #include "base/err.h"
 

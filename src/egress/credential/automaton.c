@@ -83,7 +83,7 @@ void automaton_unref(struct automaton *a)
     free(a);
 }
 
-/* What building added is left out: only the words' own ends stay. */
+/* Copies the words' own ends alone, without what building added. */
 static void copy_nodes(const struct automaton *from, struct automaton *to)
 {
     for (uint32_t i = 0; i < from->count; i++) {

@@ -27,7 +27,7 @@ struct automaton *automaton_new(void); /* one reference; NULL: memory is out */
 struct automaton *automaton_ref(struct automaton *a);
 void automaton_unref(struct automaton *a);
 
-/* One with the same words, to which more can be added. NULL: memory is out. */
+/* A copy with the same words, to which more can be added. NULL: memory is out. */
 struct automaton *automaton_clone(const struct automaton *a);
 
 /* Copies the word; one that is there already is no second one. Before automaton_build. 0; -EINVAL:

@@ -23,7 +23,7 @@
  * aws-sigv4 {"access_key_id", "secret_access_key", "session_token"}; for oauth2 {"token_url",
  * "client_id", "client_secret", "client_auth": "basic" | "body", "refresh_token", "scope"}, of
  * which token_url is https and its host (with the port where that is not 443) is bind's token_host.
- * What such a value is exchanged for, an access token, is sealed apart and never stored
+ * The access token that such a value is exchanged for is sealed apart and never stored
  * (credential_seal_token).
  *
  * Values are in memory that is wiped before it is freed, and appear in no log and no error. */
@@ -64,8 +64,8 @@ enum err_code credential_seal(const struct sealer *s, const json_t *request, cha
                               struct err *e);
 
 /* base64, malloc'd: an access token of the credential `item` ({"name", "bind"}), {"access_token",
- * "previous"?, "serial", "at_ms", "end_ms", "after_401"}. What seals it is told apart from what
- * seals a value. */
+ * "previous"?, "serial", "at_ms", "end_ms", "after_401"}. Its additional data differ from those of
+ * a value. */
 enum err_code credential_seal_token(const struct sealer *s, const char *tenant, const json_t *item,
                                     const json_t *token, char **out, struct err *e);
 
@@ -113,7 +113,7 @@ struct credential {
 
 struct response_secrets_cache;
 
-/* What a sandbox has; shared by it and by connections that still use it. */
+/* The credentials of a sandbox; shared by it and by connections that still use it. */
 struct credentials {
     unsigned refs;
     struct response_secrets_cache *searched; /* response_secrets.c's */
@@ -135,8 +135,8 @@ struct credential_use;
 struct credential_use *credential_use_new(struct credentials *all, const struct credential *c);
 void credential_use_free(struct credential_use *use);
 
-/* The server has answered 401: the token counts as spent. One that was renewed because of such an
- * answer is taken for good for a minute: the server has other reasons then. */
+/* The server has answered 401: the token counts as spent. A token that was renewed because of such
+ * an answer counts as good for a minute: a further 401 has other reasons then. */
 void credential_use_rejected(const struct credential_use *use);
 
 /* Does its own binding allow this request? host is normalized, NULL: dialled by address. */

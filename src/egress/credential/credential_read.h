@@ -4,8 +4,8 @@
 
 #include "egress/credential/credential.h"
 
-/* What `bind` says, into c; it is checked whole. ERR_INVALID with the place, or ERR_EXHAUSTED; in
- * every case credential_clear. */
+/* Reads `bind` into c; it is checked whole. ERR_INVALID with the place, or ERR_EXHAUSTED; in every
+ * case credential_clear. */
 enum err_code credential_read_bind(struct credential *c, json_t *bind, struct err *e);
 
 /* The value that c->kind needs, likewise. */
@@ -13,8 +13,8 @@ enum err_code credential_read_value(struct credential *c, const json_t *json, st
 
 /* -- credential.c, for credential_oauth.c ------------------------------------------------------ */
 
-/* What is authenticated beside a value: one text for one meaning. of NULL: a credential's own
- * value. malloc'd. */
+/* The additional data that are authenticated with a value: equal bindings give equal texts. of
+ * NULL: a credential's own value. malloc'd. */
 char *credential_aad(const char *tenant, const char *name, const json_t *bind, const char *of);
 enum err_code credential_seal_json(const struct sealer *s, const char *aad, const json_t *value,
                                    char **out, struct err *e);

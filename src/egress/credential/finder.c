@@ -47,8 +47,8 @@ static void keep(const struct automaton *a, struct finder_set *set, struct finde
         *least = r;
 }
 
-/* One reading's next character, which takes `bytes` of the stream. Returns what a word takes that
- * ends there, or 0. */
+/* Adds the next character, which takes `bytes` of the stream. Returns what a word takes that ends
+ * there, or 0. */
 static size_t advance(const struct automaton *a, struct finder_reading *r, unsigned char c,
                       unsigned bytes)
 {
@@ -223,15 +223,15 @@ size_t finder_step(const struct automaton *a, struct finder *f, unsigned char c)
 
 /* -- runs -------------------------------------------------------------------------------------- */
 
-/* One reading, all of whose characters stood there as they are, and no escape has begun? */
+/* Is there at most one reading, with all its characters unescaped, and has no escape begun? */
 static bool is_plain(const struct finder *f)
 {
     return f->escape_len == 0 &&
            (f->now.count == 0 || (f->now.count == 1 && f->now.list[0].more == 0));
 }
 
-/* What begins an escape at s, where nothing of a word has been seen: is it known from these n bytes
- * that it stands for no first character of a word, or is none at all? */
+/* An escape may begin at s, where nothing of a word has been seen: do these n bytes show that it
+ * stands for no first character of a word, or is none at all? */
 static bool leads_nowhere(const struct automaton *a, const unsigned char *s, size_t n)
 {
     int value = NOT_WHOLE;

@@ -4,8 +4,8 @@
  * as HTML's numbers and the five names of XML (&#47;, &#x2f;, &amp;), one way beside the other in
  * one word.
  *
- * What looks like an escape may also be meant as it stands. Both readings are followed at once: a
- * finder is a set of states of the automaton, as a rule one, at most FINDER_READINGS_MAX; beyond
+ * A text in the form of an escape may also be meant literally. Both readings are followed at once:
+ * a finder is a set of states of the automaton, as a rule one, at most FINDER_READINGS_MAX; beyond
  * that the readings with least of a word are given up. An escape of an escape is not followed:
  * words in the forms that are usual inside another are added to the automaton themselves
  * (response_secrets.c).

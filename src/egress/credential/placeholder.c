@@ -50,7 +50,7 @@ static size_t name_length(const char *s, size_t n)
     return len;
 }
 
-/* One that begins at text. */
+/* Reads a placeholder that begins at text. */
 static bool read_spelling(const char *text, size_t n, const struct spelling *s,
                           struct placeholder *out)
 {

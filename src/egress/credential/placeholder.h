@@ -16,7 +16,7 @@ struct placeholder {
 /* The first one in text[0..n). */
 bool placeholder_find(const char *text, size_t n, struct placeholder *out);
 
-/* What a secret has to look like where it is put. */
+/* The escaping of a secret where it is put. */
 enum placeholder_escape {
     PLACEHOLDER_PLAIN,
     PLACEHOLDER_JSON, /* inside a string */

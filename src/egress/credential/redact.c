@@ -18,7 +18,7 @@ enum { FRAMING, CONTENTS, STREAMS };
 
 _Static_assert(FRAMING == 0 && CONTENTS == 1, "marks of contents are added up");
 
-/* One stream: where the search is, and the run of bytes that was written over last, both ends
+/* A stream: the position of the search, and the run of bytes that was written over last, both ends
  * counted from the stream's start. Secrets that overlap are one run, so that no byte is written
  * twice: a download of nothing but beginnings of one long secret costs no more than another. */
 struct stream {
@@ -132,8 +132,8 @@ static void overwrite(struct redact *r, int stream, size_t end, size_t n, uint64
         }
 }
 
-/* A secret of n bytes ends at this place. What begins before the run so far is longer than what was
- * found in it: that happens once for each length at most, and all of it is written again. */
+/* A secret of n bytes ends at this place. A secret that begins before the run so far is longer than
+ * those found in it: that happens once for each length at most, and all of it is written again. */
 static void cover_secret(struct redact *r, int stream, size_t at, size_t n)
 {
     struct stream *s = &r->streams[stream];

@@ -1,8 +1,8 @@
-/* What is said to a token server, and what it answers: RFC 6749 sections 2.3, 5 and 6. Pure:
+/* Requests to a token server, and its answers: RFC 6749 sections 2.3, 5 and 6. Pure:
  * egress/flow/renew.c makes the call. Of an answer only fields with the grammar of their RFC are
- * taken, since a token becomes a header's value later; of an error its code alone is repeated,
- * as a description may hold what the provider was sent. Both directions are secrets: the caller
- * wipes them. */
+ * taken, since a token becomes a header's value later; of an error its code alone is repeated, as a
+ * description may hold what the provider was sent. Both directions are secrets: the caller wipes
+ * them. */
 
 #include "egress/credential/renew_message.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* What is said to a token server, and what it answers: RFC 6749 sections 2.3, 5 and 6. Pure. */
+/* Requests to a token server, and its answers: RFC 6749 sections 2.3, 5 and 6. Pure. */
 
 #include "base/buf.h"
 #include "base/err.h"

@@ -63,8 +63,8 @@ static void to_url_alphabet(char *text, size_t n)
         text[i] = text[i] == '+' ? '-' : text[i] == '/' ? '_' : text[i];
 }
 
-/* What base64 of any text has where the secret stands `before` bytes after a multiple of three in
- * it: the characters that the secret alone determines. */
+/* Adds the characters of base64 that the secret alone determines, where it stands `before` bytes
+ * after a multiple of three in a text. */
 static int add_base64_at(struct redact *r, const char *secret, size_t before)
 {
     static const size_t shared[] = {0, 2, 3};
@@ -162,7 +162,7 @@ static int add_credential(struct redact *r, const struct credential *c)
 
 /* -- those of a host --------------------------------------------------------------------------- */
 
-/* What hosts with the same credentials are searched for. */
+/* The search for the answers of hosts with the same credentials. */
 struct set {
     uint64_t known;        /* bit i: the credential i is among them; 0: there is none here */
     struct redact *redact; /* never fed: shared by what is */

@@ -1,6 +1,6 @@
 #pragma once
-/* What must not come back: the secrets that a host may have been told, to be looked for in its
- * answers, and what answers cannot be looked through. */
+/* Finds the secrets that a host may have been told in its answers, and tells which answers cannot
+ * be searched. */
 
 #include "egress/credential/credential.h"
 #include "egress/credential/redact.h"

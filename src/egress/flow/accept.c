@@ -55,8 +55,8 @@ static bool same_endpoint(const struct sockaddr_in6 *a, const struct policy_addr
     return memcmp(&a->sin6_addr, &b->in6, sizeof(b->in6)) == 0 && ntohs(a->sin6_port) == port;
 }
 
-/* What was dialled, before the redirect; the listener's own address when nothing was redirected.
- * The socket is dual-stack, so that its own addresses are IPv6, mapped ones too. */
+/* The address that was dialled, before the redirect; the listener's own address when nothing was
+ * redirected. The socket is dual-stack, so that its own addresses are IPv6, mapped ones too. */
 static int original_destination(int fd, struct policy_address *a, uint16_t *port, bool *listener)
 {
     struct sockaddr_in6 local;

@@ -1,5 +1,5 @@
 #pragma once
-/* What a sandbox's kernel drops before it comes to cay-egress, told to the sandbox.
+/* Tells a sandbox about connections that the kernel drops before they reach cay-egress.
  *
  * The rules of its network (sys/nft.h) let a number of new connections and questions through in a
  * second and drop the others. A program then sees EAI_AGAIN, ECONNREFUSED or a connection that

@@ -52,7 +52,7 @@ static size_t count_held(const struct sandbox *s)
     return n;
 }
 
-/* One that waits for the same: they have one question. */
+/* Finds a flow that waits for the same: they share one question. */
 static const struct flow *find_like(const struct flow *f)
 {
     for (const struct flow *o = f->sandbox->flows; o; o = o->next)

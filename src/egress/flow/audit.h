@@ -3,10 +3,10 @@
  * the files, whose bytes are shared out by tenant; audit_chain.h: what makes a chain and follows
  * it).
  *
- * One line for each decision when it is made, so that nothing that was let through is missing if
- * the program is killed; one more at the end of what was let through, with bytes and duration.
- * Refusals beyond AUDIT_REFUSALS_PER_SECOND of a sandbox are counted, and the number is recorded
- * each second. Lines leave in one write a turn of the loop. */
+ * There is a line for each decision when it is made, so that nothing that was let through is
+ * missing if the program is killed; one more at the end of what was let through, with bytes and
+ * duration. Refusals beyond AUDIT_REFUSALS_PER_SECOND of a sandbox are counted, and the number is
+ * recorded each second. Lines leave in one write a turn of the loop. */
 
 #include "base/err.h"
 #include "policy/policy.h"

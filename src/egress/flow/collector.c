@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* One request of cayd's; its exchange may go before the collector answers. */
+/* A request of cayd's; its exchange may go before the collector answers. */
 struct post {
     struct egress *egress;
     struct http_exchange *x; /* or NULL */

@@ -5,9 +5,9 @@
  *   {"status": 200} or {"failed": why}
  *
  * Where the collector is says this program's own configuration ([traces] otlp_url), and no message
- * of cayd's: an address in digits, which may be private or this host's, in plain HTTP. One request
- * for each; a redirect is not followed, and of the answer only the status is read. What is tried
- * again, and when, is cayd's matter (core/trace_send.c).
+ * of cayd's: an address in digits, which may be private or this host's, in plain HTTP. Each is one
+ * request; a redirect is not followed, and of the answer only the status is read. cayd decides
+ * about further attempts (core/trace_send.c).
  *
  * Its address is never reached from a sandbox, whatever a policy says (hostaddr.h). */
 

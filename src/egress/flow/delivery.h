@@ -10,12 +10,12 @@
  *
  * The body is sent as it is, signed as Standard Webhooks 1.0 says: `webhook-id`,
  * `webhook-timestamp` (Unix seconds of this attempt) and `webhook-signature`, "v1," and the base64
- * of HMAC-SHA256 over "ID.TIMESTAMP.BODY", by the secret that credential holds sealed. What a
- * server answers beside its status is not read. How it is reached is https_call.h's; the credential
- * has to be bound to that host, port and method.
+ * of HMAC-SHA256 over "ID.TIMESTAMP.BODY", by the secret that credential holds sealed. Of an answer
+ * the status alone is read. How it is reached is https_call.h's; the credential has to be bound to
+ * that host, port and method.
  *
- * Each attempt is a record of the log (event "delivery"). One whose cayd has gone goes on: it may
- * have been sent already, and its outcome is in the log alone. */
+ * Each attempt is a record of the log (event "delivery"). An attempt whose cayd has gone goes on:
+ * it may have been sent already, and its outcome is in the log alone. */
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-/* One refusal as JSON. Pure. */
+/* A refusal as JSON. Pure. */
 
 #include "policy/policy.h"
 

@@ -1,7 +1,7 @@
 /* A refusal has two halves, in this order: it is noted (deny_note: the log, the sandbox's list
  * of denials, events) and then said to the client in what it speaks (deny_say: HTTP, CONNECT,
- * SOCKS, TLS, or a reset), by the protocol that was detected so far. What cannot be reached is
- * said likewise (deny_unreachable) and is no denial. */
+ * SOCKS, TLS, or a reset), by the protocol that was detected so far. A destination that cannot be
+ * reached is reported likewise (deny_unreachable) and is no denial. */
 
 #include "egress/flow/deny.h"
 

@@ -35,7 +35,7 @@ void deny_note_sandbox(struct sandbox *s, const char *rule, const char *reason);
 /* Says it to the client of f, whatever that speaks; looks first if that is not known yet. */
 void deny_say(struct flow *f);
 
-/* What an HTTP client is told: 403; 429 where it may try again; 502 or 504 where no server was
+/* The status for an HTTP client: 403; 429 where it may try again; 502 or 504 where no server was
  * reached. */
 int deny_status(const struct flow *f);
 
@@ -57,8 +57,8 @@ int deny_body(const struct sandbox *s, const char *error, const char *rule, cons
 int deny_body_for(const struct sandbox *s, const char *user_agent, const char *error,
                   const char *rule, const char *message, struct buf *out);
 
-/* What the status line says, "Forbidden: REASON": most programs show it where they do not show a
- * body. Of message, what is printable ASCII. */
+/* The reason phrase of the status line, "Forbidden: REASON": most programs show it where they do
+ * not show a body. Of message, what is printable ASCII. */
 #define DENY_PHRASE_SIZE (POLICY_REASON_SIZE + 32)
 void deny_phrase(int status, const char *message, char out[static DENY_PHRASE_SIZE]);
 

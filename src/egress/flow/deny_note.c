@@ -65,7 +65,7 @@ static bool is_like(const struct denial *a, const struct denial *b)
            strcmp(a->rule, b->rule) == 0 && strcmp(a->reason, b->reason) == 0;
 }
 
-/* One like d is taken out, that those behind it move up: how often it was refused, or 0. */
+/* Removes a denial equal to d, and moves up those behind it. Returns its count, or 0. */
 static uint32_t take_like(struct sandbox *s, const struct denial *d)
 {
     for (size_t i = 0; i < s->denials_count; i++) {

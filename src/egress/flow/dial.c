@@ -1,8 +1,8 @@
 /* A dial goes: name asked of the policy, resolved, then address by address: asked of the policy
  * again, connected, and where an upstream proxy is set its handshake; the first that succeeds
- * ends it, the last that fails ends it with its reason. One timer is for the whole and for the
- * start of the next attempt. The owner is told once, never from inside dial_start, by its id,
- * and may have gone: dial_cancel. A sandbox is looked up again at each step. */
+ * ends it, the last that fails ends it with its reason. A single timer is for the whole and for the
+ * start of the next attempt. The owner is told once, never from inside dial_start, by its id, and
+ * may have gone: dial_cancel. A sandbox is looked up again at each step. */
 
 #include "egress/flow/dial_internal.h"
 

@@ -1,5 +1,5 @@
-/* One attempt of a dial: a socket that is being connected to one address, or to the proxy that is
- * to connect there. */
+/* An attempt of a dial: a socket that is being connected to one address, or to the proxy that is to
+ * connect there. */
 
 #include "base/util.h"
 #include "egress/flow/dial_internal.h"

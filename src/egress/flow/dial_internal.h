@@ -1,5 +1,5 @@
 #pragma once
-/* What the files of a dial share: dial.c has its life, dial_start.c its beginning, dial_attempt.c
+/* Shared by the files of a dial: dial.c has its life, dial_start.c its beginning, dial_attempt.c
  * its sockets. */
 
 #include "base/util.h"

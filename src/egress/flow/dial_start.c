@@ -1,6 +1,6 @@
 /* Where a dial begins: which addresses it tries. A reroute of the policy's comes first, then an
  * upstream proxy that resolves names itself, then the resolver; an address that was dialled is its
- * own. What comes of them is dial.c's. */
+ * own. dial.c handles their results. */
 
 #include "base/clock.h"
 #include "base/util.h"

@@ -1,6 +1,6 @@
-/* One question, one answer, at once: a message is parsed, its name gets its address (names.c),
- * the answer is sent to where the question came from. UDP takes a bounded number in a turn; a
- * TCP connection is a flow, with one question at a time. Nothing is kept but the names. */
+/* Each question is answered at once: a message is parsed, its name gets its address (names.c), the
+ * answer is sent to where the question came from. UDP takes a bounded number in a turn; a TCP
+ * connection is a flow, with one question at a time. Nothing is kept but the names. */
 
 #include "egress/flow/dns.h"
 
@@ -188,7 +188,7 @@ static ldns_pkt *make_answer(struct names *names, ldns_pkt *query)
     return r;
 }
 
-/* What ldns cannot read: the header alone is answered, when there is one of a query. */
+/* Answers a message that ldns cannot read with its header alone, when that is a query's. */
 static size_t malformed(const uint8_t *query, size_t n, uint8_t *out, size_t size)
 {
     if (n < 12 || size < 12 || query[2] & 0x80)
@@ -231,7 +231,7 @@ void dns_udp_options(int fd)
     (void)!setsockopt(fd, SOL_IPV6, IPV6_RECVPKTINFO, &one, sizeof(one));
 }
 
-/* One question and who asked; what came with it says which of the sandbox's addresses it reached.
+/* A question and its sender; its control message has the address of the sandbox that it reached.
  * The answer leaves from that one: only then does the redirect's way back fit. */
 struct datagram {
     struct sockaddr_in6 peer;
@@ -288,7 +288,7 @@ void dns_udp_readable(struct sandbox *s)
 #define TCP_IDLE_MS 10000
 #define TCP_QUERIES 1000 /* of one connection */
 
-/* RFC 7766: each message behind its length. One question at a time is read whole, and its answer
+/* RFC 7766: each message behind its length. Questions are read whole, one at a time, and an answer
  * fits the socket's buffer; a client that does not take answers is late in the end. */
 struct tcp {
     uint8_t in[2 + DNS_QUERY_MAX];

@@ -15,7 +15,7 @@ struct sandbox;
 #define DNS_ANSWER_MAX 1232u /* of UDP: fits any path; all answers are much smaller */
 #define DNS_QUERY_MAX  4096u
 
-/* One message in, one out (at most size bytes). Its length, or 0 when it deserves no answer. */
+/* Answers a message with one of at most size bytes. Its length, or 0 when it deserves no answer. */
 size_t dns_answer(struct names *names, const void *query, size_t n, void *out, size_t size);
 
 /* Asks the kernel for the address that each question was sent to: the answer has to come from

@@ -1,6 +1,6 @@
 #pragma once
-/* struct egress: what there is one of in cay-egress. One libuv loop, one thread; nothing here
- * blocks. Each part of it is its file's, which alone changes it. */
+/* struct egress: the state of the process cay-egress. It has one libuv loop and one thread; nothing
+ * here blocks. Each part of it is its file's, which alone changes it. */
 
 #include <stdbool.h>
 #include <stdint.h>

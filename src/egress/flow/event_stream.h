@@ -30,8 +30,8 @@ void event_stream_denial(struct egress *eg, struct sandbox *s, const struct deni
  * refusals have one rate. */
 bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question);
 
-/* What needs a credential renewed says so (oauth.h bounds how often); request is dropped. Nothing
- * where cayd does not watch or read: it is told again. */
+/* Asks cayd to renew a credential (oauth.h bounds how often); request is dropped. Does nothing
+ * where cayd does not watch or read: the caller asks again. */
 void event_stream_send_renewal(struct egress *eg, struct sandbox *s, json_t *request);
 
 /* s ends: its count is told at once. */

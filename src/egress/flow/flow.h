@@ -157,8 +157,8 @@ void flow_answer(struct flow *f, const void *bytes, size_t n);
 /* Ends the flow with a reset, which clients take for a refusal. */
 void flow_reset(struct flow *f);
 
-/* The client's descriptor is watched for reading by cb, with a timer (0: none) that calls late. One
- * watch at a time; flow_unwatch ends it, and so does handing the descriptor on. */
+/* The client's descriptor is watched for reading by cb, with a timer (0: none) that calls late.
+ * There is one watch at a time; flow_unwatch ends it, and so does handing the descriptor on. */
 int flow_watch(struct flow *f, int events, void (*cb)(struct flow *f, int events),
                uint64_t timeout_ms, void (*late)(struct flow *f));
 void flow_unwatch(struct flow *f);

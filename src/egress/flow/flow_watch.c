@@ -1,7 +1,7 @@
-/* What a flow waits for before its bytes are carried by a tunnel, a relay or HTTP/2: its client,
- * its upstream beside it, and one timer. flow_watch begins a watch in place of the one before;
- * flow_unwatch ends it, and no callback comes after. An event runs as a turn of the sandbox's
- * owner (turns.h): one that may not run now is reported again by libuv, whose polls are
+/* The events that a flow waits for before its bytes are carried by a tunnel, a relay or HTTP/2: its
+ * client, its upstream beside it, and one timer. flow_watch begins a watch in place of the one
+ * before; flow_unwatch ends it, and no callback comes after. An event runs as a turn of the
+ * sandbox's owner (turns.h): one that may not run now is reported again by libuv, whose polls are
  * level-triggered. */
 #include "egress/flow/egress.h"
 #include "egress/flow/flow.h"

@@ -68,8 +68,8 @@ void forward_set_target(struct target *t, char name_buffer[static POLICY_NAME_MA
 
 /* -- counting ---------------------------------------------------------------------------------- */
 
-/* What the kernel counted on the client's connection, without what waits to be read: the bytes are
- * not ours to count on their way. With TLS they are, and forward_client.c counts contents. */
+/* The kernel's count of the client's connection, without bytes that wait to be read: a relay does
+ * not count them on their way. With TLS they are, and forward_client.c counts contents. */
 static void sample(struct client_conn *l)
 {
     struct flow *f = forward_flow(l);
@@ -200,9 +200,9 @@ static int follow(struct flow *f, const struct client_conn *l)
     return flow_set_target(f, l->want.name, &l->want.address, l->want.port);
 }
 
-/* Asked before anything else is refused: a refusal costs as much as a request that passes. One that
- * sends without waiting for answers would be told so as fast as this program can: beyond some a
- * second the connection ends, and how many begin in a second is limited, too. */
+/* Asked before anything else is refused: a refusal costs as much as a request that passes. A client
+ * that sends without waiting for answers would be refused as fast as this program can: beyond some
+ * a second the connection ends, and how many begin in a second is limited, too. */
 static bool is_over_rate(struct http_exchange *x, struct flow *f)
 {
     if (request_in_rate(f->sandbox))
@@ -283,7 +283,7 @@ static int agree(struct client_conn *l, const struct flow *f, const struct http_
     return authority_check_origin(h, &l->want, l->said_name);
 }
 
-/* What was judged is what goes on. */
+/* The request goes on with the host that was evaluated. */
 static int settle_host(struct http_exchange *x, const struct client_conn *l)
 {
     const char *host = http_exchange_head(x)->host;

@@ -1,6 +1,6 @@
 #pragma once
-/* What forward.c (connections and their requests), forward_client.c (TLS towards the client) and
- * forward_up.c (the servers that they go to) share. */
+/* Shared by forward.c (connections and their requests), forward_client.c (TLS towards the client)
+ * and forward_up.c (the servers that they go to). */
 
 #include "egress/flow/dial.h"
 #include "egress/flow/forward.h"
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One adopted connection. It lives as long as http_server's, which may be a moment longer than the
+/* An adopted connection. It lives as long as http_server's, which may be a moment longer than the
  * flow: flow_id is 0 then, and nothing is served any more. */
 struct client_conn {
     struct egress *egress;

@@ -217,8 +217,8 @@ void forward_on_dialed(struct egress *eg, uint64_t id, const struct dial_result 
                    r->why.text);
 }
 
-/* Nothing has come from it since its last answer, and it has not ended: it may be asked again. What
- * means nothing (a session's ticket) is read. */
+/* Nothing has come from it since its last answer, and it has not ended: it may be asked again.
+ * Records without meaning here (a session's ticket) are read. */
 static bool is_idle(struct tls_endpoint *end)
 {
     char bytes[HTTP_LAYER_READ_BYTES];

@@ -165,7 +165,8 @@ static void by_policy(struct flow *f, const struct target *t, const struct h2_fl
     }
 }
 
-/* What was judged is what goes on; one of both says it, or they say the same. */
+/* The request goes on with the authority that was evaluated; :authority or Host has it, or both
+ * agree. */
 static bool settle_host(struct http_head *h, struct arena *a)
 {
     const char *host = authority_check_canonical(h->authority[0] ? h->authority : h->host,

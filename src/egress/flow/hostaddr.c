@@ -22,7 +22,7 @@
 #define AGAIN_MS     1000u  /* after a reading that failed */
 #define PACKETS_EACH 64u    /* that are read in one turn of the loop */
 
-/* What is read of the kernel's list of addresses, and from where. New ones are added when they are
+/* A reading of the kernel's list of addresses, and its socket. New ones are added when they are
  * told; for one that goes, and when messages were lost, all are read anew and take the place of the
  * list. */
 struct hostaddr {
@@ -178,7 +178,7 @@ static void on_message(struct hostaddr *h, const struct nlmsghdr *m)
         on_read_all(h, false);
 }
 
-/* One packet of messages. False: there is none now. */
+/* Reads a packet of messages. False: there is none now. */
 static bool read_packet(struct hostaddr *h)
 {
     _Alignas(struct nlmsghdr) char bytes[READ_BYTES];

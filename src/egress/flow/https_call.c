@@ -150,7 +150,7 @@ static struct https_call *take_dialled(struct egress *eg, uint64_t id)
     return c;
 }
 
-/* What the call's own policy denies of the name that it allows is an address that is not public. */
+/* The call's own policy allows its name, so that it denies only addresses that are not public. */
 static void say_why_not(const struct https_call *c, const struct dial_result *r, struct err *e)
 {
     const bool own = r->denied && r->verdict.source == POLICY_BY_DEFAULT;

@@ -4,7 +4,7 @@
  *
  * The name is resolved here, and each address is held against POLICY_NEVER and the ceilings (the
  * operator's and the tenant's), under a policy that allows that name and port and nothing else. TLS
- * is not optional; chain and name are verified. One request; a redirect is not followed.
+ * is not optional; chain and name are verified. A call is one request; a redirect is not followed.
  *
  * A call is part of its owner's struct, which calls https_call_clear when it goes, and not before
  * one of failed or answered was called. It cannot be ended from here: each of its steps has a

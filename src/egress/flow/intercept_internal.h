@@ -1,5 +1,5 @@
 #pragma once
-/* What intercept.c has and tls_intercept.c uses. */
+/* The functions of intercept.c that tls_intercept.c uses. */
 
 #include "egress/credential/credential.h"
 #include "egress/h2/h2.h"

@@ -1,5 +1,6 @@
 #include "egress/flow/names.h"
 
+#include "base/fnv.h"
 #include "base/util.h"
 
 #include <arpa/inet.h>
@@ -39,13 +40,11 @@ void names_free(struct names *n)
     free(n);
 }
 
-/* FNV-1a. A sandbox that looks for collisions slows its own names down, 4,096 at most. */
+/* A sandbox that looks for collisions slows its own names down, 4,096 at most. */
 static uint32_t bucket_of(const char *name)
 {
-    uint32_t h = 2166136261u;
+    uint32_t h = fnv_32(FNV_32_START, name);
 
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 16777619u;
     return (h ^ (h >> 16)) & (BUCKETS - 1);
 }
 

@@ -65,7 +65,7 @@ enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t wai
     refused = is_refused(&c->oauth);
     if (!refused)
         request_token(s, c);
-    /* One that a server has refused is of use no more, unless there will be no other. */
+    /* A token that a server has refused is not used any more, unless there will be no other. */
     if (has_token(c) && (!c->oauth.rejected || refused))
         return OAUTH_READY;
     if (!refused && waited_ms < OAUTH_WAIT_MS)

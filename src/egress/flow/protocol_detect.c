@@ -1,8 +1,8 @@
-/* What a flow's first bytes are, and whom that hands it to. Looks without reading (MSG_PEEK)
- * until it is known: TLS (its name must agree with what was dialled; then a tunnel or
+/* Detects the protocol of a flow's first bytes, and hands the flow on. Looks without reading
+ * (MSG_PEEK) until it is known: TLS (its name must agree with what was dialled; then a tunnel or
  * interception), HTTP (forward), opaque (a tunnel where the rules allow it), or a server that
- * speaks first, whose greeting passes before the client's first bytes are looked at. A silence
- * has a time limit. Undecidable bytes are refused. */
+ * speaks first, whose greeting passes before the client's first bytes are looked at. A silence has
+ * a time limit. Undecidable bytes are refused. */
 #include "egress/flow/protocol_detect.h"
 
 #include "base/err.h"
@@ -249,7 +249,7 @@ static bool server_ended(const struct flow *f)
     return poll(&p, 1, 0) > 0;
 }
 
-/* What the server says passes when it is no HTTP/2, and the tunnel looks at what the client says
+/* The server's greeting passes when it is no HTTP/2, and the tunnel looks at the client's bytes
  * then. */
 static void on_greeting(struct flow *f, const unsigned char *data, size_t n)
 {
@@ -267,8 +267,8 @@ static void on_greeting(struct flow *f, const unsigned char *data, size_t n)
     on_opaque(f);
 }
 
-/* The server speaks first: ssh, mail, databases. What the client has said before that is looked at
- * here. A server that only ends has not spoken: it may still read. False: the server need not be
+/* The server speaks first: ssh, mail, databases. Bytes that the client sent before that are looked
+ * at here. A server that only ends has not spoken: it may still read. False: the server need not be
  * watched any more. */
 static bool on_upstream(struct flow *f)
 {

@@ -1,5 +1,6 @@
 #pragma once
-/* What the first bytes of a connection are, and whether they name what was dialled. */
+/* Detects the protocol of a connection's first bytes, and whether they name the host that was
+ * dialled. */
 
 struct flow;
 

@@ -249,7 +249,7 @@ static void discard_unnamed_command_sandboxes(struct sandbox *s, const struct sa
     }
 }
 
-/* One that has no place has no policy: nothing passes. */
+/* A command sandbox without a place has no policy: nothing passes. */
 static void take_command_sandbox_rules(struct sandbox *s, struct command_sandbox_rules *rules)
 {
     struct sandbox *r = at_command_sandbox(s, rules->number);

@@ -72,7 +72,7 @@ void registry_usage(const struct sandbox *s, uint64_t *up, uint64_t *down);
 /* Has the sandbox, or that of the command sandbox, used up the bytes that its policy gives it? */
 bool registry_over_bytes(const struct sandbox *s);
 
-/* What is left of them; UINT64_MAX: they are not limited. */
+/* The bytes that are left; UINT64_MAX: they are not limited. */
 uint64_t registry_bytes_left(const struct sandbox *s);
 bool registry_counts_bytes(const struct sandbox *s); /* is there such a limit? */
 

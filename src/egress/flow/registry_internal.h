@@ -1,6 +1,6 @@
 #pragma once
-/* What registry.c (who is served, by which rules) and registry_find.c (who is who, and what they
- * have used) share. */
+/* Shared by registry.c (sandboxes that are served, and their rules) and registry_find.c (finding
+ * them, and their use). */
 
 #include "egress/flow/registry.h"
 

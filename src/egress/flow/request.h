@@ -1,6 +1,6 @@
 #pragma once
-/* What every request is asked that is read, whatever version of HTTP brought it (forward.c,
- * h2_flow.c): the policy's word, the rate, its place in the audit log and among the denials. */
+/* The checks of every request that is read, of any version of HTTP (forward.c, h2_flow.c): the
+ * policy, the rate, its place in the audit log and among the denials. */
 
 #include "base/util.h"
 #include "http/message.h"
@@ -13,19 +13,19 @@ struct flow;
 struct sandbox;
 struct target;
 
-/* Sandbox and ceilings. resolved: t->address is what was dialled, and is asked about too. One with
- * a second path in its headers (override.h) is asked about that, too, for itself and for GET; the
- * narrower word holds. */
+/* Sandbox and ceilings. resolved: t->address is what was dialled, and is asked about too. A request
+ * with a second path in its headers (override.h) is evaluated for that path, too, by its method and
+ * for GET; the narrower verdict counts. */
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
                                      const struct http_head *h);
 
 /* Is it decided by method or path what may go there? Then no header may say another: override.h. */
 bool request_is_ruled(const struct sandbox *s, const struct target *t);
 
-/* One request's worth of the sandbox's rate is gone, or false: none is left. */
+/* Takes a request from the sandbox's rate; false: none is left. */
 bool request_in_rate(struct sandbox *s);
 
-/* What is left of it at this moment. */
+/* The requests that are left in the rate at this moment. */
 uint32_t request_rate_left(const struct sandbox *s);
 
 /* It is not let through: noted with what it asked for. f->rule and f->reason are what is to be

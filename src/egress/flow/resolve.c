@@ -10,6 +10,7 @@
 #include "egress/flow/resolve.h"
 
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "base/log.h"
 #include "base/share.h"
 #include "egress/flow/egress.h"
@@ -50,7 +51,7 @@ struct stream {
     bool done;
 };
 
-/* What a name has while it is asked. */
+/* The state of a name while it is resolved. */
 struct asking {
     struct entry *entry;
     struct stream *stream; /* NULL: no answer was cut */
@@ -89,10 +90,8 @@ struct resolver {
 
 static struct entry **bucket_of(struct resolver *r, const char *name)
 {
-    uint32_t h = 2166136261u;
+    uint32_t h = fnv_32(FNV_32_START, name);
 
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 16777619u;
     return &r->buckets[(h ^ (h >> 16)) % BUCKETS];
 }
 

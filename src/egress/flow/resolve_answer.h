@@ -1,5 +1,5 @@
 #pragma once
-/* What an answer of DNS says, for resolve.c; and the names that DNS is not asked for. */
+/* Reads an answer of DNS, for resolve.c; and the names that DNS is not asked for. */
 
 #include "egress/flow/resolve.h"
 

@@ -30,7 +30,7 @@ int resolve_channel_new_stream(const struct resolve_channel *like, struct resolv
 void resolve_channel_ask(struct resolve_channel *c, const char *name, int family,
                          resolve_channel_cb cb, void *arg);
 
-/* What is late is asked again or given up: to be called from time to time. */
+/* Asks late questions again or gives them up: to be called from time to time. */
 void resolve_channel_tick(struct resolve_channel *c);
 
 /* When nothing is asked, and not from inside a callback. NULL is none. */

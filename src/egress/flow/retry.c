@@ -121,8 +121,8 @@ static void on_second(struct flow *f, int events)
         tunnel(f);
 }
 
-/* What the server says goes to the client while the client's answer is held: a HelloRetryRequest,
- * and perhaps a change_cipher_spec behind it. */
+/* The server's bytes go to the client while the client's answer is held: a HelloRetryRequest, and
+ * perhaps a change_cipher_spec behind it. */
 static bool on_more(struct flow *f)
 {
     unsigned char data[2048];

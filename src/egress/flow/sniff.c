@@ -1,8 +1,8 @@
-/* What a connection's first bytes are: TLS, HTTP/1, HTTP/2, CONNECT, SOCKS5, or opaque. Pure:
- * protocol_detect.c peeks at the bytes and asks again while the answer is SNIFF_MORE. The rule
- * is that what some server could take for a request or for TLS is named so, since a strict
- * reader then refuses it, while unread bytes would reach that server with another Host or name
- * than the policy saw. Each exception names the server that made it necessary. */
+/* Classifies a connection's first bytes: TLS, HTTP/1, HTTP/2, CONNECT, SOCKS5, or opaque. Pure:
+ * protocol_detect.c peeks at the bytes and asks again while the answer is SNIFF_MORE. The rule is
+ * that bytes which some server could take for a request or for TLS are named so, since a strict
+ * reader then refuses it, while unread bytes would reach that server with another Host or name than
+ * the policy saw. Each exception names the server that made it necessary. */
 
 #include "egress/flow/sniff.h"
 
@@ -75,7 +75,8 @@ static const char *const methods[] = {
     "RECORD",   "FLUSH",    "GET_PARAMETER", "SET_PARAMETER", "PRI",
 };
 
-/* What some server takes for white space: RFC 9112 3, and str.split() of Python's http.server. */
+/* Bytes that some servers take for white space: RFC 9112 3, and str.split() of Python's
+ * http.server. */
 static bool is_blank(char c)
 {
     return (c && strchr(" \t\n\v\f\r\x1c\x1d\x1e\x1f", c)) || c == '\x85' || c == '\xa0';

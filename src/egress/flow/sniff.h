@@ -1,5 +1,5 @@
 #pragma once
-/* What a connection's first bytes are. Pure. */
+/* Classifies a connection's first bytes. Pure. */
 
 #include <stdbool.h>
 #include <stddef.h>

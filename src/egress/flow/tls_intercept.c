@@ -269,7 +269,7 @@ static void go_on(struct flow *f, struct tls_intercept *o, bool h2)
     flow_refuse(f, NULL, "inspect", "the connection cannot be read: %s", e.text);
 }
 
-/* What every request is to be told. */
+/* The server is lost: every request is answered with the reason. */
 static void lose(struct flow *f, struct tls_intercept *o, const struct err *why)
 {
     o->lost.status = why->code == ERR_TIMEOUT ? 504 : 502;

@@ -80,7 +80,7 @@ static void set_reset(const struct flow *f)
     (void)!setsockopt(f->up_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 }
 
-/* What one side said with a reset, the other side is to see likewise. */
+/* A reset by one side is passed to the other. */
 static void end_with_reset(struct tunnel *u)
 {
     set_reset(u->flow);

@@ -1,4 +1,4 @@
-/* One direction of a tunnel: a descriptor to read, a descriptor to write, and a pipe that bytes are
+/* A direction of a tunnel: a descriptor to read, a descriptor to write, and a pipe that bytes are
  * in only while the second is full. Messages of less than a page are copied, a stream is spliced. A
  * half remembers what it may still do, for its epoll tells of changes alone. */
 
@@ -24,8 +24,8 @@
 #define CHECK_EVERY_BYTES (32u * 1024u)        /* between looks at whether its time is over */
 
 /* A client that ended its side may wait for an answer, or have gone: over TCP both look the same
- * until it is sent something. One that has gone answers probes for as long as its kernel remembers
- * it, a minute. */
+ * until it is sent something. After a client has gone its kernel answers probes for as long as it
+ * remembers the connection, a minute. */
 #define PROBE_IDLE_S  10
 #define PROBE_AGAIN_S 10
 #define PROBE_TIMES   3
@@ -88,7 +88,7 @@ static void nothing_to_read(struct tunnel_half *h)
     h->run = 0;
 }
 
-/* What the other side did not take of a small message waits in the pipe. */
+/* The rest of a small message that the other side did not take waits in the pipe. */
 static int keep(struct tunnel_pipes *pool, struct tunnel_half *h, const char *bytes, size_t n)
 {
     int rc = h->pipe.in < 0 ? pipe_get(pool, &h->pipe) : 0;
@@ -148,7 +148,7 @@ static int pass_first(struct tunnel_half *h)
 /* room: bytes that the sandbox may still move. */
 static int fill(struct tunnel_pipes *pool, struct tunnel_half *h, uint64_t allowance)
 {
-    /* What several connections hold between their ends is not counted yet. */
+    /* Bytes that several connections hold between their ends are not counted yet. */
     size_t most = allowance == UINT64_MAX ? PIPE_BYTES
                                           : (size_t)MIN(allowance, (uint64_t)LIMITED_BYTES);
     ssize_t n;

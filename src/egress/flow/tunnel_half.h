@@ -1,5 +1,5 @@
 #pragma once
-/* One direction of a tunnel (tunnel.c). */
+/* A direction of a tunnel (tunnel.c). */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ struct tunnel_pipes {
     size_t count;
 };
 
-/* One direction. */
+/* A direction. */
 struct tunnel_half {
     int from, to;
     struct tunnel_pipe pipe; /* -1 while it is empty */

@@ -361,7 +361,7 @@ uint64_t upstream_handshake(struct egress *eg, const struct upstream *u, int fd,
     s->fd = fd;
     s->next = eg->handshakes;
     eg->handshakes = s;
-    /* What could not be said now is a connection that has failed: the poll tells it. */
+    /* Where the request cannot be sent the connection has failed: the poll reports it. */
     if (!begin(s, u, t))
         shutdown(fd, SHUT_RDWR);
     uv_poll_start(&s->poll, UV_READABLE | UV_DISCONNECT, on_readable);

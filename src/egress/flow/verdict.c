@@ -1,5 +1,5 @@
-/* What a policy, a sandbox's above it and the limits say together of a target: policy/stack.h, with
- * this sandbox's policies and its owner's answers. */
+/* The common verdict of a policy, a sandbox's above it and the limits on a target: policy/stack.h,
+ * with this sandbox's policies and its owner's answers. */
 
 #include "egress/flow/verdict.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-/* What the policies above a target say to it: the sandbox's own, for a command sandbox its
- * sandbox's, and the ceilings. The narrowest word counts. */
+/* The verdict of the policies above a target: the sandbox's own, for a command sandbox its
+ * sandbox's, and the ceilings. The narrowest counts. */
 
 #include "egress/flow/target.h"
 #include "policy/stack.h"
@@ -10,8 +10,8 @@
 struct flow;
 struct sandbox;
 
-/* What sandbox and ceilings say to its target, before anything is resolved. With a bare address
- * this is policy_address's word. */
+/* The verdict of sandbox and ceilings on its target, before anything is resolved. With a bare
+ * address it is policy_address's. */
 struct policy_verdict verdict_flow(const struct flow *f);
 
 /* The same of any target, after it was resolved (address is then what will be dialled). Where an
@@ -37,7 +37,7 @@ struct policy_verdict verdict_way(const struct sandbox *s, const struct target *
 struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
                                       bool resolved, const char *method, const char *path);
 
-/* What these ask, for another target. asked and its sandbox outlive the stack. */
+/* The parts of these questions, for another target. asked and its sandbox outlive the stack. */
 struct verdict_question {
     const struct sandbox *s;
     enum target_granted granted;

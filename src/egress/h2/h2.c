@@ -171,7 +171,7 @@ static void die(struct h2 *conn)
 
 /* -- the server's side is over ----------------------------------------------------------------- */
 
-/* What it has not answered is answered here; what it has begun to answer breaks off. */
+/* A stream without an answer is answered here; one whose answer has begun is reset. */
 static void fail_stream(struct h2_stream *s)
 {
     if (!s->open[H2_SERVER])
@@ -233,8 +233,8 @@ static bool say_goodbye(struct h2 *conn)
     return true;
 }
 
-/* All is said. What the client still sends is read and forgotten, or a reset would take the last
- * words with it. True when it is over. */
+/* Everything is sent. Bytes that the client still sends are read and dropped, as a reset would lose
+ * the last bytes sent. True when it is over. */
 static bool linger(struct h2 *conn)
 {
     struct h2_end *e = &conn->end[H2_CLIENT];

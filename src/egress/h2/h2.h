@@ -61,9 +61,9 @@
 struct h2s; /* all of a loop */
 struct h2;
 
-/* What a sandbox's connections hold together. Bytes are credited to the peer that sent them when
- * they came, as long as there are less than H2_SHARE_BYTES, so that one stream that is not read
- * does not stop the others; after that, when they were passed on. */
+/* The bytes that a sandbox's connections hold together. Bytes are credited to the peer that sent
+ * them when they came, as long as there are less than H2_SHARE_BYTES, so that one stream that is
+ * not read does not stop the others; after that, when they were passed on. */
 struct h2_share {
     size_t held_bytes;
     size_t grown_bytes; /* that windows are larger than they began */

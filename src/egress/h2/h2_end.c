@@ -1,7 +1,7 @@
-/* One side's nghttp2 session and its bytes: what comes is fed in and becomes calls of
- * h2_stream.c, h2_request.c and h2_response.c; what the session wants to send is taken out as
- * the socket takes it, which is what flow control waits for. What a peer may send of frames that
- * cost us more than their sender is h2_meter.c's. */
+/* The nghttp2 session of a side and its bytes: input is fed in and becomes calls of h2_stream.c,
+ * h2_request.c and h2_response.c; what the session wants to send is taken out as the socket takes
+ * it, which is what flow control waits for. h2_meter.c limits frames that cost cay-egress more than
+ * their sender. */
 
 #include "egress/h2/h2_end.h"
 
@@ -171,7 +171,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *f, void *arg)
 
 /* -- the session ------------------------------------------------------------------------------- */
 
-/* What goes to a server has secrets in it, and nghttp2 keeps copies: none is left when they are
+/* Requests to a server have secrets in them, and nghttp2 keeps copies: they are wiped when they are
  * freed. */
 static void *mem_malloc(size_t n, void *arg)
 {
@@ -401,7 +401,7 @@ void end_credit(struct h2_end *e, int32_t id, size_t stream, size_t connection)
         (void)nghttp2_session_consume_connection(e->session, connection);
 }
 
-/* What nghttp2 adds to each stream's window when the peer acknowledges the settings. */
+/* The bytes that nghttp2 adds to each stream's window when the peer acknowledges the settings. */
 static size_t unacknowledged(const struct h2_end *e)
 {
     return H2_STREAM_BYTES -

@@ -1,5 +1,5 @@
 #pragma once
-/* One side of an HTTP/2 connection: its socket and its session of nghttp2. */
+/* A side of an HTTP/2 connection: its socket and its session of nghttp2. */
 
 #include "egress/h2/h2_internal.h"
 

@@ -13,7 +13,7 @@
 #define H2_LIST_BYTES_MAX (32u * 1024u)           /* as RFC 9113 10.5.1 counts: 32 more for each */
 #define H2_LINES_MAX      192                     /* of a head that goes on: with credentials */
 
-/* One header block as it was decoded. */
+/* A header block as it was decoded. */
 struct h2_fields {
     struct buf text; /* name NUL value NUL ... */
     struct {

@@ -13,7 +13,7 @@
 
 #define UPDATES_KEPT ((size_t)H2_UPDATES_EACH * 4096) /* that DATA made room for, at most */
 
-/* One more of a kind of frame in this second. */
+/* Counts a frame of a kind in this second. */
 static void count(struct h2_end *e, unsigned *n, unsigned max)
 {
     if (++*n <= max)

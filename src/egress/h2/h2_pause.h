@@ -1,5 +1,5 @@
 #pragma once
-/* What is kept back of an answer passes when its server pauses. */
+/* Bytes of an answer that are kept back pass when its server pauses. */
 
 #include <uv.h>
 

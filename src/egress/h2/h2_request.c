@@ -170,7 +170,7 @@ static void hold(struct h2_stream *s, bool ends)
                                      s->id[H2_CLIENT], NULL, &go_on, 1, NULL);
 }
 
-/* What came of its body while it was put off. */
+/* Holds the part of its body that came while it was put off. */
 static void hold_parked(struct h2_stream *s)
 {
     struct h2_body *b = &s->to[H2_SERVER];
@@ -269,8 +269,8 @@ void h2_again(struct h2 *conn)
     end_watch(&conn->end[H2_SERVER]);
 }
 
-/* What no trailer may say (RFC 9110 6.5.1), a key, or another method or path: there are servers
- * that take trailers for headers. */
+/* Names that no trailer may have: those of RFC 9110 6.5.1, and of a key, a method or a path: there
+ * are servers that take trailers for headers. */
 static bool is_no_trailer(const char *name, const char *value)
 {
     static const char *const names[] = {

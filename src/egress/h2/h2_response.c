@@ -20,7 +20,7 @@
 
 /* -- searched ---------------------------------------------------------------------------------- */
 
-/* One text of a head without secrets; *out lives in b, which has room. 0 or -errno. */
+/* Copies a text of a head without its secrets; *out lives in b, which has room. 0 or -errno. */
 static int clean(struct h2_stream *s, const char *text, struct buf *b, const char **out)
 {
     size_t at = b->len, n = strlen(text);
@@ -158,8 +158,8 @@ int response_head(struct h2_stream *s, bool ends)
         response_fail(s, 502, "the server's answer has no good head, or one that is too large");
         return 0;
     }
-    /* What waits for a client that does not read is held like one head. A client can do without
-     * what is beyond (RFC 9110 15.2), and a few bytes of a server's are many here (HPACK). */
+    /* Interim heads that wait for a client that does not read count like one head. A client can do
+     * without those beyond (RFC 9110 15.2), and a few bytes of a server's are many here (HPACK). */
     if (status < 200 && s->interim_bytes + f->list_bytes > H2_LIST_BYTES_MAX)
         return 0;
     if (status >= 200 && !stream_hold_head(s, f->list_bytes)) {
@@ -237,7 +237,7 @@ int response_paused(struct h2_stream *s)
     return rc;
 }
 
-/* One step in; what it took of what waits is paid for. > 0, 0: there was none, or -errno. */
+/* Takes a step; the input that it used is credited. > 0, 0: there was none, or -errno. */
 static int unzip_step(struct h2_stream *s)
 {
     CLEANUP_BUF struct buf raw;

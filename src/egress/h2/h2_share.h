@@ -1,5 +1,5 @@
 #pragma once
-/* What an HTTP/2 connection holds of the memory that a loop's connections share. */
+/* The part of an HTTP/2 connection in the memory that a loop's connections share. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +18,5 @@ void h2_conn_shrink(struct h2 *conn, size_t n);
 bool h2_conn_take_head(struct h2 *conn, size_t n);
 void h2_conn_drop_head(struct h2 *conn, size_t n);
 
-/* What it holds and has grown by is no longer counted: once, at its end. */
+/* All that it holds and has grown by is no longer counted: once, at its end. */
 void h2_conn_leave_share(struct h2 *conn);

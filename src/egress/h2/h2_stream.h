@@ -28,7 +28,7 @@ nghttp2_data_provider stream_provider(struct h2_stream *s);
 /* It ends on both sides, without another word. */
 void stream_cut(struct h2_stream *s, uint32_t code);
 
-/* What the client says of it is of no use any more. */
+/* Further bytes of the client are dropped. */
 void stream_give_up(struct h2_stream *s);
 void stream_forget_job(struct h2_stream *s);
 

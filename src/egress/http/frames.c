@@ -49,7 +49,7 @@ static void read_head(struct frames *f)
     f->left = bytes ? big_endian(f->head + 2, bytes) : f->head[1] & 0x7f;
 }
 
-/* What there is of the head. */
+/* Takes the available bytes of the head. */
 static size_t take_head(struct frames *f, const char *data, size_t n)
 {
     size_t i = 0;

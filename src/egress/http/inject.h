@@ -4,9 +4,9 @@
  * HTTP/2 by h2_request.c.
  *
  * A credential goes to a request that its own binding allows (host, port, method, path), and over
- * plain HTTP only where that says so; else the request is refused, with the reason. What the client
- * sent in the same place (its Authorization, that header, that parameter) is replaced, never added
- * to.
+ * plain HTTP only where that says so; else the request is refused, with the reason. A value that
+ * the client sent in the same place (its Authorization, that header, that parameter) is replaced,
+ * never added to.
  *
  * Placeholders are `cay-secret:NAME` and `${e2b.secrets.NAME}`, NAME a credential of kind
  * placeholder:
@@ -37,7 +37,7 @@ struct inject_request {
     bool ruled;                        /* methods or paths decide: override.h */
 };
 
-/* What was decided of one request. */
+/* The decision on a request. */
 struct inject_plan {
     const char *const
         *remove; /* the client's headers that are left out; NULL-terminated, the arena's */

@@ -8,7 +8,7 @@
 #define INJECT_REMOVE_MAX (HTTP_MAX_HEADERS + CREDENTIAL_HEADERS_MAX + 16)
 #define INJECT_TEXT_MAX   ((size_t)2 * REWRITE_BODY_MAX)
 
-/* One request while it is decided about. */
+/* A request while it is decided about. */
 struct plan {
     const struct inject_request *r;
     const struct http_head *head;

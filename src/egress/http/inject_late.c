@@ -138,7 +138,7 @@ static bool is_short(const struct http_head *h)
     return h->framing == HTTP_BODY_LENGTH && h->content_length <= REWRITE_BODY_MAX;
 }
 
-/* What stands for the body in the signature: what the client says of it, where that holds still. */
+/* Chooses the hash of the body for the signature: the client's own, where it still holds. */
 static enum err_code choose_payload(struct late *l, const struct http_head *h, struct err *e)
 {
     const char *said = http_head_get(h, "x-amz-content-sha256");

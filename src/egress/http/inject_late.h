@@ -1,5 +1,5 @@
 #pragma once
-/* What of a request can be made only when its body is there: AWS's signature of it, and
+/* Parts of a request that can be made only when its body is there: AWS's signature of it, and
  * placeholders in it. Everything of it is a copy, so that the request itself may be gone. Internal
  * to inject.c. */
 

@@ -13,9 +13,9 @@ static const struct credential *of_placeholder(const struct plan *p, const struc
     return credentials_find(p->r->credentials, at->name, at->name_len);
 }
 
-/* May its placeholder stand there? What a host stores of a request (names, bodies, most headers)
- * can be asked for again, in pieces or in a form that is not found; a header that holds keys is not
- * stored. */
+/* May its placeholder stand there? Parts of a request that a host stores (names, bodies, most
+ * headers) can be read again, in pieces or in a form that is not found; a header that holds keys is
+ * not stored. */
 static enum err_code check_placement(struct plan *p, const struct credential *c,
                                      const struct inject_text *t)
 {

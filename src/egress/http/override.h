@@ -17,9 +17,9 @@ bool override_is(const char *name);
 /* Those of h as they are spelled there, NULL-terminated, in the arena. 0 or -ENOMEM. */
 int override_names(const struct http_head *h, struct arena *a, const char *const **out);
 
-/* What stands for the second path where rules and bindings are asked: how servers read those
- * headers differs (with the bucket's name in front or without, relative to an account, a whole
- * URL), and this path matches nothing that allows by path and all that denies by path. */
+/* Replaces the second path where rules and bindings are asked: servers read those headers
+ * differently (with the bucket's name in front or without, relative to an account, a whole URL),
+ * and this path matches nothing that allows by path and all that denies by path. */
 #define OVERRIDE_SECOND_PATH "//"
 
 /* Does a header of that name have a second path? */

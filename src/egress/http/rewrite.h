@@ -15,8 +15,8 @@
 #define REWRITE_BODY_MAX  (1024u * 1024u) /* of a request that is changed or signed */
 #define REWRITE_LINES_MAX (64u * 1024u)
 
-/* One request's changes. The relay was told to leave out what is replaced here, and with `collect`
- * also Content-Length. */
+/* The changes of a request. The relay was told to leave out what is replaced here, and with
+ * `collect` also Content-Length. */
 struct rewrite_job {
     char *target;     /* to send instead, or NULL; malloc'd */
     struct buf lines; /* "Name: value\r\n" to add to its head */
@@ -37,7 +37,7 @@ void rewrite_job_free(struct rewrite_job *job);
 
 /* The same as the filter of a relay (http/relay.h): o->filter and o->filter_arg are set. job
  * and redact are taken over in every case; either may be NULL (nothing to change; nothing to
- * look for). What answers cost is of that owner's share (turns.h; NULL: no limit). 0 or
+ * look for). The cost of answers is part of that owner's share (turns.h; NULL: no limit). 0 or
  * -ENOMEM. */
 int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct rewrite_job *job,
                   struct redact *redact, struct http_relay_options *o);

@@ -1,7 +1,7 @@
 /* The way back of the filter: each answer's head is read and searched, its body
  * followed by its framing, decompressed where a secret may be in it, searched, and held back
  * while one may have begun; a pause of the sender lets go of what is no secret so far. After
- * 101 or for messages the rest is searched message by message. What cannot be followed is
+ * 101 or for messages the rest is searched message by message. An answer that cannot be searched is
  * refused, with an answer made here, before any byte of it passes. */
 
 #include "egress/http/rewrite_internal.h"

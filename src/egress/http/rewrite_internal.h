@@ -1,5 +1,5 @@
 #pragma once
-/* What rewrite.c (requests) and rewrite_answer.c (their answers) share. */
+/* Shared by rewrite.c (requests) and rewrite_answer.c (their answers). */
 
 #include "egress/http/frames.h"
 #include "egress/http/rewrite.h"

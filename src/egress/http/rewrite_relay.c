@@ -1,7 +1,7 @@
-/* A rewrite as the filter of a relay, for one request and its answer. What an answer costs is
- * shared out: a read of it waits for its owner's turn (turns.h). What is kept back passes
- * when nothing came for some time, which a timer tells; while the reader is behind or the
- * turn is waited for it is not the sender that pauses. */
+/* A rewrite as the filter of a relay, for one request and its answer. The cost of answers is shared
+ * out: a read waits for its owner's turn (turns.h). Bytes that are kept back pass when nothing came
+ * for some time, which a timer tells; while the reader is behind or the turn is waited for it is
+ * not the sender that pauses. */
 
 #include "egress/http/rewrite_internal.h"
 #include "egress/tls/turns.h"

@@ -274,7 +274,7 @@ int sigv4_authorize(const struct sigv4 *s, struct buf *out)
                       s->access_key_id, scope, names.data, hex);
 }
 
-/* One part of a scope, up to '/'. */
+/* Takes a part of a scope, up to '/'. */
 static const char *take_part(const char *p, char *out, size_t size)
 {
     size_t n = strcspn(p, "/, ");

@@ -1,5 +1,5 @@
 #pragma once
-/* Has a server that answers 101 agreed to WebSocket? One that says yes to any Upgrade and goes on
+/* Has a server that answers 101 agreed to WebSocket? A server that accepts any Upgrade and goes on
  * reading requests would hide them from the rules. Pure; nothing blocks. */
 
 #include "http/message.h"

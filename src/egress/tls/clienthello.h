@@ -1,6 +1,6 @@
 #pragma once
-/* What a TLS ClientHello says before anything is decided: the name it asks for. OpenSSL reads it,
- * in its own callback for that, and is stopped there: nothing is answered and no key is made.
+/* Reads the server's name from a TLS ClientHello before anything is decided. OpenSSL reads it, in
+ * its own callback for that, and is stopped there: nothing is answered and no key is made.
  *
  * Bounded by what the caller hands over. Does not block. */
 

@@ -1,5 +1,5 @@
 #pragma once
-/* One side's socket with its TLS, or a plain one: bytes in and out, after the handshake
+/* The socket of a side with its TLS, or a plain one: bytes in and out, after the handshake
  * (tlshand.h). The holder owns descriptor and layer. Nothing blocks. */
 
 #include "http/layer.h"

@@ -56,7 +56,7 @@ static uint64_t most_ns(const struct turns *t, uint64_t now)
     return is_alone(t, now) ? TURNS_LONG_NS : TURNS_NS;
 }
 
-/* What it did beyond its share, less one share for each turn since. */
+/* The time that it used beyond its share, less a share for each turn since. */
 static uint64_t owed_ns(const struct turns *t, const struct share *s, uint64_t now)
 {
     uint64_t paid = MIN(t->turn - s->turn, (uint64_t)TURNS_OWED_NS) * most_ns(t, now);

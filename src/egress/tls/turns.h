@@ -5,7 +5,7 @@
  *
  * Time: what an owner's (a sandbox's) flows do in one turn of the loop is measured, and beyond
  * TURNS_NS the rest of them is left until another turn: their events come again, since libuv's are
- * level-triggered. What cannot be divided (a signature of a TLS handshake) and takes longer is
+ * level-triggered. Work that cannot be divided (a signature of a TLS handshake) and takes longer is
  * owed, and its owner waits for as many turns as that is worth. Which of them were left is found by
  * rounds: in a round each flow has one event's worth of work. An owner that no other was beside for
  * TURNS_ALONE_NS may use TURNS_LONG_NS: then it is the turns themselves that cost.
@@ -18,8 +18,8 @@
  * (edge-triggered) wait in the same lines.
  *
  * Owners are told apart by hash (stochastic fairness queueing, McKenney 1990): two in one bucket
- * share its time, or its place in the rotation. Nothing is allocated for a flow or an owner. One
- * loop; nothing blocks. */
+ * share its time, or its place in the rotation. Nothing is allocated for a flow or an owner. Used
+ * by one loop; nothing blocks. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -173,10 +173,20 @@ def test_deepagents():
     assert "tool: 285\n\n[Command succeeded with exit code 0]\nai: The script has run.\n" in done.stdout
 
 
-def test_code_analysis():
-    """The example of a graph whose tool runs in a sandbox, with its own folder as the code."""
+def test_code_analysis(tmp_path):
+    """The example of a graph whose tool runs in a sandbox: it is given code whose longest functions the test knows. The code of a
+    virtual environment is not copied into the sandbox, though its function would be the longest."""
+    def code(path, name, lines):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"def {name}():\n" + "    pass\n" * (lines - 1))
+
+    code(tmp_path / "long.py", "longest", 7)
+    code(tmp_path / "parts/short.py", "second", 4)
+    code(tmp_path / "v/lib/other.py", "foreign", 9)
+    (tmp_path / "v/pyvenv.cfg").touch()
     env = {**os.environ, "DAYTONA_API_URL": URL, "DAYTONA_API_KEY": KEY, "MODEL": "", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, EXAMPLES / "code_analysis.py", EXAMPLES], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, EXAMPLES / "code_analysis.py", tmp_path], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert " ./code_analysis.py\n" in done.stdout and " agent_tool.py:" in done.stdout and done.stdout.count("[exit status 0]") == 2
+    assert " 7 ./long.py\n" in done.stdout and " 4 ./parts/short.py\n" in done.stdout and done.stdout.count("[exit status 0]") == 2
+    assert "7 long.py:1 longest\n4 parts/short.py:1 second\n[exit" in done.stdout and "foreign" not in done.stdout
     assert done.stdout.endswith("ai: The longest functions are those above: look there first.\n")

@@ -1,4 +1,4 @@
-"""What cay's Python kernels have beyond ipykernel: results as data (formatters), charts (charts)."""
+"""The parts of cay's Python kernels beyond ipykernel: results as data (formatters), charts (charts)."""
 
 
 def load_ipython_extension(shell):
