@@ -33,6 +33,7 @@
  * 0.218.0 and PyPI daytona 0.226.1 send; daytonaio/daytona at b5a5d9e78 for errors and defaults. */
 
 #include "api/api.h"
+#include "api/mounts.h"
 
 #define DAYTONA_PREFIX      "/api/"
 #define DAYTONA_EVENTS_PATH "/api/socket.io/"
@@ -84,9 +85,8 @@ void daytona_sandbox_done(void *arg, const struct sandbox *s, const struct err *
 
 extern const struct api_route daytona_volume_routes[];
 
-/* "volumes" of a create as core takes it: a new reference, NULL where there are none; the caller
- * drops it after an error too. ERR_INVALID. */
-enum err_code daytona_volumes_read(const json_t *body, json_t **out, struct err *e);
+/* "volumes" of a create, added to out. ERR_INVALID. */
+enum err_code daytona_volumes_read(const json_t *body, struct mounts *out, struct err *e);
 
 /* Those of a sandbox: a new array; NULL: memory is out. */
 json_t *daytona_volumes_json(const struct sandbox *s);

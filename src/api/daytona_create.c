@@ -13,7 +13,8 @@
 struct creation {
     struct sandbox_request r;
     struct network *network;
-    json_t *settings, *policy, *volumes, *mounted, *env;
+    json_t *settings, *policy, *mounted, *env;
+    struct mounts mounts;
 };
 
 static void creation_free(void *state)
@@ -23,7 +24,6 @@ static void creation_free(void *state)
     json_decref(c->settings);
     network_unref(c->network);
     json_decref(c->policy);
-    json_decref(c->volumes);
     json_decref(c->mounted);
     json_decref(c->env);
     free(c);
@@ -322,9 +322,10 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
                         "unset DAYTONA_TARGET, and remove target from the configuration", e)) ||
         (rc = read_ttl(call, c, e)) || (rc = api_read_maps(body, "labels", "env", &c->r, e)))
         return rc;
-    if ((rc = daytona_volumes_read(body, &c->volumes, e)) || (rc = read_secrets(body, c, e)))
+    if ((rc = daytona_volumes_read(body, &c->mounts, e)) || (rc = read_secrets(body, c, e)))
         return rc;
-    c->r.volumes = c->volumes;
+    c->r.mounts = c->mounts.list;
+    c->r.n_mounts = c->mounts.n;
     return read_network(call, c, e);
 }
 

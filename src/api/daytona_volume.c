@@ -88,7 +88,7 @@ const struct api_route daytona_volume_routes[] = {
 
 /* -- of a sandbox ------------------------------------------------------------------------------ */
 
-static enum err_code read_one(const json_t *one, json_t *out, struct err *e)
+static enum err_code read_one(const json_t *one, struct mounts *out, struct err *e)
 {
     const char *id = NULL, *path = NULL, *subpath = "";
     enum err_code rc;
@@ -104,24 +104,19 @@ static enum err_code read_one(const json_t *one, json_t *out, struct err *e)
         return err_set(e, ERR_INVALID,
                        "volumes: subpath: not supported yet by this server: a part of a volume "
                        "(mount the whole one)");
-    return json_array_append_new(out, json_pack("{s:s, s:s}", "name", id, "path", path)) < 0
-               ? err_set(e, ERR_UNAVAILABLE, "memory is out")
-               : ERR_OK;
+    return mounts_add_volume(out, "volumes", id, path, false, e);
 }
 
-enum err_code daytona_volumes_read(const json_t *body, json_t **out, struct err *e)
+enum err_code daytona_volumes_read(const json_t *body, struct mounts *out, struct err *e)
 {
     json_t *requested = NULL, *one;
     enum err_code rc = json_get_arr(body, "volumes", NULL, JSON_OPTIONAL, &requested, e);
     size_t i;
 
-    if (rc != ERR_OK || json_array_size(requested) == 0)
-        return rc;
-    *out = json_array();
     json_array_foreach (requested, i, one)
         if (rc == ERR_OK)
             rc = json_is_object(one)
-                     ? read_one(one, *out, e)
+                     ? read_one(one, out, e)
                      : err_set(e, ERR_INVALID, "volumes: each has a volumeId and a mountPath");
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "api/e2b.h"
 
 #include "api/cay_v1.h"
+#include "api/mounts.h"
 #include "core/create_key.h"
 #include "core/credential.h"
 #include "http/digest.h"
@@ -21,6 +22,8 @@ struct creation {
     uint8_t hash[CORE_HASH_SIZE]; /* of the body, where there is an Idempotency-Key */
     struct network *network;
     json_t *policy, *secrets, *credentials;
+    json_t *volume_mounts, *host_mounts; /* read into mounts when all fields are read */
+    struct mounts mounts;
     bool is_cays; /* by /cay/v1 */
 };
 
@@ -207,7 +210,7 @@ static enum err_code read_policy(struct api_call *call, struct creation *c, stru
     if (rc == ERR_OK)
         rc = cay_v1_idle_read(body, api_config_of(call->api)->max_ttl_ms, &c->r, e);
     if (rc == ERR_OK)
-        rc = json_get_arr(body, "hostMounts", NULL, JSON_OPTIONAL, &c->r.host_mounts, e);
+        rc = json_get_arr(body, "hostMounts", NULL, JSON_OPTIONAL, &c->host_mounts, e);
     if (rc != ERR_OK)
         return rc;
     c->r.limits.filters = filters ? PRIVSEP_FILTERS : 0;
@@ -233,13 +236,18 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
         (rc = e2b_check_max(call, c->r.ttl_ms, e)) ||
         (rc = api_read_maps(body, "metadata", "envVars", &c->r, e)) ||
         (rc = read_lifecycle(body, &c->r, e)) ||
-        (rc = json_get_arr(body, "volumeMounts", NULL, JSON_OPTIONAL, &c->r.volumes, e)) ||
+        (rc = json_get_arr(body, "volumeMounts", NULL, JSON_OPTIONAL, &c->volume_mounts, e)) ||
         (rc = refuse_missing(body, e)))
         return rc;
     if (kind != CREATE_V2 &&
         (rc = json_get_bool(body, "secure", NULL, JSON_OPTIONAL, &c->r.secure, e)))
         return rc;
-    return kind == CREATE_CAY ? read_policy(call, c, e) : read_network(body, c, e);
+    rc = kind == CREATE_CAY ? read_policy(call, c, e) : read_network(body, c, e);
+    if (rc == ERR_OK)
+        rc = mounts_read(&c->mounts, c->volume_mounts, c->host_mounts, e);
+    c->r.mounts = c->mounts.list;
+    c->r.n_mounts = c->mounts.n;
+    return rc;
 }
 
 /* cay's own create tells also what of the policy can never have an effect. */

@@ -182,14 +182,16 @@ struct sandbox_request {
     struct network *network;      /* the same */
     json_t *policy;               /* the same; checked here */
     json_t *credentials;          /* the same: what core_credentials_seal gave */
-    json_t *volumes;              /* the same: array of {"name", "path", "readOnly"} (volume.h) */
-    json_t *host_mounts;          /* the same, of directories of the host */
-    const char *create_key;       /* Idempotency-Key (create_key.h), NULL: none */
-    const uint8_t *create_hash;   /* CORE_HASH_SIZE bytes, with create_key */
-    bool serves_volume;           /* the one of volumes (volume_content.h) */
-    const char *snapshot;         /* its id, of whatever kind, in place of a name; NULL: none */
-    const char *made_of;          /* a fork's: its source's template_requested; NULL: none */
-    bool no_start_command;        /* the one of its files is not run when it is created */
+    /* The same: of volumes and of directories of the host (volume.h). */
+    const struct volume_mount *mounts;
+    size_t n_mounts;            /* at most PRIVSEP_CREATE_VOLUMES */
+    json_t *volumes;            /* core's own: the mounts as the sandbox keeps them */
+    const char *create_key;     /* Idempotency-Key (create_key.h), NULL: none */
+    const uint8_t *create_hash; /* CORE_HASH_SIZE bytes, with create_key */
+    bool serves_volume;         /* the one of volumes (volume_content.h) */
+    const char *snapshot;       /* its id, of whatever kind, in place of a name; NULL: none */
+    const char *made_of;        /* a fork's: its source's template_requested; NULL: none */
+    bool no_start_command;      /* the one of its files is not run when it is created */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);

@@ -27,7 +27,8 @@ struct fork_op {
     char tenant[CORE_TENANT_SIZE], source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
     char made_of[CORE_NAME_SIZE];
     char name[CORE_SANDBOX_NAME_SIZE];
-    json_t *metadata, *env, *policy, *credentials, *volumes, *host_mounts;
+    json_t *metadata, *env, *policy, *credentials, *volumes;
+    struct volume_mount mounts[PRIVSEP_CREATE_VOLUMES];
     struct network *network;
     size_t n, requested, answered;
     core_fork_cb done;
@@ -52,7 +53,6 @@ static void op_free(struct fork_op *op)
     json_decref(op->policy);
     json_decref(op->credentials);
     json_decref(op->volumes);
-    json_decref(op->host_mounts);
     network_unref(op->network);
     free(op->forks);
     free(op->ones);
@@ -197,8 +197,7 @@ static bool take_over(struct fork_op *op, const struct sandbox *s,
 {
     op->metadata = s->metadata ? copy_metadata(s->metadata) : NULL;
     op->policy = s->policy ? json_deep_copy(s->policy) : NULL;
-    op->volumes = volumes_of_kind(s->volumes, "volume");
-    op->host_mounts = volumes_of_kind(s->volumes, "host");
+    op->volumes = json_incref(s->volumes); /* paths of mounts are its */
     op->credentials = s->credentials ? json_deep_copy(s->credentials) : NULL;
     op->network = network_ref(s->network);
     memcpy(op->source, s->id, sizeof(op->source));
@@ -224,11 +223,11 @@ static bool take_over(struct fork_op *op, const struct sandbox *s,
                                      .metadata = op->metadata,
                                      .network = op->network,
                                      .policy = op->policy,
-                                     .volumes = op->volumes,
-                                     .host_mounts = op->host_mounts,
+                                     .mounts = op->mounts,
+                                     .n_mounts = volumes_mounts(op->volumes, op->mounts),
                                      .credentials = op->credentials};
-    return (op->metadata || !s->metadata) && (op->policy || !s->policy) && op->volumes &&
-           op->host_mounts && (op->credentials || !s->credentials);
+    return (op->metadata || !s->metadata) && (op->policy || !s->policy) &&
+           (op->credentials || !s->credentials);
 }
 
 static enum err_code check_request(const struct core *c, const char *tenant,

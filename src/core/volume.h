@@ -30,6 +30,19 @@ struct volume {
     int64_t made_real_ms;
 };
 
+/* A mount that a create asks for: of a volume, by name or id, or of a directory of the host, by
+ * name. A create has PRIVSEP_CREATE_VOLUMES of them at most. */
+struct volume_mount {
+    bool of_host, read_only; /* of_host: read-only in any case */
+    /* With room for a byte too many: a longer name that was cut is no volume's. */
+    char name[CORE_VOLUME_NAME_SIZE + 1];
+    const char *path; /* volume_is_path; borrowed */
+};
+
+/* Absolute, of whole names: no ".." leads elsewhere, and nothing of the sandbox's own machinery is
+ * hidden (/proc, /sys, /dev, /run/volumes). */
+bool volume_is_path(const char *path);
+
 typedef void (*core_volume_cb)(void *arg, const struct volume *v, const struct err *why);
 
 /* done when it is on the disk. bytes 0: what a sandbox's disk has when nothing is said.
@@ -55,16 +68,14 @@ void core_volume_remove(struct core *c, const char *tenant, const char *name, co
 
 /* -- for core's other files -------------------------------------------------------------------- */
 
-/* r's volumes and host_mounts: arrays of {"name", "path", "readOnly"} (NULL: none), as clients say
- * it; "NAME:ro" is read-only too. *out: both in one, as a sandbox keeps it: each with "volume", the
- * id, or "host", the name; a new reference, NULL: none. ERR_INVALID, ERR_NOT_FOUND: also for a
+/* r's mounts as a sandbox keeps them: an array of {"name", "path", "readOnly"}, each with "volume",
+ * the id, or "host", the name; a new reference, NULL: none. ERR_INVALID, ERR_NOT_FOUND: also for a
  * directory of the host that is for other tenants. */
 enum err_code volumes_resolve(struct core *c, const struct sandbox_request *r, json_t **out,
                               struct err *e);
 
-/* Those of a sandbox that are volumes ("volume") or directories of the host ("host"): a new array,
- * whose entries are shared. NULL: memory is out. */
-json_t *volumes_of_kind(const json_t *mounts, const char *kind);
+/* The mounts of a sandbox as another asks for them, with its paths; how many there are. */
+size_t volumes_mounts(const json_t *mounts, struct volume_mount out[static PRIVSEP_CREATE_VOLUMES]);
 
 /* Whether a sandbox (NULL: a new one) can have those now: ERR_NOT_FOUND, ERR_CONFLICT with the
  * sandbox that has one. */

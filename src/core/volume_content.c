@@ -85,16 +85,10 @@ static size_t count_servers(const struct tenant *t)
     return n;
 }
 
-/* A mount of the volume, as volume_user asks for one; a new reference. */
-static json_t *mount_json(const struct volume_obj *v, bool read_only)
-{
-    return json_pack("{s:s, s:s, s:b}", "name", v->v.id, "path", SERVE_PATH, "readOnly", read_only);
-}
-
 /* The sandbox that excludes it; NULL: none, or memory is out, and then nothing is made either. */
 static const struct sandbox_obj *user_against(const struct volume_obj *v, bool read_only)
 {
-    json_t *wanted = mount_json(v, read_only);
+    json_t *wanted = json_pack("{s:b}", "readOnly", read_only);
     const struct sandbox_obj *user = wanted ? volume_user(v, NULL, wanted) : NULL;
 
     json_decref(wanted);
@@ -311,8 +305,7 @@ static enum err_code check_start(const struct volume_obj *v, struct err *e)
 static void start(struct volume_obj *v)
 {
     /* Where a sandbox reads it, this one can only read too. */
-    json_t *mount = mount_json(v, user_against(v, false) != NULL);
-    json_t *mounts = mount ? json_pack("[o]", mount) : NULL;
+    struct volume_mount mount = {.read_only = user_against(v, false) != NULL, .path = SERVE_PATH};
     struct start *t = calloc(1, sizeof(*t));
     const struct sandbox_request r = {.tenant = v->v.tenant,
                                       .template_name = "host",
@@ -322,13 +315,15 @@ static void start(struct volume_obj *v)
                                                  .disk_bytes = SERVE_DISK,
                                                  .cpu_milli = SERVE_CPU_MILLI,
                                                  .pids = SERVE_PIDS},
-                                      .volumes = mounts,
+                                      .mounts = &mount,
+                                      .n_mounts = 1,
                                       .serves_volume = true};
     struct err e;
 
-    if (!mounts || !t)
+    (void)snprintf(mount.name, sizeof(mount.name), "%s", v->v.id);
+    if (!t)
         err_set(&e, ERR_UNAVAILABLE, "memory is out");
-    if (mounts && t && check_start(v, &e) == ERR_OK) {
+    if (t && check_start(v, &e) == ERR_OK) {
         t->core = v->core;
         (void)snprintf(t->volume, sizeof(t->volume), "%s", v->v.id);
         core_sandbox_create(v->core, &r, on_started, TAKE_PTR(t));
@@ -336,7 +331,6 @@ static void start(struct volume_obj *v)
         refuse_all(v, &e);
     }
     free(t);
-    json_decref(mounts);
 }
 
 /* -- a call ------------------------------------------------------------------------------------ */

@@ -1,5 +1,6 @@
-/* Volumes in sandboxes: what a create asks for, which sandbox has which, and what privd and the
- * agent are told of it. Called by create.c, keep.c and fork.c. */
+/* Volumes in sandboxes: the mounts that a create asks for, the volumes that each sandbox has, and
+ * their description for privd and the agent. Called by create.c, keep.c and fork.c. A client's
+ * words for mounts are read by api (api/mounts.h). */
 
 #include "core/core_internal.h"
 #include "core/keep.h"
@@ -185,9 +186,7 @@ json_t *volumes_links(const json_t *mounts)
 
 /* -- what a create asks for -------------------------------------------------------------------- */
 
-/* Absolute, of whole names: no ".." leads elsewhere, and nothing of the sandbox's own machinery is
- * hidden. */
-static bool is_path(const char *path)
+bool volume_is_path(const char *path)
 {
     static const char *const kept[] = {"/proc", "/sys", "/dev", "/run/volumes"};
     size_t n = strlen(path);
@@ -217,46 +216,8 @@ static bool is_nested(const char *a, const char *b)
     return strncmp(a, b, n) == 0 && (la == lb || (la < lb ? b : a)[n] == '/');
 }
 
-/* "NAME:ro" is NAME, read only: no name has a colon, and the SDKs have no other way to say it. */
-static bool take_name(const char *text, char out[static CORE_VOLUME_NAME_SIZE + 1])
-{
-    size_t n = strlen(text);
-    bool only = n > 3 && strcmp(text + n - 3, ":ro") == 0;
-
-    (void)snprintf(out, CORE_VOLUME_NAME_SIZE + 1, "%.*s", (int)(only ? n - 3 : n), text);
-    return only;
-}
-
-/* An entry of "volumeMounts" or "hostMounts". */
-struct mount_request {
-    const char *field, *path;
-    char name[CORE_VOLUME_NAME_SIZE + 1];
-    bool read_only;
-};
-
-static enum err_code read_request(const json_t *one, const char *field, struct mount_request *out,
-                                  struct err *e)
-{
-    const char *text = json_string_value(json_object_get(one, "name"));
-    const json_t *only = json_object_get(one, "readOnly");
-
-    *out = (struct mount_request){field, json_string_value(json_object_get(one, "path")), "",
-                                  false};
-    out->read_only = (text && take_name(text, out->name)) || json_is_true(only);
-    if (!text || !out->path || (only && !json_is_boolean(only)))
-        return err_set(e, ERR_INVALID,
-                       "%s: each has a \"name\" and a \"path\", and may have \"readOnly\"", field);
-    if (is_path(out->path))
-        return ERR_OK;
-    return err_set(e, ERR_INVALID,
-                   "%s: \"%.100s\" is no path to mount at: it has to be absolute, without "
-                   "\".\", \"..\" and a slash at its end, of at most %d bytes, and not in /proc, "
-                   "/sys, /dev or /run/volumes",
-                   field, out->path, CORE_VOLUME_PATH_SIZE - 1);
-}
-
-/* `kind`: "volume" or "host", by which an entry names what it is of. */
-static enum err_code append(json_t *out, const struct mount_request *a, const char *kind,
+/* `kind`: "volume" or "host", by which an entry names its source. */
+static enum err_code append(json_t *out, const struct volume_mount *a, const char *kind,
                             const char *id, const char *name, struct err *e)
 {
     const json_t *other;
@@ -268,89 +229,74 @@ static enum err_code append(json_t *out, const struct mount_request *a, const ch
         if ((same && strcmp(same, id) == 0) ||
             is_nested(json_string_value(json_object_get(other, "path")), a->path))
             return err_set(e, ERR_INVALID,
-                           "%s: '%.100s' at %.100s: this volume, directory or path is there "
-                           "already, or one of the paths is below another",
-                           a->field, name, a->path);
+                           "the mount of '%.100s' at %.100s: this volume, directory or path is "
+                           "there already, or one of the paths is below another",
+                           name, a->path);
     }
-    return json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:b}", kind, id, "name", name,
-                                                "path", a->path, "readOnly", a->read_only)) < 0
+    return json_array_append_new(out,
+                                 json_pack("{s:s, s:s, s:s, s:b}", kind, id, "name", name, "path",
+                                           a->path, "readOnly", a->read_only || a->of_host)) < 0
                ? err_set(e, ERR_EXHAUSTED, "memory is out")
                : ERR_OK;
 }
 
-static enum err_code resolve_volume(struct core *c, const char *tenant, const json_t *one,
-                                    json_t *out, struct err *e)
+/* A directory that is not for this tenant is answered as one that is not there. */
+static enum err_code resolve(struct core *c, const char *tenant, const struct volume_mount *a,
+                             json_t *out, struct err *e)
 {
     const struct volume_obj *v;
-    struct mount_request a;
 
-    if (read_request(one, "volumeMounts", &a, e) != ERR_OK)
-        return e->code;
-    v = volume_find(c, tenant, a.name, true);
-    return v ? append(out, &a, "volume", v->v.id, v->v.name, e)
-             : err_set(e, ERR_NOT_FOUND, "there is no volume '%.100s'", a.name);
-}
-
-/* A directory that is not for this tenant is answered as one that is not there. */
-static enum err_code resolve_host_dir(struct core *c, const char *tenant, const json_t *one,
-                                      json_t *out, struct err *e)
-{
-    struct mount_request a;
-
-    if (read_request(one, "hostMounts", &a, e) != ERR_OK)
-        return e->code;
-    if (json_is_false(json_object_get(one, "readOnly")))
-        return err_set(e, ERR_INVALID, "hostMounts: '%.100s': they are read-only", a.name);
-    a.read_only = true;
-    return host_dir_number(c, tenant, a.name) ? append(out, &a, "host", a.name, a.name, e)
-                                              : host_dir_missing(a.name, e);
-}
-
-static enum err_code resolve_all(struct core *c, const struct sandbox_request *r, json_t *out,
-                                 struct err *e)
-{
-    enum err_code code = ERR_OK;
-    json_t *one;
-    size_t i;
-
-    json_array_foreach (r->volumes, i, one)
-        if (code == ERR_OK)
-            code = resolve_volume(c, r->tenant, one, out, e);
-    json_array_foreach (r->host_mounts, i, one)
-        if (code == ERR_OK)
-            code = resolve_host_dir(c, r->tenant, one, out, e);
-    return code;
+    if (!volume_is_path(a->path))
+        return err_set(e, ERR_INVALID, "\"%.100s\" is no path to mount at", a->path);
+    if (a->of_host)
+        return host_dir_number(c, tenant, a->name) ? append(out, a, "host", a->name, a->name, e)
+                                                   : host_dir_missing(a->name, e);
+    v = volume_find(c, tenant, a->name, true);
+    return v ? append(out, a, "volume", v->v.id, v->v.name, e)
+             : err_set(e, ERR_NOT_FOUND, "there is no volume '%.100s'", a->name);
 }
 
 enum err_code volumes_resolve(struct core *c, const struct sandbox_request *r, json_t **out,
                               struct err *e)
 {
-    size_t n = json_array_size(r->volumes) + json_array_size(r->host_mounts);
-    enum err_code code;
+    enum err_code code = ERR_OK;
     json_t *all;
 
     *out = NULL;
-    if (n == 0)
+    if (r->n_mounts == 0)
         return ERR_OK;
-    if (n > PRIVSEP_CREATE_VOLUMES)
-        return err_set(e, ERR_INVALID,
-                       "volumeMounts, hostMounts: %zu of them; a sandbox can have %d in all", n,
+    if (r->n_mounts > PRIVSEP_CREATE_VOLUMES)
+        return err_set(e, ERR_INVALID, "%zu mounts; a sandbox can have %d in all", r->n_mounts,
                        PRIVSEP_CREATE_VOLUMES);
     all = json_array();
-    code = resolve_all(c, r, all, e);
+    for (size_t i = 0; i < r->n_mounts && code == ERR_OK; i++)
+        code = resolve(c, r->tenant, &r->mounts[i], all, e);
     if (code == ERR_OK)
         *out = json_incref(all);
     json_decref(all);
     return code;
 }
 
-json_t *volumes_of_kind(const json_t *mounts, const char *kind)
+static const char *text_of(const json_t *mount, const char *key)
 {
-    json_t *all = json_array(), *m;
-    size_t i;
+    const char *text = json_string_value(json_object_get(mount, key));
 
-    json_array_foreach ((json_t *)mounts, i, m)
-        if (json_object_get(m, kind))
-            json_array_append(all, m);
-    return all;
+    return text ? text : "";
+}
+
+size_t volumes_mounts(const json_t *mounts, struct volume_mount out[static PRIVSEP_CREATE_VOLUMES])
+{
+    const json_t *m;
+    size_t i, n = 0;
+
+    json_array_foreach ((json_t *)mounts, i, m) {
+        if (n == PRIVSEP_CREATE_VOLUMES)
+            break;
+        out[n] = (struct volume_mount){.of_host = json_object_get(m, "host") != NULL,
+                                       .read_only = reads_only(m),
+                                       .path = text_of(m, "path")};
+        (void)snprintf(out[n].name, sizeof(out[n].name), "%s", text_of(m, "name"));
+        n++;
+    }
+    return n;
 }

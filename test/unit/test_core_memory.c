@@ -282,11 +282,12 @@ static void begin_volume_removal(struct world *w, const struct there *t, struct 
 /* One that mounts the volume. */
 static void begin_mount(struct world *w, const struct there *t, struct answer *a)
 {
+    const struct volume_mount mount = {.name = VOLUME, .path = "/v"};
     struct sandbox_request r = world_request();
 
-    r.volumes = json_pack("[{s:s, s:s}]", "name", VOLUME, "path", "/v");
+    r.mounts = &mount;
+    r.n_mounts = 1;
     core_sandbox_create(w->core, &r, world_on_answer, a);
-    json_decref(r.volumes);
 }
 
 static bool builds_have_ended(struct world *w)

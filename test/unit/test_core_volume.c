@@ -71,13 +71,15 @@ static uint32_t number_of(struct world *w, const char *name)
 /* One that mounts name at /v; the answer. */
 static struct answer box_with(struct world *w, const char *name, bool read_only)
 {
+    struct volume_mount mount = {.path = "/v", .read_only = read_only};
     struct sandbox_request r = world_request();
     struct answer a = {0};
 
-    r.volumes = json_pack("[{s:s, s:s, s:b}]", "name", name, "path", "/v", "readOnly", read_only);
+    (void)snprintf(mount.name, sizeof(mount.name), "%s", name);
+    r.mounts = &mount;
+    r.n_mounts = 1;
     core_sandbox_create(w->core, &r, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
-    json_decref(r.volumes);
     return a;
 }
 
@@ -264,17 +266,18 @@ static void what_both_have_is_compared(void **state)
 
 static void privd_and_the_agent_are_told(void **state)
 {
+    const struct volume_mount mounts[] = {
+        {.name = "b", .path = "/data"}, {.name = "a", .path = "/home/user/in", .read_only = true}};
     struct world *w = *state;
     struct sandbox_request r = world_request();
     struct answer a = {0};
     char body[4096];
 
     assert_true(make(w, "a").good && make(w, "b").good);
-    r.volumes = json_pack("[{s:s, s:s}, {s:s, s:s, s:b}]", "name", "b", "path", "/data", "name",
-                          "a", "path", "/home/user/in", "readOnly", true);
+    r.mounts = mounts;
+    r.n_mounts = ARRAY_SIZE(mounts);
     core_sandbox_create(w->core, &r, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
-    json_decref(r.volumes);
     assert_true(a.good);
     assert_int_equal(fake_mount(w->fake, 0).number, number_of(w, "b"));
     assert_int_equal(fake_mount(w->fake, 0).flags, 0);
@@ -291,20 +294,24 @@ static void mounts_that_are_wrong_are_refused(void **state)
     static const char *const paths[] = {"",        "v",       "/",      "/v/",
                                         "/a//b",   "/a/../b", "/./b",   "/proc",
                                         "/proc/x", "/sys/y",  "/dev/z", "/run/volumes/0"};
+    struct volume_mount mounts[2] = {{0}};
     struct world *w = *state;
     struct sandbox_request r = world_request();
 
     assert_true(make(w, "a").good && make(w, "b").good);
     assert_true(make_of(w, "other", "theirs", 4 * MIB).good);
+    r.mounts = mounts;
+    r.n_mounts = 1;
     for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-        r.volumes = json_pack("[{s:s, s:s}]", "name", "a", "path", paths[i]);
+        mounts[0] = (struct volume_mount){.name = "a", .path = paths[i]};
         assert_int_equal(world_create_fails(w, &r).why.code, ERR_INVALID);
-        json_decref(r.volumes);
     }
-    r.volumes = json_pack("[{s:s, s:s}, {s:s, s:s}]", "name", "a", "path", "/v", "name", "b",
-                          "path", "/v/b");
+    mounts[0] = (struct volume_mount){.name = "a", .path = "/v"};
+    mounts[1] = (struct volume_mount){.name = "b", .path = "/v/b"};
+    r.n_mounts = 2;
     assert_int_equal(world_create_fails(w, &r).why.code, ERR_INVALID);
-    json_decref(r.volumes);
+    r.n_mounts = PRIVSEP_CREATE_VOLUMES + 1; /* refused before any is looked at */
+    assert_int_equal(world_create_fails(w, &r).why.code, ERR_INVALID);
     assert_int_equal(box_with(w, "theirs", true).why.code, ERR_NOT_FOUND);
     assert_int_equal(box_with(w, "none", true).why.code, ERR_NOT_FOUND);
     assert_int_equal(world_rows(w), 0);
@@ -426,16 +433,18 @@ static void has_host_dirs(struct world *w, const char *third)
 /* Of two directories, or of one where the second is NULL, at /v and /w, and of tenant. */
 static struct answer box_of(struct world *w, const char *tenant, const char *one, const char *two)
 {
+    struct volume_mount mounts[] = {{.of_host = true, .path = "/v"},
+                                    {.of_host = true, .path = "/w"}};
     struct sandbox_request r = world_request();
     struct answer a = {0};
 
     r.tenant = tenant;
-    r.host_mounts = json_pack("[{s:s, s:s}]", "name", one, "path", "/v");
-    if (two)
-        json_array_append_new(r.host_mounts, json_pack("{s:s, s:s}", "name", two, "path", "/w"));
+    r.mounts = mounts;
+    r.n_mounts = two ? 2 : 1;
+    (void)snprintf(mounts[0].name, sizeof(mounts[0].name), "%s", one);
+    (void)snprintf(mounts[1].name, sizeof(mounts[1].name), "%s", two ? two : "");
     core_sandbox_create(w->core, &r, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
-    json_decref(r.host_mounts);
     return a;
 }
 
