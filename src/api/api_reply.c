@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+_Static_assert(ERR_CODE_COUNT == 15, "a new code of errors: give it a status");
+
 static const int statuses[ERR_CODE_COUNT] = {
     [ERR_OK] = 200,
     [ERR_INVALID] = 400,

@@ -40,6 +40,9 @@ static const struct {
     [CONNECT_UNAUTHENTICATED] = {"unauthenticated", 401},
 };
 
+/* An entry that is not written would be CONNECT_OK: success instead of an error. */
+_Static_assert(ERR_CODE_COUNT == 15, "a new code of errors: give it a row in from_err");
+
 static const enum connect_code from_err[ERR_CODE_COUNT] = {
     [ERR_OK] = CONNECT_OK,
     [ERR_INVALID] = CONNECT_INVALID_ARGUMENT,
