@@ -169,7 +169,7 @@ void flow_watch_upstream(struct flow *f, bool (*cb)(struct flow *f));
 void flow_watch_again(struct flow *f, uint64_t timeout_ms); /* the timer starts anew */
 
 /* Before f is worked on: where the sandbox's rules have changed since they were asked about it,
- * they are asked again, and f is cut if they do not allow it any more. One call asks about a
+ * they are asked again, and f is cut if they do not allow it any more. A call asks about a
  * connection, or about one of its requests of HTTP/2. */
 enum flow_standing {
     FLOW_SETTLED,   /* it may go on */

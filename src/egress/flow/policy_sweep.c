@@ -44,8 +44,8 @@ static struct sandbox *find_unsettled(struct sandbox *whole)
     return s;
 }
 
-/* One question. An end moves s->unsettled on by itself, whichever flow ends (registry_remove_flow).
- * False: there is nothing left. */
+/* Asks one question. An end moves s->unsettled on by itself, whichever flow ends
+ * (registry_remove_flow). False: there is nothing left. */
 static bool ask_next(struct sandbox *whole)
 {
     struct sandbox *s = find_unsettled(whole);

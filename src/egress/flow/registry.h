@@ -62,7 +62,7 @@ struct sandbox_rules {
     struct command_sandbox_rules command_sandboxes[REGISTRY_COMMAND_SANDBOXES_MAX];
     size_t n_command_sandboxes;
 };
-/* What is open is asked about again in a sweep, which may not be over yet (policy_sweep.h). */
+/* Open flows are asked about again in a sweep, which may not be over yet (policy_sweep.h). */
 enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
                               struct sandbox_rules *rules, struct err *e);
 
