@@ -150,6 +150,7 @@ int cmd_template_export(struct cli *c);
 int cmd_template_import(struct cli *c);
 int cmd_template_limits(struct cli *c);
 int cmd_template_publish(struct cli *c);
+int cmd_template_push(struct cli *c);
 int cmd_template_rm(struct cli *c);
 int cmd_tenant_ls(struct cli *c);
 int cmd_tenant_ceiling(struct cli *c);

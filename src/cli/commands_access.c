@@ -69,8 +69,6 @@ const struct cli_command commands_access[] = {
         .options = OPTIONS(OPTION_QUIET),
         .examples = EXAMPLES(
             {"cay template export tools tools.tar", "then `docker load -i tools.tar`, or:"},
-            {"skopeo copy oci-archive:tools.tar docker://registry.example.com/tools:v1",
-             "into a registry"},
             {"cay template import tools docker-archive:tools.tar --start",
              "on another server, for all its tenants"}),
         .operands_min = 2,
@@ -166,6 +164,28 @@ const struct cli_command commands_access[] = {
         .operands_max = 1,
         .raw_after = -1,
         .run = cmd_template_publish,
+    },
+    {
+        .name = "template push",
+        .operands = "[OPTION...] NAME REGISTRY/REPOSITORY:TAG",
+        .summary = "send a template to a registry as a container image",
+        .text = "What `cay template export NAME` writes, sent by skopeo. The file is a temporary "
+                "one in /var/tmp, or where TMPDIR says.",
+        .options = OPTIONS(
+            {0, "authfile", "FILE",
+             "Credentials of registries, as `skopeo login` writes them. Default: skopeo's.",
+             "file"},
+            {0, "cert-dir", "DIR", "Authorities and client certificates for the registry.", "file"},
+            {0, "plain-http", NULL,
+             "The registry is asked without TLS, or whatever its certificate is.", NULL},
+            {0, "timeout", "TIME", "How long sending may take. Default: 30m.", NULL}, OPTION_QUIET),
+        .examples = EXAMPLES({"cay template push tools registry.example.com:5000/team/tools:v1",
+                              "`cay template import` takes it from there"}),
+        .operands_min = 2,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "template",
+        .run = cmd_template_push,
     },
     {
         .name = "template rm",

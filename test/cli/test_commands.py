@@ -21,7 +21,7 @@ from conftest import CAY
 TRUST = {"NODE_EXTRA_CA_CERTS", "DENO_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
 COMMANDS = ["up", "down", "status", "env", "debug", "create", "exec", "run", "cp", "ls", "kill", "logs", "top",
             "policy show", "policy set", "policy explain", "policy check", "policy learned", "denials", "secret set", "secret ls", "secret rm", "audit",
-            "audit verify", "events", "resize", "webhook create", "webhook ls", "webhook deliveries", "webhook ping", "webhook retry", "webhook rm", "mcp", "template build", "template export", "template import", "template limits", "template ls", "template publish", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
+            "audit verify", "events", "resize", "webhook create", "webhook ls", "webhook deliveries", "webhook ping", "webhook retry", "webhook rm", "mcp", "template build", "template export", "template import", "template limits", "template ls", "template publish", "template push", "template rm", "key create", "key ls", "key revoke", "doctor", "completion"]
 
 
 def test_up_again_says_that_it_runs_and_does_nothing(cay):
@@ -39,7 +39,7 @@ def test_status(cay):
 def test_a_group_says_what_it_goes_on_with(cay):
     alone, wrong, unknown = cay("template"), cay("template", "make", "base"), cay("templates")
     assert [done.returncode for done in (alone, wrong, unknown)] == [2, 2, 2]
-    assert '"template" goes on with one of build, export, import, ls, limits, publish, rm' in alone.stderr.replace("\n", " ")
+    assert '"template" goes on with one of build, export, import, ls, limits, publish, push, rm' in alone.stderr.replace("\n", " ")
     assert '"template make" is no command' in wrong.stderr and "build" in wrong.stderr
     assert 'unknown command "templates"' in unknown.stderr
     helped = cay("template", "--help")
