@@ -21,8 +21,8 @@ const char *const criu_environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "L
                                         "XDG_RUNTIME_DIR=" CHECKPOINT_SELF_DIR, NULL};
 
 /* Files that CRIU writes beside the image. */
-static const char *const beside[] = {CRIU_DUMP_LOG, CRIU_RESTORE_LOG, "stats-dump", "stats-restore",
-                                     "criu.kdat",   "criu.kdat.tmp",  CRIU_PID_FILE};
+static const char *const beside[] = {CRIU_DUMP_LOG,   CRIU_RESTORE_LOG, "stats-dump",
+                                     "stats-restore", "criu.kdat",      "criu.kdat.tmp"};
 
 static int limit(const struct criu_limits *limits)
 {
@@ -47,7 +47,7 @@ NORETURN static void run_criu(char *const *argv, const struct criu_limits *limit
     _exit(127);
 }
 
-/* Its exit status; -ETIMEDOUT. */
+/* Its exit status; -ETIMEDOUT, -ECHILD: it was killed, and may have left code of its own. */
 static int await(pid_t pid, int pidfd, unsigned seconds)
 {
     int status;
@@ -59,7 +59,7 @@ static int await(pid_t pid, int pidfd, unsigned seconds)
         return -ECHILD;
     if (!ended)
         return -ETIMEDOUT;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -EIO;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -ECHILD;
 }
 
 /* The last line of CRIU's log that says what went wrong. It has names of the tenant's in it, so
@@ -103,6 +103,8 @@ int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpo
     if (status == -ETIMEDOUT)
         return checkpoint_fail(why, status, "the %s took longer than %u s", argv[1],
                                limits->seconds);
+    if (status < 0)
+        return checkpoint_fail(why, status, "CRIU was killed");
     if (status == 126 || status == 127)
         return checkpoint_fail(why, -ENOENT, "%s cannot be started", CRIU_PROGRAM);
     checkpoint_fail(why, -EIO, "CRIU ended with status %d", status);

@@ -6,7 +6,6 @@
 #define CRIU_PROGRAM     "/usr/local/sbin/criu"
 #define CRIU_DUMP_LOG    "dump.log"
 #define CRIU_RESTORE_LOG "restore.log"
-#define CRIU_PID_FILE    "restore.pid"
 
 /* Words that a dump and a restore of the same image have to have in common: no right on the host is
  * asked for; a file is known by its size, as a build id is read from the file, and cay-init's may

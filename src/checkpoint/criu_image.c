@@ -209,13 +209,11 @@ static int read_state(int dir_fd, uint32_t pid, bool *has_memory)
     return 0;
 }
 
-static int check_process(int dir_fd, uint32_t pid, struct checkpoint_why *why)
+static int check_process(int dir_fd, uint32_t pid, bool *has_memory, struct checkpoint_why *why)
 {
-    bool has_memory;
-
-    if (read_state(dir_fd, pid, &has_memory) < 0)
+    if (read_state(dir_fd, pid, has_memory) < 0)
         return checkpoint_fail(why, -EBADMSG, "the image has no core-%u.img that is whole", pid);
-    if (!has_memory)
+    if (!*has_memory)
         return 0;
     int rc = check_there(dir_fd, "mm", pid, MAGIC_MM, why);
     return rc < 0 ? rc : check_there(dir_fd, "pagemap", pid, MAGIC_PAGEMAP, why);
@@ -225,20 +223,23 @@ static int check_entry(int dir_fd, const uint8_t *at, size_t n, bool first,
                        struct checkpoint_why *why)
 {
     struct criu_image_field f, pid, ppid;
-    int rc = 0, more;
+    bool has_memory = false;
+    int rc, more;
 
     if (!find_field(at, n, PSTREE_PID, &pid) || !find_field(at, n, PSTREE_PPID, &ppid) ||
         pid.value == 0 || pid.value > INT32_MAX)
         return checkpoint_fail(why, -EBADMSG, "the image has a process without a number");
     if (first && (pid.value != 1 || ppid.value != 0))
         return checkpoint_fail(why, -EBADMSG, "the image does not begin with a PID 1");
-    while (rc == 0 && (more = criu_image_next_field(&at, &n, &f)) != 0) {
+    rc = check_process(dir_fd, (uint32_t)pid.value, &has_memory, why);
+    /* The thread that CRIU notes of a zombie has no number: it did not set one. */
+    while (rc == 0 && has_memory && (more = criu_image_next_field(&at, &n, &f)) != 0) {
         if (more < 0)
             return checkpoint_fail(why, -EBADMSG, "the image's list of processes is damaged");
         if (f.number == PSTREE_THREAD && f.value != pid.value)
             rc = check_there(dir_fd, "core", (uint32_t)f.value, MAGIC_CORE, why);
     }
-    return rc < 0 ? rc : check_process(dir_fd, (uint32_t)pid.value, why);
+    return rc;
 }
 
 int criu_image_check(int dir_fd, struct checkpoint_why *why)

@@ -17,20 +17,18 @@
 #include "checkpoint/criu.h"
 #include "checkpoint/dump_options.h"
 #include "checkpoint/enter.h"
+#include "checkpoint/hook.h"
 #include "checkpoint/notes.h"
 #include "checkpoint/refusal.h"
 #include "sys/ns.h"
-#include "sys/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-
-#define HIGH_FD   50 /* above every number that descriptors get */
-#define DUMP_HOOK "/proc/%d/exe"
 
 /* -- while all stand still --------------------------------------------------------------------- */
 
@@ -85,39 +83,16 @@ static bool is_told_to_end(void)
     return io_read_some(CHECKPOINT_ANSWER_FD, &answer, 1) == 1 && answer == CHECKPOINT_END;
 }
 
-/* CRIU closes them all. */
-static int take_descriptors(const char *self)
-{
-    static const int wanted[] = {CHECKPOINT_DIR_FD, CHECKPOINT_ASK_FD, CHECKPOINT_ANSWER_FD};
-    int parent, fds[ARRAY_SIZE(wanted)];
-
-    if (sscanf(self, DUMP_HOOK, &parent) != 1)
-        return -EINVAL;
-    int pidfd = pid_open(parent);
-    if (pidfd < 0 || dup2(pidfd, HIGH_FD) < 0)
-        return pidfd < 0 ? pidfd : -errno;
-    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
-        int fd = pid_get_fd(HIGH_FD, wanted[i]);
-
-        fds[i] = fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD + 1);
-        if (fds[i] < 0)
-            return fds[i];
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
-        if (dup2(fds[i], wanted[i]) < 0)
-            return -errno;
-    return 0;
-}
-
 int dump_hook(const char *self, const char *action, const char *pid_text)
 {
+    static const int wanted[] = {CHECKPOINT_DIR_FD, CHECKPOINT_ASK_FD, CHECKPOINT_ANSWER_FD};
     struct checkpoint_why why = {""};
     char line[sizeof(why.text) + 32];
     int pid = pid_text ? atoi(pid_text) : 0;
 
     if (strcmp(action, "post-dump") != 0)
         return 0;
-    if (take_descriptors(self) < 0)
+    if (hook_take_descriptors(self, wanted, ARRAY_SIZE(wanted)) < 0)
         return 1;
     int rc = pid > 0 ? refusal_check(pid, &why)
                      : checkpoint_fail(&why, -EINVAL, "CRIU does not say what it dumped");
@@ -137,6 +112,7 @@ int dump_hook(const char *self, const char *action, const char *pid_text)
 
 static int enter(pid_t *pid, struct checkpoint_why *why)
 {
+    pid_t starter = getppid();
     int rc;
 
     *pid = enter_pid(CHECKPOINT_PID_FD);
@@ -146,6 +122,9 @@ static int enter(pid_t *pid, struct checkpoint_why *why)
     /* For the action script, which takes descriptors of this process: it has the same rights. */
     if (rc == 0 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         rc = -errno;
+    /* Again: the kernel forgets it when ids change. */
+    if (rc == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != starter))
+        rc = -ECHILD;
     return rc < 0 ? checkpoint_fail(why, rc, "entering the sandbox: %s", strerror(-rc)) : 0;
 }
 
@@ -156,7 +135,7 @@ int dump_run(const struct criu_limits *limits, struct checkpoint_why *why)
     pid_t pid;
     int rc;
 
-    snprintf(self, sizeof(self), DUMP_HOOK, (int)getpid());
+    snprintf(self, sizeof(self), HOOK_PROGRAM, (int)getpid());
     rc = enter(&pid, why);
     if (rc == 0)
         rc = refusal_check(pid, why);

@@ -5,8 +5,8 @@
 #include "checkpoint/criu.h"
 
 /* Dumps the sandbox of CHECKPOINT_PID_FD into CHECKPOINT_DIR_FD. 0: its processes have ended, as
- * was answered. -ETIMEDOUT: they have to be ended. Otherwise -errno, and they go on: -EIO where
- * they were not told to end. */
+ * was answered. -ETIMEDOUT, -ECHILD: they have to be ended. Otherwise -errno, and they go on: -EIO
+ * where they were not told to end. */
 int dump_run(const struct criu_limits *limits, struct checkpoint_why *why);
 
 /* The hook that CRIU starts when all processes stand still and are dumped: self is the name that it

@@ -2,7 +2,8 @@
  * user namespace: a file of the image that does harm does it to that sandbox.
  *
  * The image is checked; the clocks of the sandbox go on from where they stood; /run and /dev/shm
- * get back what they had; then CRIU makes the processes, under the filters. Its deadline is the
+ * get back what they had; then CRIU makes the processes, under the filters. While they stand still
+ * PID 1 is handed on, and they go on when the claim of the sandbox is there. Its deadline is the
  * caller's to enforce on what it leaves: processes may be there that are not whole. */
 
 #include "checkpoint/restore.h"
@@ -10,8 +11,10 @@
 #include "base/io.h"
 #include "checkpoint/criu.h"
 #include "checkpoint/criu_image.h"
+#include "checkpoint/hook.h"
 #include "checkpoint/notes.h"
 #include "checkpoint/restore_options.h"
+#include "contract/agent_boot.h"
 #include "sys/fdpass.h"
 #include "sys/pid.h"
 
@@ -22,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #define NANOSECONDS 1000000000L
@@ -76,34 +80,64 @@ static int unpack_tmpfs(void)
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? 0 : -EIO;
 }
 
-/* A child of this process, which does not wait for it: so the number cannot be another's. */
-static int open_pid_1(void)
-{
-    char text[16];
-    siginfo_t info = {0};
-    ssize_t n = io_read_text_at(CHECKPOINT_DIR_FD, CRIU_PID_FILE, text, sizeof(text));
-    int pid = n < 0 ? 0 : atoi(text);
+/* -- while all stand still --------------------------------------------------------------------- */
 
-    if (pid <= 0)
-        return n < 0 ? (int)n : -EBADMSG;
-    if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+/* That nothing goes on before its claim is there: it is left for what reads it, so each look begins
+ * where the last one ended. End of file: who started this does not want it any more. */
+static int await_claim(void)
+{
+    char block[sizeof(struct agent_boot) + sizeof(struct agent_claim)];
+    int from = 0, off = -1;
+    size_t seen = 0;
+
+    if (setsockopt(CHECKPOINT_BOOT_FD, SOL_SOCKET, SO_PEEK_OFF, &from, sizeof(from)) < 0)
         return -errno;
-    return info.si_pid == 0 ? pid_open(pid) : -ESRCH;
+    while (seen < sizeof(block)) {
+        ssize_t n = recv(CHECKPOINT_BOOT_FD, block, sizeof(block) - seen, MSG_PEEK);
+
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return n == 0 ? -ECHILD : -errno;
+        seen += n > 0 ? (size_t)n : 0;
+    }
+    explicit_bzero(block, sizeof(block));
+    return setsockopt(CHECKPOINT_BOOT_FD, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)) < 0 ? -errno
+                                                                                          : 0;
 }
 
-static int hand_over(struct checkpoint_why *why)
+/* PID 1 is a child of the cay-checkpoint that started CRIU, which has not waited for it: so the
+ * number cannot have become another's. */
+int restore_hook(const char *self, const char *pid_text)
 {
-    CLEANUP_CLOSE int pidfd = open_pid_1();
-    int rc = pidfd < 0 ? pidfd
-                       : fdpass_send(CHECKPOINT_ASK_FD, CHECKPOINT_DONE, strlen(CHECKPOINT_DONE),
-                                     &pidfd, 1, 0);
+    static const int wanted[] = {CHECKPOINT_ASK_FD, CHECKPOINT_BOOT_FD};
+    int pid = pid_text ? atoi(pid_text) : 0;
 
-    return rc < 0 ? checkpoint_fail(why, rc, "PID 1 of what was restored: %s", strerror(-rc)) : 0;
+    if (pid <= 0 || hook_take_descriptors(self, wanted, ARRAY_SIZE(wanted)) < 0)
+        return 1;
+    CLEANUP_CLOSE int pidfd = pid_open(pid);
+    if (pidfd < 0 ||
+        fdpass_send(CHECKPOINT_ASK_FD, CHECKPOINT_DONE, strlen(CHECKPOINT_DONE), &pidfd, 1, 0) < 0)
+        return 1;
+    return await_claim() < 0;
+}
+
+/* -- before and after -------------------------------------------------------------------------- */
+
+/* Stands in for cay-init, which does not take it yet. */
+static int take_claim(struct checkpoint_why *why)
+{
+    char block[sizeof(struct agent_boot) + sizeof(struct agent_claim)], ready = AGENT_READY;
+    int rc = io_read_full(CHECKPOINT_BOOT_FD, block, sizeof(block));
+
+    explicit_bzero(block, sizeof(block));
+    if (rc == 0)
+        rc = io_write_full(CHECKPOINT_BOOT_FD, &ready, 1);
+    return rc < 0 ? checkpoint_fail(why, rc, "the claim of what was restored") : 0;
 }
 
 static int prepare(struct words *words, struct checkpoint_why *why)
 {
     struct notes notes;
+    char self[48];
     int rc = criu_image_check(CHECKPOINT_DIR_FD, why);
 
     if (rc < 0)
@@ -116,7 +150,8 @@ static int prepare(struct words *words, struct checkpoint_why *why)
         return checkpoint_fail(why, rc, "clocks of the sandbox: %s", strerror(-rc));
     if (unpack_tmpfs() < 0)
         return checkpoint_fail(why, -EIO, "/run and /dev/shm could not be unpacked");
-    return restore_options_make(words, notes.program, why);
+    snprintf(self, sizeof(self), HOOK_PROGRAM, (int)getpid());
+    return restore_options_make(words, notes.program, self, why);
 }
 
 int restore_run(unsigned seconds, struct checkpoint_why *why)
@@ -128,7 +163,7 @@ int restore_run(unsigned seconds, struct checkpoint_why *why)
     if (rc == 0)
         rc = criu_run(words.argv, &limits, why);
     if (rc == 0)
-        rc = hand_over(why);
+        rc = take_claim(why);
     criu_remove_beside();
     return rc;
 }

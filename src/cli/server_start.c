@@ -104,6 +104,7 @@ static enum err_code make_parents(const char *path, struct err *e)
 
 struct programs {
     char keep[1100], cayd[1100], privd[1100], job[1100], agent[1100], egress[1100];
+    char checkpoint[1100], seal[1100];
 };
 
 static bool find_in(struct programs *p, const char *dir, bool build_tree)
@@ -113,6 +114,9 @@ static bool find_in(struct programs *p, const char *dir, bool build_tree)
     snprintf(p->privd, sizeof(p->privd), "%s/%scay-privd", dir, build_tree ? "privd/" : "");
     snprintf(p->job, sizeof(p->job), "%s/%scay-job", dir, build_tree ? "job/" : "");
     snprintf(p->agent, sizeof(p->agent), "%s/%scay-init", dir, build_tree ? "agent/" : "");
+    snprintf(p->checkpoint, sizeof(p->checkpoint), "%s/%scay-checkpoint", dir,
+             build_tree ? "checkpoint/" : "");
+    snprintf(p->seal, sizeof(p->seal), "%s/%scay-seal", dir, build_tree ? "seal/" : "");
     snprintf(p->egress, sizeof(p->egress), "%s/%scay-egress", dir, build_tree ? "egress/" : "");
     return access(p->keep, X_OK) == 0;
 }
@@ -236,6 +240,8 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--job=%s", p->job);
     add(a, "--agent=%s", p->agent);
     add(a, "--egress=%s", p->egress);
+    add(a, "--privd-arg=--checkpoint=%s", p->checkpoint);
+    add(a, "--privd-arg=--seal=%s", p->seal);
     add(a, "--egress-user=%s", s->egress_user);
     add(a, "--egress-processes=%" PRId64, s->egress_processes);
     if (s->egress_key_file)

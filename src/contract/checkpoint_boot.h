@@ -7,11 +7,15 @@
 #define CHECKPOINT_ASK_FD    5 /* written to: one line when all is in the directory */
 #define CHECKPOINT_ANSWER_FD 6 /* a dump's; read from: CHECKPOINT_END, or anything else */
 
-/* Of a restore. ASK_FD is then a socket, which gets CHECKPOINT_DONE with a pidfd of PID 1. */
+/* Of a restore. ASK_FD is then a socket, which gets CHECKPOINT_DONE with a pidfd of PID 1, while
+ * all processes stand still. */
 #define CHECKPOINT_FILTERS_FD  7 /* a file of filter_file */
 #define CHECKPOINT_LISTENER_FD 8 /* a socket: gets the listener of those filters */
 #define CHECKPOINT_PROGRAM_FD  9 /* PID 1's program: what /proc/1/exe is */
-#define CHECKPOINT_LAST_FD     9
+/* A socket that brings what cay-init is given at a start (agent_boot.h): a struct agent_boot, then,
+ * when the processes may go on, a struct agent_claim. It gets what cay-init would say. */
+#define CHECKPOINT_BOOT_FD 10
+#define CHECKPOINT_LAST_FD 10
 
 #define CHECKPOINT_END  'e' /* the sandbox's processes end, as its image is kept */
 #define CHECKPOINT_DONE "D\n"

@@ -24,6 +24,7 @@ static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
     [PRIVSEP_STAGE_READY] = "ready",
     [PRIVSEP_STAGE_LEVEL] = "level",
     [PRIVSEP_STAGE_VOLUME] = "volume",
+    [PRIVSEP_STAGE_MEMORY] = "memory",
 };
 
 static const struct {
@@ -51,6 +52,7 @@ static const struct {
     {PRIVSEP_VOLUME_REMOVE, "volume_remove"},
     {PRIVSEP_VOLUMES, "volumes"},
     {PRIVSEP_RESIZE, "resize"},
+    {PRIVSEP_DUMP, "dump"},
     {PRIVSEP_KEPT, "kept"},
     {PRIVSEP_VOLUME, "volume"},
     {PRIVSEP_ITEM, "item"},
@@ -63,7 +65,7 @@ static const struct {
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
 
-_Static_assert(PRIVSEP_REQUEST_COUNT == 22, "a new request: give it a name in op_names");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 23, "a new request: give it a name in op_names");
 
 static const char *const level_names[PRIVSEP_LEVEL_COUNT] = {
     [PRIVSEP_LEVEL_PROCESS] = "process",

@@ -125,6 +125,12 @@ enum privsep_op {
      * it has, where it is not 0: the greater of both where those of before could not be set again
      */
     PRIVSEP_RESIZE,
+    /* slot, gen, u.kept.number and .owner: KEEP, and what of it runs is kept too: its memory lies
+     * sealed beside its files. Reply when it has ended and both are on the disk. After a refusal it
+     * goes on, and u.refused says what cannot be kept: -EOPNOTSUPP; -EAGAIN (another DUMP is under
+     * way); -EIO; -ENOSPC, -EDQUOT, -EFBIG (no room for its memory), -EEXIST as of KEEP.
+     * -ETIMEDOUT, -ECHILD: it could not go on, and has ended; its files alone are kept */
+    PRIVSEP_DUMP,
     PRIVSEP_REQUEST_COUNT,
 
     /* event: slot, gen, u.item */
@@ -173,6 +179,8 @@ enum privsep_stage {
     PRIVSEP_STAGE_LEVEL,  /* refused: the isolation level is not there; u.refused says why */
     PRIVSEP_STAGE_VOLUME, /* a volume is not there (-ENOENT), or in use (-EBUSY), or a directory of
                            * the host is not there (-ENODEV) */
+    PRIVSEP_STAGE_MEMORY, /* its memory is not there (-ENOENT), not whole or another's, or could not
+                           * be restored */
     PRIVSEP_STAGE_COUNT
 };
 
@@ -185,6 +193,9 @@ enum privsep_cause {
 
 /* Of CREATE with a kept number: it gets a copy, and what is kept stays. */
 #define PRIVSEP_CREATE_COPY 1u
+/* Likewise: what ran in it goes on, from the memory that DUMP kept beside the files. From the
+ * moment in which a process goes on there are the files alone. -EAGAIN: too many are under way. */
+#define PRIVSEP_CREATE_MEMORY 2u
 
 /* A volume that a sandbox is to have, at AGENT_VOLUMES_DIR/<index of the entry> (agent_boot.h). A
  * volume is in one sandbox that may write to it, or in any number that only read. Or a directory of
@@ -269,7 +280,7 @@ struct privsep_msg {
             struct privsep_limits limits;
             char id[PRIVSEP_ID_SIZE];
             uint8_t key[PRIVSEP_KEY_SIZE]; /* the agent's key for this boot */
-            uint32_t flags;                /* 0, or PRIVSEP_CREATE_COPY */
+            uint32_t flags;                /* 0, or one of PRIVSEP_CREATE_* */
             uint32_t
                 kept; /* 0, or the number of kept files that it takes and goes on with; a create
                             * that fails leaves them as they were */

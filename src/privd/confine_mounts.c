@@ -82,6 +82,8 @@ static int add_program_dir(struct bind_mounts *p, const char *program)
     char dir[256];
     char *slash;
 
+    if (!program)
+        return 0;
     if (strlen(program) >= sizeof(dir))
         return -ENAMETOOLONG;
     memcpy(dir, program, strlen(program) + 1);

@@ -140,7 +140,7 @@ static void begin(struct privd *p, uint32_t number)
     p->copier.gen = r->gen;
     s = source(p);
     p->copier.thaw = s && s->state == SLOT_RUNNING;
-    if (!s || s->state == SLOT_FREEZING) {
+    if (!s || s->state == SLOT_FREEZING || s->state == SLOT_DUMPING) {
         end(p, s ? -EBUSY : -ESTALE);
     } else if (s->state == SLOT_FROZEN) {
         copy_frozen(s, 0);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "privd/dump.h"
 #include "privd/freeze.h"
 #include "privd/jobs.h"
 #include "privd/keep.h"
@@ -261,6 +262,11 @@ static void on_pid(void *arg, uint32_t events)
     struct runtime_sandbox sb = slots_sandbox(s);
     struct runtime_exit how = {0};
 
+    /* Its dump ends it, which the task tells in a moment; or it does not, and this comes again. */
+    if (s->state == SLOT_DUMPING) {
+        loop_remove(&p->loop, &s->pid_source);
+        return;
+    }
     if (s->driver->reap(&sb, &how) == -EAGAIN)
         return;
     if (permit_lives(s->state)) {
@@ -311,6 +317,7 @@ static void kill_it(struct slot *s)
     slots_enter(p, s, SLOT_KILLING);
     loop_disarm(&p->loop, &s->timer);
     freeze_forget(s);
+    dump_forget(s);
     loop_remove(&p->loop, &s->boot_source);
     pace_request(&p->pace, &s->kill,
                  s->pidfd < 0 ? 0 : s->driver->kill_cost(&s->kind.limits, s->n_command_sandboxes),

@@ -70,15 +70,19 @@ void keep_slot_gone(struct slot *s, int status)
     struct privd *p = s->privd;
     struct reply_to to = s->keeper;
     uint32_t number = s->kept;
+    uint16_t op = s->keeper_op ? s->keeper_op : PRIVSEP_KEEP;
+    int how = s->keeper_status;
 
     if (!number)
         return;
     s->kept = 0;
     s->keeper = (struct reply_to){0};
+    s->keeper_op = 0;
+    s->keeper_status = 0;
     if (status == 0 && kept_enter(&p->kept, number, KEPT_WHOLE) < 0)
         log_error("kept layer %u: its record cannot be written; the next start corrects it",
                   number);
-    answer(p, &to, PRIVSEP_KEEP, number, status);
+    answer(p, &to, op, number, status == 0 ? how : status);
 }
 
 void keep_slot_runs(struct slot *s)

@@ -202,6 +202,8 @@ static int open_runtime(struct privd *p)
     struct runtime_config config = {
         .state_dir = p->options.state_dir,
         .agent_path = p->options.agent,
+        .checkpoint_path = p->options.checkpoint,
+        .seal_path = p->options.seal,
         .cgroup_name = p->cgroup_name,
         .uid_base = p->options.uid_base,
         .host_dir_fds = p->host_dir_fds,
@@ -273,7 +275,8 @@ static int make_dirs(struct privd *p)
 
 static int confine(struct privd *p)
 {
-    const char *const programs[] = {p->options.agent, p->options.job};
+    const char *const programs[] = {p->options.agent, p->options.job, p->options.checkpoint,
+                                    p->options.seal};
     int r = confine_process();
 
     return r < 0 ? r
@@ -430,9 +433,10 @@ int main(int argc, char **argv)
 
     p.signal_fd = p.lock_fd = p.state_lock_fd = p.loop.epoll_fd = -1;
     p.records.fd = p.kept.fd = p.volumes.fd = -1;
-    p.dropper.task = p.copier.task = p.volume_worker.task = p.cleaner.task = TASK_NONE;
-    p.dropper.source = p.copier.source = p.volume_worker.source = p.cleaner.source =
-        LOOP_SOURCE_NONE;
+    p.dropper.task = p.copier.task = p.dumper.task = p.volume_worker.task = p.cleaner.task =
+        TASK_NONE;
+    p.dropper.source = p.copier.source = p.dumper.source = p.volume_worker.source =
+        p.cleaner.source = LOOP_SOURCE_NONE;
     p.server_source = p.signal_source = LOOP_SOURCE_NONE;
 
     log_init("cay-privd", LOG_INFO);

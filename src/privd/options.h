@@ -10,6 +10,7 @@
 
 struct options {
     const char *state_dir, *run_dir, *agent, *job; /* point into argv */
+    const char *checkpoint, *seal;                 /* likewise; NULL: there is none */
     enum runtime_disk disk;
     uint64_t disk_bytes;
     uint32_t template_inodes; /* contract/meta.h */

@@ -17,9 +17,9 @@
  * author has been here. */
 #define ALLOW 1
 
-_Static_assert(SLOT_STATE_COUNT == 11,
+_Static_assert(SLOT_STATE_COUNT == 12,
                "a new state: decide what each request in ops and each transition does in it");
-_Static_assert(PRIVSEP_REQUEST_COUNT == 22, "a new request: give it a row in ops");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 23, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -104,8 +104,7 @@ static bool are_volumes(const struct privsep_msg *m)
 
 static int check_create(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    if (!is_template(m->u.create.template_number) ||
-        (m->u.create.flags & ~PRIVSEP_CREATE_COPY) != 0 ||
+    if (!is_template(m->u.create.template_number) || m->u.create.flags > PRIVSEP_CREATE_MEMORY ||
         (m->u.create.flags != 0 && m->u.create.kept == 0) || m->u.create.kept > PRIVSEP_KEPT_MAX ||
         !is_id(m->u.create.id) || has_owner(m->u.create.owner) != (m->u.create.kept != 0))
         return -EINVAL;
@@ -196,30 +195,34 @@ static int check_nothing(const struct privsep_msg *m, const struct permit_bounds
 #define GONE_OR_NOT_YET                                                      \
     [SLOT_EMPTY] = -ESTALE, [SLOT_MAKING] = -ESTALE, [SLOT_READY] = -ESTALE, \
     [SLOT_PRESTARTED] = -ESTALE, [SLOT_STARTING] = -EBUSY, [SLOT_RUNNING] = ALLOW
-#define WHILE_IT_RUNS                                                                              \
-    {                                                                                              \
-        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                        \
-                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = -EBUSY, [SLOT_COPYING] = -EBUSY \
+#define WHILE_IT_RUNS                                                       \
+    {                                                                       \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE, \
+                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = -EBUSY,  \
+                         [SLOT_COPYING] = -EBUSY, [SLOT_DUMPING] = -EBUSY   \
     }
-#define WHILE_IT_LIVES                                                                          \
-    {                                                                                           \
-        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                     \
-                         [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = ALLOW \
-    }
-#define UNLESS_IT_IS_COPIED                                                                      \
+#define WHILE_IT_LIVES                                                                           \
     {                                                                                            \
         GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                      \
-                         [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = -EBUSY \
+                         [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = ALLOW, \
+                         [SLOT_DUMPING] = ALLOW                                                  \
     }
-#define WHILE_IT_LIVES_STILL                                                                      \
+#define UNLESS_IT_IS_COPIED                                                                       \
     {                                                                                             \
         GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                       \
-                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = -EBUSY \
+                         [SLOT_FREEZING] = ALLOW, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = -EBUSY, \
+                         [SLOT_DUMPING] = -EBUSY                                                  \
+    }
+#define WHILE_IT_LIVES_STILL                                                                       \
+    {                                                                                              \
+        GONE_OR_NOT_YET, [SLOT_KILLING] = -ESTALE, [SLOT_ENDING] = -ESTALE,                        \
+                         [SLOT_FREEZING] = -EBUSY, [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = -EBUSY, \
+                         [SLOT_DUMPING] = -EBUSY                                                   \
     }
 #define UNTIL_IT_IS_GONE                                                                         \
     {                                                                                            \
         GONE_OR_NOT_YET, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW, [SLOT_FREEZING] = ALLOW, \
-                         [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = ALLOW                           \
+                         [SLOT_FROZEN] = ALLOW, [SLOT_COPYING] = ALLOW, [SLOT_DUMPING] = ALLOW   \
     }
 
 struct op {
@@ -252,6 +255,7 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_VOLUME_REMOVE] = {.fields = check_volume_remove},
     [PRIVSEP_VOLUMES] = {.fields = check_nothing},
     [PRIVSEP_RESIZE] = {true, check_resize, WHILE_IT_LIVES_STILL},
+    [PRIVSEP_DUMP] = {true, check_kept_of, WHILE_IT_RUNS},
 };
 
 bool permit_needs_sandbox(uint16_t op)
@@ -307,7 +311,11 @@ static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
                     [SLOT_KILLING] = ALLOW,
                     [SLOT_ENDING] = ALLOW},
     [SLOT_STARTING] = {[SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
-    [SLOT_RUNNING] = {[SLOT_FREEZING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
+    [SLOT_RUNNING] = {[SLOT_FREEZING] = ALLOW,
+                      [SLOT_DUMPING] = ALLOW,
+                      [SLOT_KILLING] = ALLOW,
+                      [SLOT_ENDING] = ALLOW},
+    [SLOT_DUMPING] = {[SLOT_RUNNING] = ALLOW, [SLOT_KILLING] = ALLOW, [SLOT_ENDING] = ALLOW},
     [SLOT_FREEZING] = {[SLOT_RUNNING] = ALLOW,
                        [SLOT_FROZEN] = ALLOW,
                        [SLOT_KILLING] = ALLOW,
@@ -324,7 +332,7 @@ static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
 bool permit_lives(enum slot_state state)
 {
     return state == SLOT_RUNNING || state == SLOT_FREEZING || state == SLOT_FROZEN ||
-           state == SLOT_COPYING;
+           state == SLOT_COPYING || state == SLOT_DUMPING;
 }
 
 bool permit_is_claimed(enum slot_state state)

@@ -18,6 +18,7 @@ enum slot_state {
     SLOT_FROZEN,     /* it lives, and no process of it runs */
     SLOT_COPYING,    /* likewise, and its layer is being copied: none may run before that is done */
     SLOT_PRESTARTED, /* pooled, and cay-init waits in it to be claimed: a member of the pool */
+    SLOT_DUMPING,    /* it lives, and its memory is being written: its processes run or stand */
     SLOT_STATE_COUNT
 };
 

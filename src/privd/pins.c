@@ -13,12 +13,17 @@ struct pin {
     int fd;
 };
 
-int pins_take(struct privd *p, const struct runtime_driver *driver,
-              const struct runtime_sandbox *sb)
+static bool has_room(const struct privd *p)
 {
     uint32_t for_others = p->options.slots_max + PINS_RESERVE;
 
-    if (p->n_pins + for_others >= p->bounds.open_files_max)
+    return p->n_pins + for_others < p->bounds.open_files_max;
+}
+
+int pins_take(struct privd *p, const struct runtime_driver *driver,
+              const struct runtime_sandbox *sb)
+{
+    if (!has_room(p))
         return -1;
     int fd = driver->pin(sb);
     if (fd < 0)
@@ -33,6 +38,18 @@ void pins_take_slot(struct slot *s)
     struct runtime_sandbox sb = slots_sandbox(s);
 
     s->pin = pins_take(s->privd, s->driver, &sb);
+}
+
+void pins_take_fd(struct slot *s, int fd)
+{
+    s->pin = -1;
+    if (!has_room(s->privd)) {
+        util_close(&fd);
+        return;
+    }
+    s->privd->n_pins++;
+    task_move_high_fd(&fd);
+    s->pin = fd;
 }
 
 static void let_go(struct privd *p, int *fd)

@@ -31,6 +31,9 @@ int pins_take(struct privd *p, const struct runtime_driver *driver,
 /* The same of a slot in which a cay-init has been started: s->pin. */
 void pins_take_slot(struct slot *s);
 
+/* Likewise, of one that was restored: with that copy, which becomes its own. */
+void pins_take_fd(struct slot *s, int fd);
+
 /* *fd, which becomes -1, is closed: at once when its programs had their turn (paid), else in turn.
  * Without one, what was freed without asking is counted, so that what comes next waits for it.
  * programs: how many there are. */

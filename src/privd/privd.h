@@ -4,6 +4,7 @@
  * Which file does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a
  * slot; end.c ends it and cleans up, for every reason there is, as fast as pace.c lets it;
  * recover.c does the same for what an earlier privd left; freeze.c stops and lets go on;
+ * dump.c keeps memory;
  * command_sandbox.c makes and ends networks for single commands; jobs.c runs cay-job; template.c
  * says which templates are there; request.c checks and distributes what the peer asks. All of it
  * runs on one loop, nothing blocks: what takes longer than 100 µs runs in a task (a child,
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "privd/command_sandbox.h"
 #include "privd/copy.h"
+#include "privd/dump.h"
 #include "privd/end.h"
 #include "privd/keep.h"
 #include "privd/kept.h"
@@ -50,6 +52,7 @@ struct privd {
     struct kept kept;
     struct dropper dropper;
     struct copier copier;
+    struct dumper dumper;
     struct volume_records volumes;
     struct volume_worker volume_worker;
     int host_dir_fds[HOST_DIRS_MAX]; /* of options.host_dirs; -1: it is not there */

@@ -140,6 +140,10 @@ static int open_recorded(const struct privd *p, const struct record *rec)
 
     if (!permit_lives((enum slot_state)rec->state) || rec->pid <= 0 || !driver)
         return -ESRCH;
+    /* CRIU died with the earlier privd, and may have left code of its own in its processes: they
+     * are ended, and its files are kept, as the record of the kept layer says. */
+    if (rec->state == SLOT_DUMPING)
+        return -ESRCH;
     r = driver->adopt(p->rt, rec->slot, rec->pid, &pidfd);
     if (r < 0)
         return r;

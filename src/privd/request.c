@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "privd/copy.h"
+#include "privd/dump.h"
 #include "privd/end.h"
 #include "privd/freeze.h"
 #include "privd/jobs.h"
@@ -208,8 +209,9 @@ static const struct {
     [PRIVSEP_VOLUME_REMOVE] = {.plain = volume_remove_requested},
     [PRIVSEP_VOLUMES] = {.plain = volume_list_requested},
     [PRIVSEP_RESIZE] = {.sandbox = resize_requested},
+    [PRIVSEP_DUMP] = {.sandbox = dump_requested},
 };
-_Static_assert(PRIVSEP_REQUEST_COUNT == 22, "a new request: give it a handler");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 23, "a new request: give it a handler");
 
 void request_handle(void *privd, const struct privsep_msg *m)
 {

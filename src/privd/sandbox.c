@@ -28,7 +28,10 @@
 
 #define START_PARALLEL   16
 #define START_TIMEOUT_MS 20000 /* from the claim of a slot to the ready byte */
-#define SLOT_TIMEOUT_MS  15000 /* for a slot to become free */
+#define RESTORE_TIMEOUT_MS \
+    90000                 /* the same, of one that is restored: longer than cay-checkpoint has */
+#define RESTORES_MAX    4 /* whose images are in memory at a time */
+#define SLOT_TIMEOUT_MS 15000 /* for a slot to become free */
 
 /* -- creates that wait for a slot -------------------------------------------------------------- */
 
@@ -207,7 +210,7 @@ static void on_start(void *arg, uint32_t events)
 {
     struct slot *s = arg;
     struct privd *p = s->privd;
-    struct runtime_started started_as = {.pidfd = -1};
+    struct runtime_started started_as = {.pidfd = -1, .listener_fd = -1};
     uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
     int r;
 
@@ -222,8 +225,24 @@ static void on_start(void *arg, uint32_t events)
     }
     s->pid = started_as.pid;
     s->pidfd = started_as.pidfd;
-    pins_take_slot(s);
+    if (started_as.listener_fd >= 0)
+        pins_take_fd(s, started_as.listener_fd);
+    else
+        pins_take_slot(s);
     claim(s);
+}
+
+/* The same that dump.c had sealed. */
+static const struct runtime_image *image_of(const struct privd *p, const struct slot *s,
+                                            struct runtime_image *out)
+{
+    const struct template_meta *template = template_find(p, s->kind.template_number);
+
+    *out = (struct runtime_image){.template_number = s->kind.template_number,
+                                  .template_made_ms = template ? template->made_real_ms : 0,
+                                  .memory_bytes = s->kind.limits.memory_bytes};
+    memcpy(out->owner, p->kept.all[s->create->kept].owner, sizeof(out->owner));
+    return out;
 }
 
 static int start_cold(struct privd *p, struct slot *s)
@@ -233,6 +252,10 @@ static int start_cold(struct privd *p, struct slot *s)
                                   .kept = s->create->kept,
                                   .copy = s->create->copy,
                                   .records_fd = p->kept.fd};
+    struct runtime_image image;
+
+    if (s->create->memory)
+        start.image = image_of(p, s, &image);
     memcpy(start.volumes, s->volumes, sizeof(start.volumes));
     int r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
 
@@ -251,7 +274,8 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
     s->started_real_ms = clock_real_ms();
     p->n_starting++;
     slots_enter(p, s, SLOT_STARTING);
-    loop_arm(&p->loop, &s->timer, START_TIMEOUT_MS, on_start_timeout, s);
+    loop_arm(&p->loop, &s->timer, c->memory ? RESTORE_TIMEOUT_MS : START_TIMEOUT_MS,
+             on_start_timeout, s);
     r = c->kept && !c->copy ? keep_take(s, c->kept) : 0;
     if (r < 0) {
         start_failed(s, r, PRIVSEP_STAGE_LAYER);
@@ -330,6 +354,27 @@ static uint32_t count_with_filters(const struct privd *p)
     return n;
 }
 
+static uint32_t count_restores(const struct privd *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->options.slots_max; i++)
+        n += p->slots[i].create && p->slots[i].create->memory;
+    for (const struct create_request *c = p->waiting_first; c; c = c->next)
+        n += c->memory;
+    return n;
+}
+
+/* That there is such an image is found by the task that opens it. */
+static int may_restore(const struct privd *p, const struct privsep_msg *m)
+{
+    if (!(m->u.create.flags & PRIVSEP_CREATE_MEMORY))
+        return 0;
+    if (!p->options.checkpoint || !p->options.seal)
+        return -EOPNOTSUPP;
+    return count_restores(p) < RESTORES_MAX ? 0 : -EAGAIN;
+}
+
 static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *stage)
 {
     const struct template_meta *template = template_find(p, m->u.create.template_number);
@@ -345,14 +390,18 @@ static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *st
         return -ENOENT;
     *stage = PRIVSEP_STAGE_LAYER;
     if (m->u.create.kept) {
-        int (*may)(struct privd *, uint32_t, const uint8_t *,
-                   uint32_t) = m->u.create.flags & PRIVSEP_CREATE_COPY ? keep_may_copy
-                                                                       : keep_may_take;
-        int r = may(p, m->u.create.kept, m->u.create.owner, m->u.create.template_number);
+        int (*may_have)(struct privd *, uint32_t, const uint8_t *,
+                        uint32_t) = m->u.create.flags & PRIVSEP_CREATE_COPY ? keep_may_copy
+                                                                            : keep_may_take;
+        int r = may_have(p, m->u.create.kept, m->u.create.owner, m->u.create.template_number);
 
         if (r < 0)
             return r;
     }
+    *stage = PRIVSEP_STAGE_MEMORY;
+    int may = may_restore(p, m);
+    if (may < 0)
+        return may;
     *stage = PRIVSEP_STAGE_VOLUME;
     int may_mount = volume_may_mount(p, m);
     if (may_mount < 0)
@@ -397,6 +446,7 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     memcpy(c->claim.key, m->u.create.key, sizeof(c->claim.key));
     c->kept = m->u.create.kept;
     c->copy = m->u.create.flags & PRIVSEP_CREATE_COPY;
+    c->memory = m->u.create.flags & PRIVSEP_CREATE_MEMORY;
     memcpy(c->volumes, m->u.create.volumes, sizeof(c->volumes));
     c->may_claim = c->kind.level == p->pool_level && pool_may_claim(m);
     if (c->may_claim)

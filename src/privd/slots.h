@@ -39,6 +39,8 @@ struct slot {
     /* the number that its layer is to have when it has ended (kept.h); 0: it is removed */
     uint32_t kept;
     struct reply_to keeper;              /* who waits for that */
+    uint16_t keeper_op;                  /* with what: 0 is KEEP, or DUMP */
+    int keeper_status;                   /* of a DUMP that did not keep its memory */
     const struct runtime_driver *driver; /* row of its level, from the beginning of its use on */
     struct create_request *create;       /* owned; SLOT_STARTING, or ENDING after a failed start */
     int failure;                         /* -errno and stage of a failed start */

@@ -83,6 +83,18 @@ int absent_thaw(const struct runtime *rt, const struct runtime_sandbox *sb)
     return -EOPNOTSUPP;
 }
 
+int absent_dump_begin(struct runtime *rt, const struct runtime_sandbox *sb,
+                      const struct runtime_image *image, const int *join_fds, int n_join_fds,
+                      struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int absent_dump_finish(struct runtime *rt, struct task *t, char why[static TASK_WHY_SIZE])
+{
+    return -EOPNOTSUPP;
+}
+
 int absent_kill(const struct runtime *rt, const struct runtime_sandbox *sb)
 {
     return -EOPNOTSUPP;

@@ -33,6 +33,11 @@ struct disk_backend {
     int (*volume_make)(const struct disk *d, uint32_t n, uint64_t bytes);
     int (*volume_remove)(const struct disk *d, uint32_t n);
     int (*volume_tree)(const struct disk *d, uint32_t n, bool read_only, int userns_fd);
+    /* The sealed memory of a sandbox, a file of root's alone in its layer, beside its files:
+     * its size counts as the sandbox's. make: a new one, to be written; else the one that is there,
+     * to be read. A descriptor or -errno; -ENOENT. remove: what is not there is success. */
+    int (*image_open)(const struct disk *d, uint32_t slot, uint32_t gen, bool make);
+    int (*image_remove)(const struct disk *d, uint32_t slot, uint32_t gen);
     int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes);
     int (*layer_usage)(const struct disk *d, uint32_t slot, uint32_t gen, uint64_t *used_bytes,
                        uint64_t *limit_bytes);

@@ -27,6 +27,8 @@
 #define VOLUME_WORK "root.work"
 #define VOLUME_UID  1000
 
+#define IMAGE_NAME "image"
+
 static int open_layer(const struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[DISK_NAME_SIZE];
@@ -112,6 +114,26 @@ static int forget_volatile(int layer_fd)
             return -errno;
     }
     return 0;
+}
+
+static int btrfs_image_remove(const struct disk *d, uint32_t slot, uint32_t gen)
+{
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+
+    if (fd < 0)
+        return fd;
+    return unlinkat(fd, IMAGE_NAME, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+/* The directory is root's, and no mount shows it: the name is cay's own. */
+static int btrfs_image_open(const struct disk *d, uint32_t slot, uint32_t gen, bool make)
+{
+    int rc = make ? btrfs_image_remove(d, slot, gen) : 0;
+    CLEANUP_CLOSE int fd = rc < 0 ? rc : open_layer(d, slot, gen);
+
+    return fd < 0 ? fd
+                  : mnt_open_beneath(fd, IMAGE_NAME, make ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY,
+                                     make ? 0600 : 0);
 }
 
 /* A single commit of the file system has both the files and the new name. */
@@ -311,6 +333,8 @@ const struct disk_backend disk_btrfs_backend = {
     .layer_copy = btrfs_layer_copy,
     .kept_settle = btrfs_kept_settle,
     .layer_from = btrfs_layer_from,
+    .image_open = btrfs_image_open,
+    .image_remove = btrfs_image_remove,
     .volume_make = btrfs_volume_make,
     .volume_remove = btrfs_volume_remove,
     .volume_tree = btrfs_volume_tree,

@@ -30,6 +30,10 @@
     int p##_freeze(const struct runtime *rt, const struct runtime_sandbox *sb);                   \
     bool p##_is_frozen(const struct runtime *rt, const struct runtime_sandbox *sb);               \
     int p##_thaw(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
+    int p##_dump_begin(struct runtime *rt, const struct runtime_sandbox *sb,                      \
+                       const struct runtime_image *image, const int *join_fds, int n_join_fds,    \
+                       struct task *out);                                                         \
+    int p##_dump_finish(struct runtime *rt, struct task *t, char why[static TASK_WHY_SIZE]);      \
     int p##_kill(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
     int p##_pin(const struct runtime_sandbox *sb);                                                \
     uint32_t p##_kill_cost(const struct privsep_limits *limits, uint32_t command_sandboxes);      \

@@ -1,6 +1,6 @@
 #pragma once
 /* From a task of privd to cay-checkpoint, which restores a sandbox's processes. Private to the
- * runtime; no request leads here yet. */
+ * runtime. */
 
 #include "runtime/inside.h"
 
@@ -14,6 +14,7 @@ struct restore_place {
     int image_fd;        /* the image's directory, of that id too */
     int ask_fd;          /* gets PID 1 (contract/checkpoint_boot.h) */
     int listener_fd;     /* gets the filters' listener */
+    int boot_fd;         /* cay-init's end of the boot socket */
 };
 
 /* As a task that is in the slot's control group already, with all of in's trees open: gives up the

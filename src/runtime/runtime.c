@@ -186,6 +186,8 @@ int runtime_open(const struct runtime_config *config, struct runtime **out)
         return -ENOMEM;
     rt->state_fd = rt->stage_fd = rt->agent_fd = -1;
     rt->host_dir_fds = config->host_dir_fds;
+    rt->checkpoint_path = config->checkpoint_path;
+    rt->seal_path = config->seal_path;
     rt->disk = (struct disk){.root_fd = -1,
                              .templates_fd = -1,
                              .layers_fd = -1,

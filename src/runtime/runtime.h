@@ -35,6 +35,7 @@
 #define RUNTIME_UID_COUNT   65536u
 #define RUNTIME_SLOTS_MAX   16384u
 #define RUNTIME_SOCKETS_MAX PRIVSEP_MAX_FDS
+#define RUNTIME_DUMP_MS     90000u /* longer than cay-checkpoint takes */
 
 /* Where things are below the state directory:
  *   disk/                      the state disk (btrfs, nosuid, nodev), or a plain directory
@@ -68,6 +69,9 @@ enum runtime_disk { RUNTIME_DISK_AUTO, RUNTIME_DISK_BTRFS, RUNTIME_DISK_MEMORY }
 struct runtime_config {
     const char *state_dir;  /* absolute, root:root 0700, no component owned by another user */
     const char *agent_path; /* the cay-init binary; read once, run from a sealed copy */
+    /* cay-checkpoint and cay-seal, which are executed from there; the caller's, as long as the
+     * runtime is open. NULL: memory cannot be dumped */
+    const char *checkpoint_path, *seal_path;
     /* of directories of the host, by the number of PRIVSEP_MOUNT_HOST_DIR less 1; -1: none; the
      * caller's, as long as the runtime is open. NULL: there are none */
     const int *host_dir_fds;
@@ -175,12 +179,22 @@ struct runtime_end {
 
 #define RUNTIME_ENDS_MAX 32u /* at a time */
 
+/* Whose memory a dump is, and of which files: an image is restored for the same alone. */
+struct runtime_image {
+    uint8_t owner[PRIVSEP_OWNER_SIZE];
+    uint32_t template_number;
+    int64_t template_made_ms;
+    uint64_t memory_bytes; /* the sandbox's limit: an image has no more */
+};
+
 struct runtime_start {
     uint32_t template_number;
     uint32_t flags; /* 0 */
     /* not 0: the layer is the kept one of this number, which it takes; whole starts only */
     uint32_t kept;
-    bool copy;      /* with kept: the layer is a copy of that one, which stays */
+    bool copy; /* with kept: the layer is a copy of that one, which stays */
+    /* with kept: what ran is restored from the memory that was kept with it; NULL: it boots */
+    const struct runtime_image *image;
     int records_fd; /* with kept: as of runtime_end */
     struct privsep_limits limits;
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES]; /* whole starts only */
@@ -200,6 +214,7 @@ struct runtime_sandbox {
 struct runtime_started {
     pid_t pid; /* PID 1 of the sandbox, in the caller's pid namespace; a child of the caller */
     int pidfd;
+    int listener_fd; /* of the filters of one that was restored: as pin's; else -1 */
 };
 
 /* How a process that has ended came to its end: fills the fields of waitid(2). */
@@ -298,6 +313,17 @@ struct runtime_driver {
     int (*freeze)(const struct runtime *rt, const struct runtime_sandbox *sb);
     bool (*is_frozen)(const struct runtime *rt, const struct runtime_sandbox *sb);
     int (*thaw)(const struct runtime *rt, const struct runtime_sandbox *sb);
+
+    /* Writes what of it runs into its layer, sealed; what has done so is ended by it. The task
+     * begins by writing "0" into each of join_fds, which moves it and all that it starts into a
+     * control group of the caller's. The sandbox's cay-init has to be prepared. Seconds; the caller
+     * ends one that takes longer than RUNTIME_DUMP_MS. */
+    int (*dump_begin)(struct runtime *rt, const struct runtime_sandbox *sb,
+                      const struct runtime_image *image, const int *join_fds, int n_join_fds,
+                      struct task *out);
+    /* 0: its memory is on the disk, and none of its processes is left. -EAGAIN; -ETIMEDOUT,
+     * -ECHILD, or after the task was ended: it cannot go on; -errno, and why: it goes on. */
+    int (*dump_finish)(struct runtime *rt, struct task *t, char why[static TASK_WHY_SIZE]);
 
     /* -- its end ------------------------------------------------------------------------------- */
 

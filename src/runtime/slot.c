@@ -95,7 +95,7 @@ pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pid
     return pid;
 }
 
-static int make_namespaces(uint32_t uid, struct task_result *out)
+int process_make_namespaces(uint32_t uid, struct task_result *out)
 {
     int pair[2], rc;
     int32_t answer = -EIO;
@@ -136,11 +136,12 @@ static int make_layer(struct runtime *rt, uint32_t number, uint32_t gen,
         return backend->layer_make(&rt->disk, number, gen);
     if (!backend->layer_take)
         return -EOPNOTSUPP;
-    if (start->copy)
-        return backend->layer_from(&rt->disk, number, gen, start->kept);
-    return fdatasync(start->records_fd) < 0
-               ? -errno
-               : backend->layer_take(&rt->disk, number, gen, start->kept);
+    int rc = !start->copy && fdatasync(start->records_fd) < 0 ? -errno : 0;
+    if (rc == 0)
+        rc = start->copy ? backend->layer_from(&rt->disk, number, gen, start->kept)
+                         : backend->layer_take(&rt->disk, number, gen, start->kept);
+    /* Memory beside them is of the moment in which they were kept: it ends where they go on. */
+    return rc == 0 && !start->image ? backend->image_remove(&rt->disk, number, gen) : rc;
 }
 
 int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,
@@ -161,7 +162,7 @@ static int make_slot(void *arg, struct task_result *out)
     int rc = process_make_dirs(rt, a->number, a->gen, NULL, out);
 
     if (rc == 0) {
-        rc = make_namespaces(runtime_slot_uid(a->rt, a->number), out);
+        rc = process_make_namespaces(runtime_slot_uid(a->rt, a->number), out);
         if (rc < 0)
             process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
     }
@@ -271,7 +272,7 @@ int process_end_finish(struct runtime *rt, struct task *t, struct runtime_end *e
 static int try_namespaces(void *arg, struct task_result *out)
 {
     struct runtime *rt = arg;
-    return make_namespaces(runtime_slot_uid(rt, 0), out);
+    return process_make_namespaces(runtime_slot_uid(rt, 0), out);
 }
 
 /* Makes what every slot needs once, for the reason rather than at the first sandbox. */

@@ -21,6 +21,9 @@ int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,
  * ns_fork. */
 pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd);
 
+/* In a task: the user and network namespace of a slot, as out->fds[0] and [1]. 0 or -errno. */
+int process_make_namespaces(uint32_t uid, struct task_result *out) WARN_UNUSED;
+
 #define NFT_RATE_SANDBOX ((struct nft_rate){EGRESS_NEW_PER_SECOND, EGRESS_NEW_BURST})
 #define NFT_RATE_COMMAND_SANDBOX \
     ((struct nft_rate){EGRESS_COMMAND_SANDBOX_NEW_PER_SECOND, EGRESS_COMMAND_SANDBOX_NEW_BURST})

@@ -16,6 +16,7 @@
 
 #define TASK_MAX_FDS    8
 #define TASK_MAX_VALUES 8
+#define TASK_WHY_SIZE   192
 /* the least number of a descriptor that was moved by task_move_high_fd */
 #define TASK_HIGH_FD 1024
 
@@ -32,7 +33,8 @@ struct task_result {
     uint32_t stage; /* enum privsep_stage on failure */
     uint64_t values[TASK_MAX_VALUES];
     uint32_t n_fds;
-    int fds[TASK_MAX_FDS]; /* in the child: what to send (it keeps ownership until it exits) */
+    int fds[TASK_MAX_FDS];   /* in the child: what to send (it keeps ownership until it exits) */
+    char why[TASK_WHY_SIZE]; /* why it failed, where a number does not say it; NUL-terminated */
 };
 
 /* Runs in the child. Fills *out; what it returns is out->status. */

@@ -2,8 +2,7 @@
  *
  *     cay-seal seal|open UID BYTES_MAX
  *
- * Descriptors: 3, a pipe with a struct seal_secret; 4, the directory of the image's files; 5,
- * the sealed file, at its beginning. Started as root by what holds the key. It reads the secret,
+ * Descriptors: contract/seal_boot.h. Started as root by what holds the key. It reads the secret,
  * enters its walls as UID (the owner of the sandbox's user namespace, to whom the image's files
  * belong), and only then looks into the directory. BYTES_MAX: of the sealed file. On failure it
  * writes one line, "E <errno> <text>", ends with status 1, and leaves no file of the image. A
@@ -22,10 +21,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-#define SECRET_FD 3
-#define DIR_FD    4
-#define FILE_FD   5
 
 struct options {
     bool opens;
@@ -65,11 +60,11 @@ static int parse(int argc, char **argv, struct options *o)
 static int seal_files(struct seal *s, const struct seal_secret *secret, uint64_t bytes_max,
                       struct pack_why *why)
 {
-    int rc = seal_write_begin(s, FILE_FD, secret, bytes_max);
+    int rc = seal_write_begin(s, SEAL_BOOT_FILE_FD, secret, bytes_max);
 
     snprintf(why->text, sizeof(why->text), "beginning the sealed file: %s", strerror(-rc));
     if (rc == 0)
-        rc = pack_write(s, DIR_FD, why);
+        rc = pack_write(s, SEAL_BOOT_DIR_FD, why);
     if (rc < 0)
         return rc;
     rc = seal_write_end(s);
@@ -79,14 +74,14 @@ static int seal_files(struct seal *s, const struct seal_secret *secret, uint64_t
 
 static int open_files(struct seal *s, const struct seal_secret *secret, struct pack_why *why)
 {
-    int rc = seal_read_begin(s, FILE_FD, secret);
+    int rc = seal_read_begin(s, SEAL_BOOT_FILE_FD, secret);
     const char *text = rc == -ESTALE    ? "the image is not of this sandbox, kernel and template"
                        : rc == -EPROTO  ? "the image is of another version of cay"
                        : rc == -EBADMSG ? "the image is damaged: its header"
                                         : strerror(-rc);
 
     snprintf(why->text, sizeof(why->text), "%s", text);
-    return rc == 0 ? pack_read(s, DIR_FD, why) : rc;
+    return rc == 0 ? pack_read(s, SEAL_BOOT_DIR_FD, why) : rc;
 }
 
 static int run(const struct options *o)
@@ -95,15 +90,15 @@ static int run(const struct options *o)
     struct seal_secret secret;
     struct pack_why why;
     const char *what = "";
-    int rc = io_read_full(SECRET_FD, &secret, sizeof(secret));
+    int rc = io_read_full(SEAL_BOOT_SECRET_FD, &secret, sizeof(secret));
 
     if (rc < 0)
         return fail(rc, "reading the secret");
-    if (close_range(FILE_FD + 1, ~0U, 0) < 0 || close(SECRET_FD) < 0)
+    if (close_range(SEAL_BOOT_FILE_FD + 1, ~0U, 0) < 0 || close(SEAL_BOOT_SECRET_FD) < 0)
         return fail(-errno, "closing descriptors");
     if (OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL) != 1)
         return fail(-ENOMEM, "beginning with OpenSSL");
-    rc = seal_walls_enter(DIR_FD, o->uid, o->bytes_max, &what);
+    rc = seal_walls_enter(SEAL_BOOT_DIR_FD, o->uid, o->bytes_max, &what);
     if (rc < 0)
         return fail(rc, what);
     rc = o->opens ? open_files(&seal, &secret, &why)

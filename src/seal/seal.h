@@ -15,12 +15,12 @@
  *
  * Functions return 0 or -errno. They block as long as the files do. */
 
+#include "contract/seal_boot.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define SEAL_KEY_BYTES   32
-#define SEAL_LABEL_BYTES 128
 #define SEAL_PIECE_BYTES 65536u
 #define SEAL_TAG_BYTES   16
 #define SEAL_SALT_BYTES  32
@@ -38,11 +38,6 @@ struct seal_header {
 };
 
 _Static_assert(sizeof(struct seal_header) == 208, "the first piece begins at 208");
-
-struct seal_secret {
-    uint8_t key[SEAL_KEY_BYTES];
-    uint8_t label[SEAL_LABEL_BYTES]; /* what differs in one byte is another sandbox's */
-};
 
 /* Either end. The fields are the functions' own but for what is said of one. */
 struct seal {

@@ -3,6 +3,7 @@
  * root, in privd's mount namespace. VIEW may be "-". When PID 1 is there it writes "P <pid>", and
  * ends it at the end of standard input. On failure it writes where. */
 
+#include "contract/agent_boot.h"
 #include "contract/checkpoint_boot.h"
 #include "contract/proto.h"
 #include "runtime/restore.h"
@@ -89,6 +90,17 @@ static int await_pid_1(int listener_sock, int ask_sock, int *listener_fd)
     return pidfd;
 }
 
+/* The processes stand still until their claim is there. */
+static void go_on(int boot_fd)
+{
+    static const char block[sizeof(struct agent_boot) + sizeof(struct agent_claim)];
+    char said = 0;
+
+    MUST(write(boot_fd, block, sizeof(block)));
+    MUST(read(boot_fd, &said, 1));
+    MUST(said == AGENT_READY ? 0 : -EBADMSG);
+}
+
 static void hold(int pidfd)
 {
     char byte, path[48], text[512];
@@ -114,7 +126,7 @@ int main(int argc, char **argv)
         .kept = 1, .limits = {.memory_bytes = 512u << 20, .disk_bytes = 1u << 30}};
     struct inside in = inside_new(&start);
     struct restore_place place = {.seconds = SECONDS};
-    int listener[2], ask[2], listener_fd;
+    int listener[2], ask[2], boot[2], listener_fd;
 
     if (argc != 9)
         return 2;
@@ -125,6 +137,8 @@ int main(int argc, char **argv)
     open_trees(&in, uid, argv + 2, place.userns_fd);
     MUST(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, listener));
     MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ask));
+    MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, boot));
+    place.boot_fd = boot[1];
     place.listener_fd = listener[1];
     place.ask_fd = ask[1];
     place.image_fd = FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -139,7 +153,10 @@ int main(int argc, char **argv)
     }
     close(listener[1]);
     close(ask[1]);
+    close(boot[1]);
     int status, pidfd = await_pid_1(listener[0], ask[0], &listener_fd);
+    if (pidfd >= 0)
+        go_on(boot[0]);
     MUST(waitpid(pid, &status, 0));
     if (pidfd >= 0)
         hold(pidfd);

@@ -186,6 +186,7 @@ static void notes_come_back(void **state)
 #define ZOMBIE        CORE "\x06\0\0\0\x08\x01\x1a\x02\x08\x02"
 #define TEXT(...)     __VA_ARGS__, sizeof(__VA_ARGS__) - 1
 #define PROCESS(a, b) "\x0a\0\0\0\x08" a "\x10" b "\x18\x01\x20\x01\x28" a
+#define ZOMBIE_4      "\x0a\0\0\0\x08\x04\x10\x01\x18\x01\x20\x01\x28\x09" /* its thread: any number */
 #define PROCESS_1     "\x0c\0\0\0\x08\x01\x10\x00\x18\x01\x20\x01\x28\x01\x28\x03"
 
 struct image_file {
@@ -194,7 +195,7 @@ struct image_file {
 };
 
 static const struct image_file whole[] = {
-    {"pstree.img", TEXT(PSTREE PROCESS_1 PROCESS("\x02", "\x01") PROCESS("\x04", "\x01"))},
+    {"pstree.img", TEXT(PSTREE PROCESS_1 PROCESS("\x02", "\x01") ZOMBIE_4)},
     {"core-1.img", TEXT(LIVES)},
     {"core-2.img", TEXT(LIVES)},
     {"core-3.img", TEXT(LIVES)},

@@ -43,7 +43,8 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED(m.u.create.template_number = PERMIT_TEMPLATE_MAX + 1);
     REFUSED(m.u.create.level = PRIVSEP_LEVEL_COUNT);
     REFUSED(m.u.create.flags = 1); /* of no number */
-    REFUSED((m.u.create.flags = 2, m.u.create.kept = 1, m.u.create.owner[0] = 1));
+    REFUSED(m.u.create.flags = 2);
+    REFUSED((m.u.create.flags = 3, m.u.create.kept = 1, m.u.create.owner[0] = 1));
     REFUSED((m.u.create.kept = PRIVSEP_KEPT_MAX + 1, m.u.create.owner[0] = 1));
     REFUSED(m.u.create.kept = 1);      /* whose it is must be said */
     REFUSED(m.u.create.owner[15] = 1); /* of no number */
@@ -374,7 +375,8 @@ static void what_is_no_request_is_refused(void **state)
 /* What a frozen sandbox, or one that is being frozen, has no use for. */
 static bool needs_processes(uint16_t op)
 {
-    return op == PRIVSEP_CONNECT || op == PRIVSEP_COMMAND_SANDBOX || op == PRIVSEP_FREEZE;
+    return op == PRIVSEP_CONNECT || op == PRIVSEP_COMMAND_SANDBOX || op == PRIVSEP_FREEZE ||
+           op == PRIVSEP_DUMP;
 }
 
 static void only_what_runs_can_be_used(void **state)
@@ -385,7 +387,8 @@ static void only_what_runs_can_be_used(void **state)
                                    PRIVSEP_COMMAND_SANDBOX,
                                    PRIVSEP_COMMAND_SANDBOX_END,
                                    PRIVSEP_FREEZE,
-                                   PRIVSEP_THAW};
+                                   PRIVSEP_THAW,
+                                   PRIVSEP_DUMP};
 
     for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
         struct privsep_msg m = {.op = ops[i], .gen = 5};
@@ -403,6 +406,8 @@ static void only_what_runs_can_be_used(void **state)
         assert_int_equal(permit_state(&m, SLOT_FREEZING, 5), needs_processes(ops[i]) ? -EBUSY : 0);
         assert_int_equal(permit_state(&m, SLOT_FROZEN, 5), needs_processes(ops[i]) ? -EBUSY : 0);
         assert_int_equal(permit_state(&m, SLOT_COPYING, 5),
+                         needs_processes(ops[i]) || ops[i] == PRIVSEP_THAW ? -EBUSY : 0);
+        assert_int_equal(permit_state(&m, SLOT_DUMPING, 5),
                          needs_processes(ops[i]) || ops[i] == PRIVSEP_THAW ? -EBUSY : 0);
     }
     assert_int_equal(permit_state(&(struct privsep_msg){.op = PRIVSEP_CREATE}, SLOT_RUNNING, 0),
@@ -442,7 +447,7 @@ static void a_member_of_the_pool_has_no_owner(void **state)
         if (permit_needs_sandbox(op))
             assert_int_equal(permit_state(&m, SLOT_PRESTARTED, 5), -ESTALE);
     }
-    assert_int_equal(asked, 10);
+    assert_int_equal(asked, 11);
     assert_false(permit_lives(SLOT_PRESTARTED));
     for (enum slot_state s = SLOT_EMPTY; s < SLOT_STATE_COUNT; s++) {
         bool owned = true;
@@ -473,12 +478,13 @@ static void no_entry_is_left_open(void **state)
 }
 
 /* Every pair of states; the letters are the first of EMPTY, MAKING, rEADY, STARTING, RUNNING, KILLING, eNDING, FREEZING,
- * frOZEN, COPYING, PRESTARTED. */
+ * frOZEN, COPYING, PRESTARTED, DUMPING. */
 static void slots_go_only_where_the_table_leads(void **state)
 {
-    static const char names[] = "EMrSRKnFOCP";
+    static const char names[] = "EMrSRKnFOCPD";
     static const char *const ways = "EM ER EO Mr MK Mn rM rS rK rn SR SK Sn RF RK Rn Kn nE "
-                                    "FR FO FK Fn OR OK On OC CO CK Cn MP PS PK Pn ";
+                                    "FR FO FK Fn OR OK On OC CO CK Cn MP PS PK Pn "
+                                    "RD DR DK Dn ";
 
     for (enum slot_state from = SLOT_EMPTY; from < SLOT_STATE_COUNT; from++) {
         for (enum slot_state to = SLOT_EMPTY; to < SLOT_STATE_COUNT; to++) {

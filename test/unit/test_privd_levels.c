@@ -110,6 +110,7 @@ static int dummy_start_finish(struct runtime *rt, struct task *t, struct runtime
                               uint32_t *stage)
 {
     out->pid = getpid();
+    out->listener_fd = -1;
     out->pidfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return collect(t);
 }
@@ -179,6 +180,23 @@ static int dummy_resize_finish(struct runtime *rt, struct task *t, struct runtim
         return rc;
     *out = (struct runtime_resized){PRIVSEP_USES_MEMORY, resize_used};
     return -EBUSY;
+}
+
+static int dump_answer;
+
+static int dummy_dump_begin(struct runtime *rt, const struct runtime_sandbox *sb,
+                            const struct runtime_image *image, const int *join_fds, int n_join_fds,
+                            struct task *out)
+{
+    return done_task(out);
+}
+
+static int dummy_dump_finish(struct runtime *rt, struct task *t, char why[static TASK_WHY_SIZE])
+{
+    int rc = collect(t);
+
+    snprintf(why, TASK_WHY_SIZE, "%s", "a word of the task's");
+    return rc == 0 ? dump_answer : rc;
 }
 
 static int dummy_freeze(const struct runtime *rt, const struct runtime_sandbox *sb)
@@ -372,7 +390,8 @@ static int no_vm(struct runtime *rt, char *why, size_t n)
         .start_begin = p##_start_begin, .start_finish = q##_start_finish, .claim = p##_claim, \
         .sockets = p##_sockets, .listeners = q##_listeners, .stat = p##_stat,                 \
         .resize_begin = q##_resize_begin, .resize_finish = q##_resize_finish,                 \
-        .freeze = p##_freeze, .is_frozen = q##_is_frozen, .thaw = p##_thaw, .kill = p##_kill, \
+        .dump_begin = q##_dump_begin, .dump_finish = q##_dump_finish, .freeze = p##_freeze,   \
+        .is_frozen = q##_is_frozen, .thaw = p##_thaw, .kill = p##_kill,                       \
         .kill_cost = q##_kill_cost, .pin = q##_pin, .reap = p##_reap, .was_oom = q##_was_oom, \
         .end_begin = p##_end_begin, .end_finish = q##_end_finish,                             \
         .command_sandbox_begin = p##_command_sandbox_begin,                                   \
@@ -581,6 +600,7 @@ static void begin(struct world *w)
                         .records.fd = -1,
                         .kept.fd = -1,
                         .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
+                        .dumper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .copier = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .server_source = LOOP_SOURCE_NONE,
                         .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};

@@ -50,7 +50,7 @@ static const char *const state_names[SLOT_STATE_COUNT] = {
     [SLOT_EMPTY] = "empty",       [SLOT_MAKING] = "making",         [SLOT_READY] = "ready",
     [SLOT_STARTING] = "starting", [SLOT_RUNNING] = "running",       [SLOT_KILLING] = "killing",
     [SLOT_ENDING] = "ending",     [SLOT_FREEZING] = "freezing",     [SLOT_FROZEN] = "frozen",
-    [SLOT_COPYING] = "copying",   [SLOT_PRESTARTED] = "prestarted",
+    [SLOT_COPYING] = "copying",   [SLOT_PRESTARTED] = "prestarted", [SLOT_DUMPING] = "dumping",
 };
 
 static const char *answer_name(int answer)
@@ -68,7 +68,7 @@ static void print_permits(char *out, size_t size)
     for (int s = 0; s < SLOT_STATE_COUNT; s++)
         n += (size_t)snprintf(out + n, size - n, " %s |", state_names[s]);
     n += (size_t)snprintf(out + n, size - n,
-                          "\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+                          "\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint16_t op = 1; op < PRIVSEP_REQUEST_COUNT; op++) {
         struct privsep_msg m = {.op = op, .gen = 9};
 
@@ -130,7 +130,7 @@ static struct privsep_msg good(uint16_t op)
         m.u.connect.count = 1;
     if (op == PRIVSEP_COMMAND_SANDBOX_END)
         m.u.command_sandbox.number = 1;
-    if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY) {
+    if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY || op == PRIVSEP_DUMP) {
         m.u.kept.number = 1;
         m.u.kept.owner[0] = 1;
     }

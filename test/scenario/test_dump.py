@@ -1,0 +1,365 @@
+"""DUMP: cay-privd has what runs in a sandbox kept beside its files, sealed; CREATE with that memory has it go on. The part of cay-init, to be
+ready for a dump, is done to it from outside here, as in test_checkpoint.py."""
+
+import contextlib
+import errno
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+import privdlib
+from agentlib import Agent
+from conftest import BUILD, REPOSITORY
+from leftovers import cgroup_name
+from privdlib import CAPACITY, HOST, JOB, MIB
+from test_checkpoint import CHECKPOINT, COUNTER, CRIU, counts, goes_on, kill_inside, prepare, prepare_program  # noqa: F401 (a fixture)
+from test_checkpoint_restore import processes, walls
+from test_kept import KEEP, NONE, OTHER, OWNER, create_body, create_on, drop, inside, kept_body, kepts, marks, owners, pid_of
+from test_privd import left_behind
+from test_seal import SEAL
+from waitlib import until
+
+DUMP, STAGE_MEMORY = 22, 14
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs():
+    if os.geteuid() != 0:
+        pytest.skip("privd needs root")
+    found = subprocess.run([REPOSITORY / "scripts/criu", "--check", CRIU], capture_output=True, text=True)
+    if found.returncode != 0:
+        pytest.skip(found.stderr.strip())
+
+
+def start_privd(**options):
+    base = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-dump-", dir="/var/tmp"))
+    return privdlib.Privd(BUILD, base, slots_ready=1, **options).start()
+
+
+def stop_privd(p):
+    if p.process.poll() is None:
+        assert p.stop() == 0, p.log.read_text()
+        assert left_behind(p) == []
+    shutil.rmtree(p.base, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def server():
+    p = start_privd(checkpoint=CHECKPOINT, seal=SEAL)
+    c = p.channel()
+    if c.ask(CAPACITY).text(32, 16) == "memory":
+        stop_privd(p)
+        pytest.skip("files are in memory here")
+    assert c.ask(JOB, b"\1\0\0\0\1\0\0\0").status == 0
+    c.close()
+    yield p
+    stop_privd(p)
+
+
+@pytest.fixture
+def privd(server):
+    yield server
+    c = server.channel()
+    for s in c.list().values():
+        assert c.kill(s).status == 0
+    for number, owner in owners(c).items():
+        assert drop(c, number, owner).status == 0
+    c.close()
+
+
+class Box:
+    """A sandbox of cay-privd's alone, with a counter in it."""
+
+    def __init__(self, privd, c, name, **options):
+        self.reply = c.create(name, **options)
+        assert self.reply.status == 0
+        self.slot, self.gen = self.reply.slot, self.reply.gen
+        self.pid = pid_of(privd, self)
+        self.agent = Agent(49983, self.pid, None, (b"k" * 32).hex())
+        assert self.agent.sh(COUNTER + "sleep 0.3", user="root").end["exited"]
+
+
+def send_dump(c, s, number):
+    return c.send(DUMP, kept_body(number), slot=s.slot, gen=s.gen)
+
+
+def dump(c, s, number):
+    return c.wait(send_dump(c, s, number))
+
+
+def kept_dir(p, number):
+    return pathlib.Path(f"/proc/{p.process.pid}/root/{p.state}/disk/kept/{number}")
+
+
+def in_group(pid, group):
+    return any(group in line for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines())
+
+
+def programs_at_work(p, group="-jobs/"):
+    """The programs of this cay-privd that work on a dump."""
+    found = []
+    for d in pathlib.Path("/proc").iterdir():
+        try:
+            if d.name.isdigit() and (d / "comm").read_text().strip() in ("cay-checkpoint", "criu", "cay-seal"):
+                if in_group(d.name, f"/{cgroup_name(p.state)}{group}"):
+                    found.append(d.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_memory_is_kept_sealed_beside_the_files(privd, prepare_program):
+    c = privd.channel()
+    box = Box(privd, c, "ifirsta")
+    assert box.agent.sh("cp /proc/sys/kernel/random/uuid /run/word; cat /run/word > /root/mark", user="root").end
+    word = box.agent.sh("cat /run/word", user="root").text().strip()
+    prepare(prepare_program, box.pid)
+    r = dump(c, box, 7)
+    assert (r.status, r.unpack("I")[0]) == (0, 7)
+    assert c.list() == {} and kepts(c) == {7} and not pathlib.Path(f"/proc/{box.pid}").exists()
+    image = kept_dir(privd, 7) / "image"
+    assert image.stat().st_mode == 0o100600 and image.stat().st_uid == 0
+    # what was in the sandbox's memory is not to be read in it; control: it was, and is sealed in it whole
+    assert word.encode() not in image.read_bytes() and image.stat().st_size > MIB
+    key = privd.state / "seal.key"
+    assert key.stat().st_mode == 0o100600 and key.stat().st_size == 32
+    # its files go on without its memory, which then is of another moment
+    t = create_on(c, "inextb", 7)
+    assert t.status == 0 and word in marks(privd, t)
+    layer, = (kept_dir(privd, 7).parents[1] / "layers").glob(f"{t.slot}.*")
+    assert not (layer / "image").exists()
+    assert c.kill(t).status == 0
+
+
+def test_while_it_is_dumped(privd, prepare_program):
+    """It is not used, can be looked at, and no other is dumped meanwhile."""
+    c = privd.channel()
+    box, other = Box(privd, c, "iboxb"), Box(privd, c, "iotherc")
+    prepare(prepare_program, box.pid)
+    seq = send_dump(c, box, 7)
+    assert c.connect(box).status == -errno.EBUSY and c.freeze(box).status == -errno.EBUSY
+    assert c.ask(privdlib.STAT, slot=box.slot, gen=box.gen).status == 0
+    assert dump(c, other, 8).status == -errno.EAGAIN
+    assert c.wait(seq).status == 0
+    goes_on(other.pid)
+    assert dump(c, other, 7).status == -errno.EEXIST
+    assert c.kill(other).status == 0 and drop(c, 7).status == 0
+
+
+def test_what_cannot_be_kept_goes_on_and_is_named(privd, prepare_program):
+    c = privd.channel()
+    box = Box(privd, c, "iboxd")
+    assert box.agent.sh("setsid python3 -c 'import ctypes, time; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); time.sleep(1000)' "
+                        "> /dev/null 2>&1 < /dev/null & sleep 2", user="root").end
+    prepare(prepare_program, box.pid)
+    r = dump(c, box, 7)
+    assert r.status == -errno.EOPNOTSUPP
+    assert re.fullmatch(r"process \d+ has set no_new_privs: a Landlock domain would be lost", r.text(0, 192)), r.text(0, 192)
+    goes_on(box.pid)
+    assert kepts(c) == set() and list(c.list()) == ["iboxd"]
+    layer, = (kept_dir(privd, 7).parents[1] / "layers").glob(f"{box.slot}.*")
+    assert not (layer / "image").exists() and programs_at_work(privd) == []
+    kill_inside(box.pid, b"time.sleep(1000)")
+    assert dump(c, box, 7).status == 0  # control: it was that process
+    assert kepts(c) == {7}
+
+
+def test_memory_for_which_its_disk_has_no_room_goes_on(privd, prepare_program):
+    """Control: with room it is kept (above)."""
+    c = privd.channel()
+    box = Box(privd, c, "iboxe", disk=16 * MIB)
+    hold = "setsid python3 -c 'import os, time; x = os.urandom(40_000_000); time.sleep(1000)' > /dev/null 2>&1 < /dev/null & sleep 2"
+    assert box.agent.sh(hold, user="root").end
+    prepare(prepare_program, box.pid)
+    r = dump(c, box, 7)
+    assert r.status in (-errno.EDQUOT, -errno.ENOSPC), r.text(0, 192)
+    assert kepts(c) == set()
+    goes_on(box.pid)
+
+
+def test_one_that_is_killed_meanwhile_is_not_kept(privd, prepare_program):
+    c = privd.channel()
+    box = Box(privd, c, "iboxf")
+    prepare(prepare_program, box.pid)
+    seq = send_dump(c, box, 7)
+    until(lambda: programs_at_work(privd))
+    assert c.kill(box).status == 0
+    assert c.wait(seq).status == -errno.ESTALE
+    until(lambda: not programs_at_work(privd))
+    assert c.list() == {} and kepts(c) == set()
+
+
+def test_files_are_kept_where_privd_dies_meanwhile(privd, prepare_program):
+    """CRIU dies with it, so that it is not known whether the processes are whole: they end."""
+    c = privd.channel()
+    box = Box(privd, c, "iboxg")
+    assert box.agent.sh("echo one > /root/mark", user="root").end
+    prepare(prepare_program, box.pid)
+    send_dump(c, box, 7)
+    until(lambda: programs_at_work(privd))
+    privd.crash()
+    until(lambda: not programs_at_work(privd))
+    privd.start()
+    c = privd.channel()
+    assert c.list() == {} and kepts(c) == {7}
+    until(lambda: not pathlib.Path(f"/proc/{box.pid}").exists())
+    t = create_on(c, "inextg", 7)
+    assert t.status == 0 and "one" in marks(privd, t)
+
+
+def test_without_its_programs_it_is_refused_with_the_reason(prepare_program):
+    p = start_privd()
+    c = p.channel()
+    assert c.ask(JOB, b"\1\0\0\0\1\0\0\0").status == 0
+    s = c.create("ibox", template=HOST)
+    r = dump(c, s, 7)
+    assert r.status == -errno.EOPNOTSUPP and "cay-checkpoint" in r.text(0, 192)
+    assert list(c.list()) == ["ibox"]
+    stop_privd(p)
+
+
+def restore(c, name, number, owner=OWNER):
+    return c.ask(privdlib.CREATE, create_body(name, number, owner=owner, flags=2))
+
+
+def restored(p, c, name, number):
+    s = restore(c, name, number)
+    assert s.status == 0, p.log.read_text()[-1500:]
+    for fd in s.fds:
+        os.close(fd)
+    return s
+
+
+def steady(read):
+    """The counter's own shell forks others of that name, which are gone in a moment."""
+    found = []
+
+    def once():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(read())
+        return bool(found)
+
+    until(once)
+    return found[0]
+
+
+def leaf(p, s, pid):
+    """In its slot's directory: "work" of programs of its tenant, another or none of PID 1."""
+    own = f"/{cgroup_name(p.state)}/{s.slot}"
+    lines = [line.split(":", 2)[2] for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    return {line.removeprefix(own) for line in lines if line.startswith(own)}
+
+
+def test_what_ran_goes_on(privd, prepare_program):
+    """In another slot, behind the same walls, under its new name; it can be ended like any."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirsth")
+    assert box.agent.sh("echo kept > /run/kept; echo kept > /root/kept", user="root").end
+    before, of_pid_1 = steady(lambda: walls(box.pid)), leaf(privd, box, box.pid)
+    prepare(prepare_program, box.pid)
+    assert dump(c, box, 7).status == 0
+    at = int((kept_dir(privd, 7) / "root/tmp/count").read_text())
+    t = restored(privd, c, "iafter", 7)
+    pid = pid_of(privd, t)
+    assert counts(pid) >= at
+    goes_on(pid)
+    assert steady(lambda: walls(pid)) == before
+    assert inside(privd, t, "cat /run/kept /root/kept").split() == ["kept", "kept"]
+    assert subprocess.run(["nsenter", f"--uts=/proc/{pid}/ns/uts", "hostname"], capture_output=True, text=True).stdout == "iafter\n"
+    assert leaf(privd, t, pid) == of_pid_1 and "/work" not in of_pid_1
+    assert "/work" in steady(lambda: leaf(privd, t, processes(pid)["sh"]))
+    layer, = (kept_dir(privd, 7).parents[1] / "layers").glob(f"{t.slot}.*")
+    assert not (layer / "image").exists() and kepts(c) == set()
+    assert c.freeze(t).status == 0 and c.thaw(t).status == 0
+    assert list(c.list()) == ["iafter"]
+    assert c.kill(t).status == 0
+    until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
+
+
+def test_a_restored_one_outlives_privd_and_is_dumped_again(privd, prepare_program):
+    c = privd.channel()
+    box = Box(privd, c, "ifirsti")
+    prepare(prepare_program, box.pid)
+    assert dump(c, box, 7).status == 0
+    t = restored(privd, c, "ilives", 7)
+    pid = pid_of(privd, t)
+    privd.crash()
+    privd.start()
+    c = privd.channel()
+    assert list(c.list()) == ["ilives"] and pid_of(privd, t) == pid
+    goes_on(pid)
+    assert dump(c, t, 8).status == 0 and kepts(c) == {8}
+    u = restored(privd, c, "ithird", 8)
+    goes_on(pid_of(privd, u))
+
+
+def flip(path, at):
+    with open(path, "r+b") as image:
+        image.seek(at)
+        byte = image.read(1)
+        image.seek(at)
+        image.write(bytes([byte[0] ^ 1]))
+
+
+def test_an_image_that_was_changed_is_not_read(privd, prepare_program):
+    """Nor one of another's; it stays kept as it is. Control: with the byte as it was it is restored."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirstj")
+    prepare(prepare_program, box.pid)
+    assert dump(c, box, 7).status == 0
+    image = kept_dir(privd, 7) / "image"
+    for at in (0, 100, 209, image.stat().st_size // 2, image.stat().st_size - 1):
+        flip(image, at)
+        r = restore(c, "inextk", 7)
+        assert r.status < 0 and r.stage == STAGE_MEMORY, at
+        assert kepts(c) == {7} and c.list() == {}
+        flip(image, at)
+    content = image.read_bytes()
+    image.write_bytes(content[:-70000])
+    assert restore(c, "inextk", 7).stage == STAGE_MEMORY
+    image.write_bytes(content)
+    # one of a sandbox of the same template, and of another owner
+    other = Box(privd, c, "iotherk")
+    prepare(prepare_program, other.pid)
+    assert c.wait(c.send(DUMP, kept_body(8, OTHER), slot=other.slot, gen=other.gen)).status == 0
+    foreign = kept_dir(privd, 8) / "image"
+    own, theirs = image.read_bytes(), foreign.read_bytes()
+    image.write_bytes(theirs)
+    r = restore(c, "inextk", 7)
+    assert r.status == -errno.ESTALE and r.stage == STAGE_MEMORY
+    image.write_bytes(own)
+    t = restored(privd, c, "iwhole", 7)
+    goes_on(pid_of(privd, t))
+
+
+def test_files_without_memory_are_not_restored(privd, prepare_program):
+    c = privd.channel()
+    box = Box(privd, c, "ifirstl")
+    assert c.ask(KEEP, kept_body(7), slot=box.slot, gen=box.gen).status == 0
+    r = restore(c, "inextl", 7)
+    assert (r.status, r.stage) == (-errno.ENOENT, STAGE_MEMORY) and kepts(c) == {7}
+    assert restore(c, "inextl", 0, NONE).status == -errno.EINVAL
+    assert c.ask(privdlib.CREATE, create_body("inextl", 7, flags=3)).status == -errno.EINVAL
+    assert create_on(c, "inextl", 7).status == 0  # control: its files are there
+
+
+def test_memory_stays_kept_where_privd_dies_before_it_goes_on(privd, prepare_program):
+    c = privd.channel()
+    box = Box(privd, c, "ifirstm")
+    prepare(prepare_program, box.pid)
+    assert dump(c, box, 7).status == 0
+    c.send(privdlib.CREATE, create_body("inextm", 7, flags=2))
+    until(lambda: programs_at_work(privd, "/"))
+    privd.crash()
+    privd.start()
+    c = privd.channel()
+    assert kepts(c) == {7} and c.list() == {}
+    # all of it, or (where its processes were about to go on) the files alone
+    t = restore(c, "inextm", 7)
+    assert t.status == 0 or t.stage == STAGE_MEMORY
+    assert t.status == 0 or create_on(c, "inextm", 7).status == 0
