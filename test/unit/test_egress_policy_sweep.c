@@ -379,6 +379,79 @@ static void commands_of_it_are_asked_about_too(void **state)
     assert_int_equal(count(w->s, KEEP), 1);
 }
 
+/* -- an end ------------------------------------------------------------------------------------ */
+
+/* A close takes LOOK_NS, too. */
+static void on_end(struct flow *f)
+{
+    now_ns += LOOK_NS;
+    looks++;
+}
+
+static void open_closing_flows(struct sandbox *s)
+{
+    open_flows(s);
+    for (struct flow *f = s->flows; f; f = f->next)
+        f->on_end = on_end;
+}
+
+/* Its connections are closed in slices; none of them goes on meanwhile, and its slot is free for the next one. */
+static void an_end_closes_in_slices(void **state)
+{
+    struct world *w = *state;
+    struct sandbox *old;
+    struct flow *last;
+    struct err e;
+    struct sandbox_rules rules = {.id = "i2", .tenant = "one", .policy = policy_of(NULL)};
+
+    put(w, NULL, 5);
+    old = w->s;
+    last = open_flow(old, KEEP); /* the last of the list */
+    last->on_end = on_end;
+    open_closing_flows(registry_find(&w->egress, SLOT, GEN, 5));
+    open_closing_flows(old);
+    turn(w);
+    looks = 0;
+    assert_int_equal(flow_settle(last), FLOW_SETTLED); /* the control */
+    registry_close(&w->egress, SLOT, GEN, 5);
+    assert_in_range(looks, 1, SLICE);
+    assert_null(registry_find(&w->egress, SLOT, GEN, 5));
+    registry_close(&w->egress, SLOT, GEN, 0);
+    assert_in_range(looks, 1, SLICE);
+    assert_null(registry_find(&w->egress, SLOT, GEN, 0));
+    assert_int_equal(flow_settle(last), FLOW_ENDED);
+    assert_int_equal(registry_policy(&w->egress, SLOT, GEN + 1, &rules, &e), ERR_OK);
+    open_flow(registry_find(&w->egress, SLOT, GEN + 1, 0), KEEP);
+    for (unsigned i = 0; i < TURNS_MAX && looks < 2 * FLOWS + 1; i++)
+        assert_in_range(turn(w), 0, SLICE);
+    assert_int_equal(looks, 2 * FLOWS + 1);
+    assert_int_equal(turn(w), 0);
+    assert_int_equal(count(registry_find(&w->egress, SLOT, GEN + 1, 0), KEEP), 1);
+}
+
+/* A command that its sandbox's rules do not name any more: what it has open is over when the change is answered. */
+static void a_command_that_is_not_named_is_over(void **state)
+{
+    struct world *w = *state;
+    struct sandbox *command;
+    struct told told;
+
+    put(w, NULL, 5);
+    command = registry_find(&w->egress, SLOT, GEN, 5);
+    command->tcp_fd = 0x7fffffff; /* privd has not told of its end yet */
+    open_closing_flows(command);
+    put(w, NULL, 0);
+    await(w, &told);
+    assert_int_equal(flow_settle(command->flows), FLOW_ENDED);
+    run_until_told(w, &told);
+    assert_null(command->flows);
+    assert_false(command->has_policy);
+    put(w, NULL, 5); /* it is named again */
+    open_flow(command, KEEP);
+    assert_int_equal(flow_settle(command->flows), FLOW_SETTLED);
+    command->tcp_fd = -1;
+}
+
 /* -- a dial ------------------------------------------------------------------------------------ */
 
 static struct dial_result dialed;
@@ -421,6 +494,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(connections_end_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(an_owner_without_time_is_asked_about_too, setup, teardown),
         cmocka_unit_test_setup_teardown(commands_of_it_are_asked_about_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_end_closes_in_slices, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_command_that_is_not_named_is_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_dial_outlives_its_rules, setup, teardown),
     };
 

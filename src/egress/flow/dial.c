@@ -73,16 +73,11 @@ static void take_out(struct dial *d)
     uv_close((uv_handle_t *)&d->timer, on_timer_closed);
 }
 
-static uint64_t serial_of(const struct sandbox *s)
-{
-    return (s->parent ? s->parent : s)->rules_serial;
-}
-
 void dial_deny(struct dial *d, const struct sandbox *s, const struct policy_verdict *v)
 {
     d->result.verdict = *v;
     d->result.denied = true;
-    d->rules_serial = serial_of(s);
+    d->rules_serial = registry_rules_serial(s);
 }
 
 /* A refusal names rules that may have been replaced since, and are gone then. */
@@ -90,7 +85,7 @@ static void forget_old_rules(struct dial *d)
 {
     const struct sandbox *s = dial_sandbox(d);
 
-    if (!d->result.denied || (s && serial_of(s) == d->rules_serial))
+    if (!d->result.denied || (s && registry_rules_serial(s) == d->rules_serial))
         return;
     d->result.denied = false;
     d->result.verdict = (struct policy_verdict){0};

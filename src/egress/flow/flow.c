@@ -50,7 +50,7 @@ struct flow *flow_new(struct sandbox *s, int fd)
     f->sandbox = s;
     f->fd = fd;
     f->up_fd = -1;
-    f->rules_serial = (s->parent ? s->parent : s)->rules_serial;
+    f->rules_serial = registry_rules_serial(s);
     f->started_ms = clock_mono_ms();
     registry_add_flow(f);
     return f;

@@ -10,6 +10,7 @@
 #include "egress/flow/forward.h"
 #include "egress/flow/h2_flow.h"
 #include "egress/flow/names.h"
+#include "egress/flow/registry.h"
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
 #include "egress/flow/verdict.h"
@@ -60,14 +61,17 @@ static void recheck(struct flow *f)
 
 enum flow_standing flow_settle(struct flow *f)
 {
-    const struct sandbox *whole = f->sandbox->parent ? f->sandbox->parent : f->sandbox;
+    uint64_t serial = registry_rules_serial(f->sandbox), id = f->id;
     struct egress *eg = f->egress;
-    uint64_t id = f->id;
 
-    if (f->rules_serial == whole->rules_serial)
+    if (f->rules_serial == serial)
         return f->state == FLOW_STREAMS && h2_flow_recheck(f) ? FLOW_UNSETTLED : FLOW_SETTLED;
+    if (serial == UINT64_MAX) {
+        flow_reset(f);
+        return FLOW_ENDED;
+    }
     /* Which address it will have is not known yet: on_dialed asks again. */
-    f->rules_serial = f->state == FLOW_DIALING && f->dial_id ? 0 : whole->rules_serial;
+    f->rules_serial = f->state == FLOW_DIALING && f->dial_id ? 0 : serial;
     recheck(f);
     if (flow_find(eg, id) != f)
         return FLOW_ENDED;

@@ -29,21 +29,6 @@
 
 /* -- sandboxes --------------------------------------------------------------------------------- */
 
-static void free_rules(struct sandbox *s)
-{
-    policy_free(s->policy);
-    for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
-        policy_free(s->ceilings[i]);
-    memset(s->ceilings, 0, sizeof(s->ceilings));
-    upstream_free(s->upstream);
-    credentials_unref(s->credentials);
-    free(s->allows);
-    s->allows = NULL;
-    s->policy = NULL;
-    s->upstream = NULL;
-    s->credentials = NULL;
-}
-
 static void close_sockets(struct sandbox *s)
 {
     accept_stop(s);
@@ -64,23 +49,16 @@ static void unlink_sandbox(struct sandbox *s)
     *at = s->next_command_sandbox;
 }
 
+/* Nothing of it is found, or goes on, from now on. */
 static void end_sandbox(struct sandbox *s)
 {
-    while (s->command_sandboxes)
-        end_sandbox(s->command_sandboxes);
     policy_sweep_end(s);
     event_stream_end(s->egress, s);
     close_sockets(s);
-    while (s->flows)
-        flow_end(s->flows);
-    audit_summary(s->egress->audit, s);
+    for (struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
+        close_sockets(r);
     unlink_sandbox(s);
-    free_rules(s);
-    free(s->answers);
-    free(s->h2);
-    names_free(s->names);
-    free(s->denials);
-    free(s);
+    registry_end(s);
 }
 
 static struct sandbox *new_sandbox(struct egress *eg, uint32_t slot, uint32_t gen)
@@ -241,9 +219,7 @@ static void discard_unnamed_command_sandboxes(struct sandbox *s, const struct sa
         if (is_named(rules, r->command))
             continue;
         r->has_policy = false;
-        while (r->flows)
-            flow_reset(r->flows);
-        free_rules(r);
+        r->over = true; /* the sweep that follows ends what is open */
         if (r->tcp_fd < 0)
             end_sandbox(r);
     }
@@ -261,7 +237,8 @@ static void take_command_sandbox_rules(struct sandbox *s, struct command_sandbox
         credentials_unref(rules->credentials);
         return;
     }
-    free_rules(r);
+    registry_free_rules(r);
+    r->over = false;
     memcpy(r->id, s->id, sizeof(r->id));
     memcpy(r->tenant, s->tenant, sizeof(r->tenant));
     r->policy = rules->policy;
@@ -278,7 +255,7 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
     if (!s)
         return err_set(e, ERR_CONFLICT, "slot %u generation %u is not, or no longer, served here",
                        slot, gen);
-    free_rules(s);
+    registry_free_rules(s);
     memcpy(s->id, rules->id, sizeof(s->id));
     memcpy(s->tenant, rules->tenant, sizeof(s->tenant));
     s->policy = rules->policy;
@@ -308,6 +285,7 @@ int registry_new(struct egress *eg, struct registry **out)
         free(r);
         return -ENOMEM;
     }
+    registry_ends_init(r, eg);
     *out = r;
     return 0;
 }
@@ -319,7 +297,8 @@ void registry_free(struct registry *r)
     for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
         if (r->slots[i])
             end_sandbox(r->slots[i]);
+    registry_end_all(r);
     policy_sweeps_free(r->sweeps);
     share_pool_free(r->shares);
-    free(r);
+    registry_ends_free(r); /* and r */
 }

@@ -76,6 +76,9 @@ bool registry_over_bytes(const struct sandbox *s);
 uint64_t registry_bytes_left(const struct sandbox *s);
 bool registry_counts_bytes(const struct sandbox *s); /* is there such a limit? */
 
+/* Of the rules that are in force for s; UINT64_MAX: it is over. */
+uint64_t registry_rules_serial(const struct sandbox *s);
+
 /* Whose share of the loop's time its flows have (turns.h): a command sandbox's flows are its
  * sandbox's. */
 uint64_t registry_owner(const struct sandbox *s);

@@ -44,6 +44,13 @@ struct sandbox *registry_next(struct egress *eg, uint32_t *slot)
     return NULL;
 }
 
+uint64_t registry_rules_serial(const struct sandbox *s)
+{
+    const struct sandbox *whole = s->parent ? s->parent : s;
+
+    return s->over || whole->over ? UINT64_MAX : whole->rules_serial;
+}
+
 /* -- what they have used ----------------------------------------------------------------------- */
 
 static void add_flows(const struct sandbox *s, uint64_t *up, uint64_t *down)

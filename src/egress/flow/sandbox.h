@@ -38,6 +38,7 @@ struct sandbox {
     struct sandbox *command_sandboxes, *next_command_sandbox; /* of a sandbox */
     char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1];  /* "" until the policy came */
     bool has_policy;
+    bool over; /* it has ended, or its command is to: what is open ends when it is next looked at */
     struct policy *policy;
     struct policy *ceilings[EGRESS_CEILINGS_MAX]; /* NULL: no more of them */
     struct upstream *upstream;                    /* this sandbox's own upstream proxy, or NULL */
@@ -53,9 +54,10 @@ struct sandbox {
     struct h2_share *h2;     /* what its connections of HTTP/2 hold, or NULL: none yet */
     struct flow *flows;
     uint32_t flow_count;
-    uint64_t rules_serial;      /* of its rules; 0: none yet. A command sandbox has its sandbox's */
-    struct flow *unsettled;     /* the next that a sweep asks about (policy_sweep.h), or NULL */
-    struct policy_sweep *sweep; /* under way, or NULL; of a sandbox only */
+    uint64_t rules_serial;  /* of its rules; 0: none yet. A command sandbox has its sandbox's */
+    struct flow *unsettled; /* the next that a sweep asks about (policy_sweep.h), or NULL */
+    struct sandbox *next_ending; /* registry_end.c */
+    struct policy_sweep *sweep;  /* under way, or NULL; of a sandbox only */
     struct rate connections, requests;
     struct rate handshakes;        /* of refused clients: deny.c */
     uint64_t up_bytes, down_bytes; /* of flows that ended; registry_usage adds the others */
