@@ -20,7 +20,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define PARTS_MAX     8192u
+#define PARTS_MAX     32768u /* a path and a file for each that the agent takes in one request */
 #define ANSWER_MAX    (8u * 1024u * 1024u)
 #define REFUSED_MAX   (64u * 1024u * 1024u) /* that a refused client may go on sending */
 #define BOUNDARY_SIZE (TOOLBOX_TOKEN_SIZE + 8)

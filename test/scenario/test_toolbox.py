@@ -624,6 +624,19 @@ def test_a_bad_call_about_files(box, method, path, query, body, headers, status)
     box.refused(status, method, path, body, query=query, headers=headers)
 
 
+def test_ten_thousand_files_in_one_upload(box):
+    """As Python's upload_files sends them; and more than one request may bring are refused, as is one path twice."""
+    reply = box.put([(f"many/{i:05}", b"%d" % i) for i in range(10000)])
+    assert reply.status == 200, reply.body
+    assert [f["path"] for f in reply.json["files"]] == [f"/home/daytona/many/{i:05}" for i in range(10000)]
+    assert box.run("ls many | wc -l; cat many/00000 many/09999; rm -r many")["result"] == "10000\n09999"
+    reply = box.put([("same", b"1"), ("other", b"2"), ("same", b"3")])
+    assert reply.status == 400 and "/home/daytona/same" in reply.json["message"]
+    reply = box.put([(f"more/{i}", b"") for i in range(16385)])
+    assert reply.status == 400 and "the number of parts is over its limit" in reply.json["message"]
+    box.run("rm -rf more same other")
+
+
 # -- who may --------------------------------------------------------------------------------------------
 
 def test_what_is_not_there_says_so(box):

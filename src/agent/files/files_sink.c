@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <search.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +26,7 @@ void files_sink_init(struct files_sink *s, const struct user *u, const char *wor
 void files_sink_free(struct files_sink *s)
 {
     util_close(&s->fd);
-    for (size_t i = 0; i < s->done_count; i++)
-        free(s->done[i]);
-    free(s->done);
+    tdestroy(s->done, free);
     buf_free(&s->answer);
 }
 
@@ -61,14 +60,18 @@ static int fail_errno(struct files_sink *s, int error, const char *what)
                            s->path, strerror(-error));
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
 static int check_new(struct files_sink *s)
 {
-    for (size_t i = 0; i < s->done_count; i++)
-        if (strcmp(s->done[i], s->path) == 0)
-            return files_sink_fail(s, 400,
-                                   "you cannot upload multiple files to the same path '%s' in one "
-                                   "upload request, only the first specified file was uploaded",
-                                   s->path);
+    if (tfind(s->path, &s->done, by_text))
+        return files_sink_fail(s, 400,
+                               "you cannot upload multiple files to the same path '%s' in one "
+                               "upload request, only the first specified file was uploaded",
+                               s->path);
     if (s->done_count == FILES_SINK_FILES_MAX)
         return files_sink_fail(s, 400, "more than %u files in one request", FILES_SINK_FILES_MAX);
     return 0;
@@ -128,18 +131,9 @@ int files_sink_write(struct files_sink *s, const void *bytes, size_t n)
 /* The entry of the answer, and the path for check_new. */
 static int describe(struct files_sink *s)
 {
-    size_t cap = MAX(2 * s->done_count, (size_t)4);
-    int r;
+    char *path;
+    int r = buf_append_str(&s->answer, s->done_count == 0 ? "[{" : ",{");
 
-    /* Room is doubled at each power of two. */
-    if ((s->done_count & (s->done_count - 1)) == 0) {
-        char **done = realloc(s->done, cap * sizeof(*done));
-
-        if (!done)
-            return -ENOMEM;
-        s->done = done;
-    }
-    r = buf_append_str(&s->answer, s->done_count == 0 ? "[{" : ",{");
     if (r == 0)
         r = fs_json_field(&s->answer, "path", s->path);
     if (r == 0)
@@ -152,9 +146,11 @@ static int describe(struct files_sink *s)
         r = buf_append(&s->answer, "}", 1);
     if (r < 0)
         return r;
-    s->done[s->done_count] = strdup(s->path);
-    if (!s->done[s->done_count])
+    path = strdup(s->path);
+    if (!path || !tsearch(path, &s->done, by_text)) {
+        free(path);
         return -ENOMEM;
+    }
     s->done_count++;
     return 0;
 }

@@ -9,8 +9,9 @@
 #include "agent/files/files_owner.h"
 #include "base/buf.h"
 
-#define FILES_SINK_FILES_MAX  4096u
+/* The answer names every file, and so bounds them too: a file has 512 bytes of it on average. */
 #define FILES_SINK_ANSWER_MAX (8u * 1024u * 1024u)
+#define FILES_SINK_FILES_MAX  (FILES_SINK_ANSWER_MAX / 512u)
 
 struct files_sink {
     const struct user *user; /* borrowed */
@@ -21,7 +22,7 @@ struct files_sink {
     uint64_t announced; /* Content-Length, for the text about a full disk; 0 unknown */
     int fd;             /* of the file being written, or -1 */
     char path[AGENT_PATH_SIZE];
-    char **done; /* paths already written */
+    void *done; /* tsearch(3): paths already written, ours */
     size_t done_count;
     struct buf answer; /* JSON array without its end */
     struct err error;  /* why it stopped */
