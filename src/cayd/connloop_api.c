@@ -106,10 +106,76 @@ static struct api_request *make_request(const struct http_head *h, const char *b
     return r;
 }
 
+/* -- bodies that are waited for ---------------------------------------------------------------- */
+
+/* A request whose body is on its way: its key was looked at, and is looked at again with the whole
+ * request. Until then it has places of its tenant's, which a key that is revoked must not keep. */
+struct waited_body {
+    struct waited_body *next, **prev;
+    struct http_exchange *x;
+    struct share *share;           /* a longer body's; NULL: none */
+    char key_id[CORE_KEY_ID_SIZE]; /* "": not made yet */
+};
+
+static void body_free(struct http_exchange *x UNUSED, void *data)
+{
+    struct waited_body *b = data;
+
+    if (!b)
+        return;
+    *b->prev = b->next;
+    if (b->next)
+        b->next->prev = b->prev;
+    share_return(b->share);
+    free(b);
+}
+
+/* False: memory is out, and the share was given back. */
+static bool body_wait(struct connloop *l, struct http_exchange *x, struct share *share)
+{
+    struct waited_body *b = calloc(1, sizeof(*b));
+
+    if (!b) {
+        share_return(share);
+        return false;
+    }
+    b->x = x;
+    b->share = share;
+    b->next = l->waited;
+    b->prev = &l->waited;
+    if (b->next)
+        b->next->prev = &b->next;
+    l->waited = b;
+    http_exchange_set(x, b, body_free);
+    return true;
+}
+
+/* An id is made once for each, however many keys are revoked meanwhile. */
+static bool has_key(struct waited_body *b, const char *key_id)
+{
+    if (key_id && !b->key_id[0])
+        core_key_id(find_key(http_exchange_head(b->x)), b->key_id);
+    return !key_id || strcmp(b->key_id, key_id) == 0;
+}
+
+/* The end of a connection ends others at no time: the next in the list stays. */
+void connloop_api_revoked(struct connloop *l, const char *key_id)
+{
+    struct waited_body *next;
+
+    for (struct waited_body *b = l->waited; b; b = next) {
+        next = b->next;
+        if (has_key(b, key_id))
+            http_exchange_abort(b->x);
+    }
+}
+
+/* -- to the control loop ----------------------------------------------------------------------- */
+
 static void api_body(struct http_exchange *x, char *body, size_t len)
 {
     struct connloop *l = http_exchange_loop(x)->data;
-    struct share *share = http_exchange_get(x);
+    struct waited_body *waited = http_exchange_get(x);
     struct api_request *r = make_request(http_exchange_head(x), body, len);
     struct control_request *a = r ? control_request_api(l->config.control, r, &l->inbox,
                                                         api_answered)
@@ -117,7 +183,7 @@ static void api_body(struct http_exchange *x, char *body, size_t len)
 
     http_body_release(x);
     http_exchange_set(x, NULL, NULL);
-    share_return(share);
+    body_free(x, waited);
     if (a)
         a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, a,
                                 client_gone);
@@ -134,11 +200,6 @@ static void api_body(struct http_exchange *x, char *body, size_t len)
 }
 
 /* -- a body, when its key is known ------------------------------------------------------------- */
-
-static void give_back(struct http_exchange *x, void *share)
-{
-    share_return(share);
-}
 
 /* A key that is missing or not known: the API says so in its dialect's form, and needs no body for
  * that. */
@@ -158,25 +219,23 @@ static bool is_short(const struct http_head *h)
 /* For the tenant whose key it is: a place, and one for a longer body. */
 static void of_tenant(struct connloop *l, struct http_exchange *x, const char *tenant)
 {
-    struct share *share;
+    const struct http_head *h = http_exchange_head(x);
+    struct share *share = NULL;
 
     if (!place_take(l->places, x, tenant, NULL)) {
         place_refuse(x);
         return;
     }
-    if (is_short(http_exchange_head(x))) {
-        http_body_collect(x, API_BODY_MAX_BYTES, api_body);
-        return;
-    }
-    share = share_take(l->bodies, tenant, NULL);
-    if (!share) {
+    if (!is_short(h) && !(share = share_take(l->bodies, tenant, NULL))) {
         http_respond_error(
             x, 503,
             "the server holds as many requests' bodies of this tenant as it may; try again");
         return;
     }
-    http_exchange_set(x, share, give_back);
-    http_body_collect(x, API_BODY_MAX_BYTES, api_body);
+    if (h->framing != HTTP_BODY_NONE && !body_wait(l, x, share))
+        http_respond_error(x, 503, "no memory to serve the request");
+    else
+        http_body_collect(x, API_BODY_MAX_BYTES, api_body);
 }
 
 /* Of no tenant. A longer body is not waited for: what is answered without a key needs none. */

@@ -42,6 +42,7 @@ struct connloop {
     struct pending *api_pending;
     struct share_pool *bodies, *places;
     struct key_owners owners;
+    struct waited_body *waited; /* connloop_api.c: requests of the API whose bodies come yet */
     struct streams *streams;
     struct order serve, stop;
     struct order end_all;       /* for what is relayed, when there is no memory to say to which */
@@ -51,3 +52,7 @@ struct connloop {
 
 /* Serves a request of the API: collects its body, hands it to the control loop, and answers. */
 void connloop_api(struct connloop *l, struct http_exchange *x);
+
+/* Requests of the API that were begun with that key (its id; NULL: any), and whose bodies are on
+ * their way, end with their connections. */
+void connloop_api_revoked(struct connloop *l, const char *key_id);

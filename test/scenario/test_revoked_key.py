@@ -221,3 +221,31 @@ def test_code_that_is_said_after_the_key_does_not_run(cay, make_key, owner, box)
         s.connection.close()
     until(lambda: there(box, f"{name}-control") == "yes", 30, "the control's code")
     assert there(box, f"{name}-revoked") == "no"
+
+
+def create_later(client, name, size):
+    """A create whose key has been looked at, and whose body is not whole."""
+    body = json.dumps({"snapshot": "host", "name": name, "labels": {"long": "x" * size}}).encode()
+    half = Half(client, "/api/sandbox", body)
+    assert client.call("GET", "/api/sandbox").status == 200
+    return half
+
+
+@pytest.mark.parametrize("size", [10, 20000], ids=["short", "long"])
+def test_a_body_of_the_api_that_is_on_its_way_ends_with_its_key(cay, make_key, owner, size):
+    """Its connection ends at the revocation, with the place that it had of its tenant's; the control's goes on."""
+    client, name = make_key(), "later-" + secrets.token_hex(4)
+    halves = [create_later(client, f"{name}-{i}", size) for i in range(4)]
+    control = create_later(owner, f"{name}-control", size)
+    revoke(cay, client)
+    for half in halves:
+        half.s.settimeout(30)
+        try:
+            assert half.s.recv(100) == b""  # nothing more was sent to it
+        except ConnectionError:
+            pass
+        half.s.close()
+    assert b" 200 OK" in control.finish()
+    made = owner.call("GET", "/api/sandbox").json["items"]
+    assert [one["name"] for one in made if one["name"].startswith(name)] == [f"{name}-control"]
+    assert owner.call("DELETE", f"/api/sandbox/{name}-control").status == 200
