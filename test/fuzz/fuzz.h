@@ -1,5 +1,5 @@
 #pragma once
-/* What the fuzz targets share: a stream of choices taken from the input, and checks that abort. */
+/* Shared by the fuzz targets: a stream of choices taken from the input, and checks that abort. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@ struct world {
     struct core_config config;
 };
 
-/* What a core_sandbox_cb said. */
+/* The result that a core_sandbox_cb was called with. */
 struct answer {
     unsigned calls;
     bool good;

@@ -22,7 +22,7 @@
 
 #define WAIT_MS 10000u
 
-/* One sandbox in the state that is looked at. */
+/* A sandbox in the state that is looked at. */
 struct case_of {
     enum sandbox_state state;
     bool known; /* privd has told its slot */
@@ -939,7 +939,7 @@ static void a_resume_that_is_broken_off_leaves_nothing_to_the_next(void **state)
 
 /* -- restarts ----------------------------------------------------------------------------------- */
 
-/* What privd has after the start. */
+/* The sandboxes that privd has after the start. */
 enum had { HAD_NONE, HAD_KEPT, HAD_ALL };
 
 /* One row in each state; then cayd starts anew, and privd has all of them, those that may be kept, or none. */

@@ -279,7 +279,7 @@ static void begin_volume_removal(struct world *w, const struct there *t, struct 
     core_volume_remove(w->core, "default", VOLUME, on_deleted, a);
 }
 
-/* One that mounts the volume. */
+/* Creates a sandbox that mounts the volume. */
 static void begin_mount(struct world *w, const struct there *t, struct answer *a)
 {
     const struct volume_mount mount = {.name = VOLUME, .path = "/v"};

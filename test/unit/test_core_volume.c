@@ -68,7 +68,7 @@ static uint32_t number_of(struct world *w, const char *name)
     return core_volume_find(w->core, "default", name)->number;
 }
 
-/* One that mounts name at /v; the answer. */
+/* Creates a sandbox that mounts name at /v; the answer. */
 static struct answer box_with(struct world *w, const char *name, bool read_only)
 {
     struct volume_mount mount = {.path = "/v", .read_only = read_only};

@@ -1,4 +1,4 @@
-/* What is said of policies that can never have an effect, and of those that may have one nothing. */
+/* Warnings about policies that can never have an effect, and of those that may have one nothing. */
 #include "policy/lint.h"
 
 #include <setjmp.h>

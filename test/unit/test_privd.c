@@ -1,4 +1,4 @@
-/* What privd judges and remembers, without a machine: permit table, records, loop. */
+/* The checks and records of privd, without a machine: permit table, records, loop. */
 #include "permit_fixture.h"
 #include "skip.h"
 

@@ -1,4 +1,4 @@
-/* What sandboxes see at /sys. */
+/* The contents of sandboxes' /sys. */
 #include "runtime/sysfs_stub.h"
 
 #include "base/io.h"

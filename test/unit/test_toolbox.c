@@ -1,4 +1,4 @@
-/* What the toolbox reads of a sandbox's programs. */
+/* The toolbox's readers of output of a sandbox's programs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* What cay-unpack does before and beside archives: names, and the walls that it reads behind.
- * What it makes of archives is in test/scenario/test_unpack.py. */
+/* The work of cay-unpack before and beside archives: names, and the walls that it reads behind.
+ * test/scenario/test_unpack.py has its work on archives. */
 #include "base/io.h"
 #include "skip.h"
 #include "unpack/place.h"
