@@ -77,12 +77,20 @@ static int auto_delete_minutes(const struct sandbox *s)
     return s->auto_delete_ms > 0 ? (int)(s->auto_delete_ms / DAYTONA_MINUTE_MS) : -1;
 }
 
-json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const struct sandbox *s,
-                                bool item)
+/* By its name, as a create can say it again; where that has gone, by its id. */
+static const char *snapshot_of(struct core *core, const struct sandbox *s)
+{
+    const char *name = core_sandbox_template_alias(core, s);
+
+    return *name ? name : core_sandbox_template_id(s);
+}
+
+json_t *daytona_sandbox_json_of(struct core *core, const struct api *api, const char *host,
+                                const struct sandbox *s, bool item)
 {
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id,
                             "organizationId", s->tenant, "name", *s->name ? s->name : s->id,
-                            "snapshot", core_sandbox_template_id(s), "user", USER, "target",
+                            "snapshot", snapshot_of(core, s), "user", USER, "target",
                             DAYTONA_TARGET, "state", daytona_state(s), "sandboxClass", "container",
                             "autoStopInterval", (int)(s->idle_ms / DAYTONA_MINUTE_MS),
                             "autoDeleteInterval", auto_delete_minutes(s));
@@ -109,7 +117,7 @@ json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const s
 
 json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item)
 {
-    return daytona_sandbox_json_of(call->api, call->request->host, s, item);
+    return daytona_sandbox_json_of(call->core, call->api, call->request->host, s, item);
 }
 
 void daytona_no_sandbox(struct api_call *call)

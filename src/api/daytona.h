@@ -59,11 +59,15 @@ const char *daytona_state(const struct sandbox *s);
 
 /* A new reference; NULL: memory is out. An item of a list has no environment, which is how clients
  * tell. host: as the client has named this server. */
-json_t *daytona_sandbox_json_of(const struct api *api, const char *host, const struct sandbox *s,
-                                bool item);
+json_t *daytona_sandbox_json_of(struct core *core, const struct api *api, const char *host,
+                                const struct sandbox *s, bool item);
 json_t *daytona_sandbox_json(struct api_call *call, const struct sandbox *s, bool item);
 
 void daytona_no_sandbox(struct api_call *call);
+
+/* ERR_INVALID: so many cores or GiB are beyond what the operator gives a sandbox. */
+enum err_code daytona_too_much(const char *name, int64_t n, uint64_t unit, uint64_t most,
+                               struct err *e);
 
 /* A new reference: n in whole units, as clients insist on; what is left of one counts as one. */
 json_t *daytona_whole(uint64_t n, uint64_t unit);

@@ -248,6 +248,15 @@ static enum err_code read_network(struct api_call *call, struct creation *c, str
     return ERR_OK;
 }
 
+enum err_code daytona_too_much(const char *name, int64_t n, uint64_t unit, uint64_t most,
+                               struct err *e)
+{
+    err_set(e, ERR_INVALID, "%s: found %lld, a sandbox has at most %.1f on this server", name,
+            (long long)n, (double)most / (double)unit);
+    err_hint(e, "the operator sets it: [sandbox] in cay.conf, or `cay template limits`");
+    return ERR_INVALID;
+}
+
 /* Whole cores and GiB; no more than the operator gives a sandbox of this template. */
 static enum err_code read_resource(const json_t *body, const char *name, uint64_t unit,
                                    uint64_t most, uint64_t *out, struct err *e)
@@ -255,12 +264,8 @@ static enum err_code read_resource(const json_t *body, const char *name, uint64_
     int64_t n = 0;
     enum err_code rc = json_get_int(body, name, NULL, JSON_OPTIONAL, 0, INT32_MAX, &n, e);
 
-    if (rc == ERR_OK && (uint64_t)n * unit > most) {
-        err_set(e, ERR_INVALID, "%s: found %lld, a sandbox has at most %.1f on this server", name,
-                (long long)n, (double)most / (double)unit);
-        err_hint(e, "the operator sets it: [sandbox] in cay.conf, or `cay template limits`");
-        return ERR_INVALID;
-    }
+    if (rc == ERR_OK && (uint64_t)n * unit > most)
+        return daytona_too_much(name, n, unit, most, e);
     *out = (uint64_t)n * unit;
     return rc;
 }

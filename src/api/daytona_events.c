@@ -11,6 +11,7 @@
 #include <string.h>
 
 struct view {
+    struct core *core;
     const struct api *api;
     char *host; /* as the client has named this server */
 };
@@ -62,7 +63,7 @@ static int put(void *arg, const struct sandbox *s, enum sandbox_state from, stru
 
     if (!was_known && !is_known && life_of(s->state)->next)
         return 0;
-    dto = daytona_sandbox_json_of(v->api, v->host, s, false);
+    dto = daytona_sandbox_json_of(v->core, v->api, v->host, s, false);
     if (!dto)
         return -ENOMEM;
     if (!was_known && is_known)
@@ -81,6 +82,7 @@ static struct view *view_new(const struct api_call *call)
 
     if (!v)
         return NULL;
+    v->core = call->core;
     v->api = call->api;
     v->host = strdup(call->request->host);
     if (v->host)

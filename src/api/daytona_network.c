@@ -324,6 +324,15 @@ static json_t *policy_of(const char *preset, const char *name, const char *what,
     return json_pack("{s:s}", "default", preset);
 }
 
+/* Upstream drops what it blocks, so that connections fail and programs with them. With names there
+ * is a program that works by them, as a rule an agent: it is told what is allowed instead. */
+static json_t *closing(json_t *policy)
+{
+    if (policy)
+        json_object_set_new(policy, "refusal", json_string("close"));
+    return policy;
+}
+
 json_t *daytona_network_policy(const json_t *settings)
 {
     const char *networks = json_string_value(json_object_get(settings, NETWORKS));
@@ -332,10 +341,12 @@ json_t *daytona_network_policy(const json_t *settings)
     json_t *entries;
 
     if (json_is_true(json_object_get(settings, BLOCK_ALL)))
-        return json_pack("{s:s}", "default", "deny");
+        return closing(json_pack("{s:s}", "default", "deny"));
     if (networks) {
         entries = networks_of(networks, &everything);
-        return policy_of(everything ? "public" : "deny", NETWORKS, "addresses", entries);
+        if (everything)
+            return policy_of("public", NETWORKS, "addresses", entries);
+        return closing(policy_of("deny", NETWORKS, "addresses", entries));
     }
     if (domains)
         return policy_of("deny", DOMAINS, "domains", domains_of(domains));

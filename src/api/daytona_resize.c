@@ -49,6 +49,26 @@ static enum err_code read_wanted(const json_t *body, struct wanted *w, struct er
     return json_get_int(body, "disk", NULL, JSON_OPTIONAL, 1, INT16_MAX, &w->disk, e);
 }
 
+/* In the client's units; core, whose own are others, refuses the same. A limit that does not grow
+ * is not held against a maximum that was lowered since. */
+static enum err_code check_most(struct api_call *call, const struct sandbox *s,
+                                const struct wanted *w, const struct privsep_limits *to,
+                                struct err *e)
+{
+    const struct template_info *t = core_template_by_id(call->core, s->template_id);
+    const struct privsep_limits *from = &s->limits;
+    struct privsep_limits most = t ? core_template_limits(call->core, t)
+                                   : api_config_of(call->api)->limits;
+
+    if (to->cpu_milli > from->cpu_milli && to->cpu_milli > most.cpu_milli)
+        return daytona_too_much("cpu", w->cpu, 1000, most.cpu_milli, e);
+    if (to->memory_bytes > from->memory_bytes && to->memory_bytes > most.memory_bytes)
+        return daytona_too_much("memory", w->memory, DAYTONA_GIB, most.memory_bytes, e);
+    if (to->disk_bytes > from->disk_bytes && to->disk_bytes > most.disk_bytes)
+        return daytona_too_much("disk", w->disk, DAYTONA_GIB, most.disk_bytes, e);
+    return ERR_OK;
+}
+
 void daytona_resize(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
@@ -69,6 +89,8 @@ void daytona_resize(struct api_call *call)
     broken = broken_rule(s, &w, &to);
     if (broken)
         api_fail(call, 400, "%s", broken);
+    else if (check_most(call, s, &w, &to, &e) != ERR_OK)
+        api_fail_err(call, &e);
     else
         core_sandbox_resize(call->core, call->who.tenant, s->id, &to, daytona_sandbox_done, call);
 }

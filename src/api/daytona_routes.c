@@ -49,6 +49,9 @@ static const struct api_route routes[] = {
     {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
      "ending a signed address of a port before its time (ask for one of few seconds, by "
      "expiresInSeconds)"},
+    {API_WRITE, "*", "/api/sandbox/{id}/ssh-access", api_unsupported,
+     "access by SSH: there is no SSH server in front of sandboxes (use a terminal of the SDK, `cay "
+     "exec -t`, or an SSH server of the sandbox's own behind a port)"},
     {API_WRITE, "POST", "/api/sandbox/{id}/resize", daytona_resize},
     {API_WRITE, "*", "/api/snapshots*", api_unsupported,
      "making snapshots of images, and switching them off (E2B's template builder and `cay "

@@ -221,7 +221,7 @@ def test_settings_of_the_network_keep_what_is_mounted(stack, vault, own, daytona
     policy = lambda: stack.cay.call("GET", f"/cay/v1/sandboxes/{one.id}/policy").json  # noqa: E731
     assert policy()["inject"] == inject and policy()["default"] == "deny" and came(one) == bearer(VALUE)
     daytona.update(one, networkBlockAll=True)
-    assert policy() == {"default": "deny", "inject": inject} and came(one) != bearer(VALUE)
+    assert policy() == {"default": "deny", "refusal": "close", "inject": inject} and came(one) != bearer(VALUE)
     daytona.update(one, networkBlockAll=False)
     assert policy() == {"default": "public", "inject": inject} and came(one) == bearer(VALUE)
     vault("DELETE", "/MODEL", status=204)

@@ -148,18 +148,19 @@ def test_a_snapshot_of_a_sandbox_is_what_others_begin_with(mine):
     assert mine.good("POST", f"sandbox/{source['id']}/snapshot", {"name": "mine-1.0"})["state"] == "started"
     mine.run(source, "echo two >f")
     made = mine.sandbox(snapshot="mine-1.0")
-    assert mine.run(made, "cat f") == "one\n" and made["labels"] == {}
+    assert mine.run(made, "cat f") == "one\n" and made["labels"] == {} and made["snapshot"] == "mine-1.0"
     shown = mine.good("GET", "snapshots/mine-1.0")
     assert {*shown} >= REQUIRED and (shown["name"], shown["state"], shown["general"]) == ("mine-1.0", "active", False)
     assert (shown["sourceSandboxId"], shown["cpu"], shown["mem"], shown["disk"]) == (source["id"], source["cpu"], source["memory"], source["disk"])
     assert mine.good("GET", f"snapshots/{shown['id']}") == shown and shown in mine.good("GET", "snapshots")["items"]
     assert mine.good("DELETE", f"sandbox/{source['id']}")["state"] == "destroyed"
-    assert mine.run(mine.sandbox(snapshot=shown["id"]), "cat f") == "one\n"
+    by_id = mine.sandbox(snapshot=shown["id"])
+    assert mine.run(by_id, "cat f") == "one\n" and by_id["snapshot"] == "mine-1.0"
     assert mine.good("DELETE", f"snapshots/{shown['id']}") is None
     mine.refused(404, "GET", "snapshots/mine-1.0", why="not found")
     mine.refused(404, "DELETE", "snapshots/mine-1.0", why="not found")
     mine.refused(404, "POST", "sandbox", {"snapshot": "mine-1.0"}, "mine-1.0")
-    assert mine.run(made, "cat f") == "one\n"
+    assert mine.run(made, "cat f") == "one\n" and mine.good("GET", f"sandbox/{made['id']}")["snapshot"] == shown["id"]  # it has no name any more
 
 
 def test_a_snapshot_that_cannot_be_made(mine, account):
@@ -230,6 +231,8 @@ def test_what_is_not_there_says_so(mine):
     for method, path in (("POST", "snapshots"), ("POST", "snapshots/host/activate"), ("POST", "snapshots/host/deactivate"),
                          ("GET", "snapshots/host/build-logs-url"), ("GET", f"sandbox/{mine.sandbox()['id']}/forks")):
         mine.refused(501, method, path, {} if method == "POST" else None, "not supported")
+    for method, path in (("POST", "sandbox/x/ssh-access?expiresInMinutes=5"), ("DELETE", "sandbox/x/ssh-access?token=t")):
+        mine.refused(501, method, path, why="access by SSH: there is no SSH server")
 
 
 def test_a_template_of_e2bs_builder_is_one_too(mine, cay):

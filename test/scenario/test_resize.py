@@ -263,7 +263,8 @@ def theirs(cay):
 @pytest.mark.parametrize("to, why", [
     ({}, "No resource changes"), ({"disk": 1}, "Disk resize can only be performed on a stopped sandbox"),
     ({"cpu": 1}, "decrease the number of CPU cores"), ({"cpu": 0}, "cpu"), ({"memory": 1.5}, "memory"),
-    ({"memory": 2}, "at most"), ({"cpu": 1000}, "at most")])
+    ({"memory": 2}, "memory: found 2, a sandbox has at most 0.5 on this server"),
+    ({"cpu": 1000}, "cpu: found 1000, a sandbox has at most 2.0 on this server")])
 def test_of_one_that_runs_by_daytonas_rules(cay, theirs, to, why):
     before = cay.call("GET", f"/api/sandbox/{theirs}").json
     assert before["cpu"] == 2
@@ -275,6 +276,7 @@ def test_of_one_that_runs_by_daytonas_rules(cay, theirs, to, why):
 def test_of_one_that_is_stopped_by_daytonas_rules(cay, theirs):
     ask = lambda **to: cay.call("POST", f"/api/sandbox/{theirs}/resize", to)  # noqa: E731
     assert cay.call("POST", f"/api/sandbox/{theirs}/stop").status == 200
+    assert "disk: found 9, a sandbox has at most 1.0 on this server" in ask(disk=9).json["message"]
     reply = ask(cpu=1)
     assert reply.status == 200 and (reply.json["cpu"], reply.json["state"]) == (1, "stopped"), reply.body
     assert "No resource changes" in ask(cpu=1).json["message"]

@@ -297,7 +297,7 @@ def test_sandboxes_show_their_template(cay, name):  # noqa: F811
         assert one.run("echo $E2B_TEMPLATE_ID").out.strip() == made["templateID"]
         created = [json.loads(line) for line in cay.call("GET", "/cay/v1/events?since=0&follow=0").body.splitlines()]
         assert {e["templateID"] for e in created if e["type"] == "sandbox.created" and e["sandbox"] in ids} == {made["templateID"]}
-        assert cay.call("GET", f"/api/sandbox/{one.id}").json["snapshot"] == made["templateID"]  # Daytona's word for it
+        assert cay.call("GET", f"/api/sandbox/{one.id}").json["snapshot"] == name  # Daytona's word for it
         listed = lambda wanted: {box["sandboxID"] for box in cay.call("GET", f"/v2/sandboxes?template={wanted}").json}  # noqa: E731
         assert listed(name) == listed(made["templateID"]) == listed(f"{name}:default") == ids
         assert other.id in listed("host") and not ids & listed("host")

@@ -88,7 +88,7 @@ test('a sandbox of another dialect is found and changed too', async () => {
   try {
     assert.deepEqual(sandbox.labels, { of: 'e2b' })
     await sandbox.updateNetworkSettings({ networkBlockAll: true })
-    assert.deepEqual(await policyOf(sandbox), { default: 'deny' })
+    assert.deepEqual(await policyOf(sandbox), { default: 'deny', refusal: 'close' })
   } finally {
     await sandbox.delete()
   }
