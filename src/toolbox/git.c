@@ -25,7 +25,9 @@ enum {
 };
 
 /* $1: the folder. `remote ADDRESS` gives the credentials to what git asks of that address's server,
- * and of no other; where the address is none of HTTP's, there are none. */
+ * and of no other; where the address is none of HTTP's, there are none. `over_net COMMAND` adds the
+ * reason of a server's refusal to what git says, which shows its status alone: cay-egress has it in
+ * the status line, which HTTP/2 does not have. The trace has no contents, and no credentials. */
 static const char prelude[] =
     "export LC_ALL=C.UTF-8 LANGUAGE=C GIT_TERMINAL_PROMPT=0 GIT_ASKPASS= SSH_ASKPASS= "
     "GIT_LITERAL_PATHSPECS=1\n"
@@ -41,6 +43,14 @@ static const char prelude[] =
     "GIT_CONFIG_KEY_3=\"credential.${1%%://*}://${h##*@}.helper\"\n"
     "  export GIT_CONFIG_VALUE_3='!f() { [ \"$1\" = get ] || exit 0; "
     "printf \"username=%s\\npassword=%s\\n\" \"$CAY_GIT_USERNAME\" \"$CAY_GIT_PASSWORD\"; }; f'\n"
+    "}\n"
+    "over_net() {\n"
+    "  t=$(mktemp) || { \"$@\"; return; }\n"
+    "  GIT_TRACE_CURL=$t GIT_TRACE_CURL_NO_DATA=1 \"$@\"; s=$?\n"
+    "  [ $s = 0 ] || sed -n 's/\\r$//; s|.*: HTTP/1\\.1 [45][0-9][0-9] [A-Za-z ]*: |reason: |p' "
+    "\"$t\" | tail "
+    "-n 1 >&2\n"
+    "  rm -f \"$t\"; return $s\n"
     "}\n"
     "case $1 in /*) p=$1 ;; *) p=./$1 ;; esac\n"
     "shift\n";
@@ -408,7 +418,8 @@ void git_clone(struct toolbox_call *c)
         return;
     begin(g, false,
           "remote \"$1\"\n"
-          "git clone -q ${2:+\"--branch=$2\"} ${4:+\"--depth=$4\"} -- \"$1\" \"$p\" || exit 1\n"
+          "over_net git -c http.version=HTTP/1.1 clone -q ${2:+\"--branch=$2\"} "
+          "${4:+\"--depth=$4\"} -- \"$1\" \"$p\" || exit 1\n"
           "[ -z \"$3\" ] || exec git -C \"$p\" checkout -q --detach \"$3\" --",
           (const char *const[]){url, branch, commit, depth, NULL});
 }
@@ -431,9 +442,10 @@ static void with_remote(struct toolbox_call *c, const char *lines)
 /* No merge: what cannot be fast-forwarded is refused, as upstream does. */
 void git_pull(struct toolbox_call *c)
 {
-    with_remote(c, "b=${2:-$(git symbolic-ref -q --short HEAD)}\n"
-                   "remote \"$(git remote get-url \"$1\" 2>/dev/null)\"\n"
-                   "exec git pull -q --ff-only -- \"$1\" ${b:+\"$b\"}");
+    with_remote(c,
+                "b=${2:-$(git symbolic-ref -q --short HEAD)}\n"
+                "remote \"$(git remote get-url \"$1\" 2>/dev/null)\"\n"
+                "over_net git -c http.version=HTTP/1.1 pull -q --ff-only -- \"$1\" ${b:+\"$b\"}");
 }
 
 void git_push(struct toolbox_call *c)
@@ -441,5 +453,6 @@ void git_push(struct toolbox_call *c)
     with_remote(c, "b=${2:-$(git symbolic-ref -q --short HEAD)}\n"
                    "[ -n \"$b\" ] || { echo 'HEAD is not currently on a branch' >&2; exit 1; }\n"
                    "remote \"$(git remote get-url --push \"$1\" 2>/dev/null)\"\n"
-                   "exec git push -q $3 -- \"$1\" \"refs/heads/$b:refs/heads/$b\"");
+                   "over_net git -c http.version=HTTP/1.1 push -q $3 -- \"$1\" "
+                   "\"refs/heads/$b:refs/heads/$b\"");
 }

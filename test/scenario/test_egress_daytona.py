@@ -7,9 +7,11 @@ import pytest
 
 from client import Sandbox
 from egresslib import box, fetch, internet, stack  # noqa: F401: fixtures
+from test_toolbox import Box
 from waitlib import until
 
 WEB, OTHER = "http://web.example.com/a", "http://other.example.net/a"
+TLS_WEB = "https://web.example.com/a"
 REQUIRED = {"id": str, "organizationId": str, "name": str, "user": str, "env": dict, "labels": dict, "public": bool,
             "networkBlockAll": bool, "target": str, "cpu": int, "gpu": int, "memory": int, "disk": int, "kvm": bool,
             "toolboxProxyUrl": str}
@@ -105,6 +107,32 @@ def test_updates_are_in_force_when_they_are_answered(own, daytona):
     assert not reaches(one, WEB) and not reaches(one, f"http://{internet.OTHER}/")
     assert lists(daytona.update(one, networkAllowList="")) == (True, None, None) and not reaches(one, WEB)
     assert lists(daytona.update(one, networkBlockAll=False)) == (False, None, None) and reaches(one, OTHER)
+
+
+@pytest.mark.parametrize("settings, closed", [({"networkBlockAll": True}, True), ({"networkAllowList": "192.0.2.1/32"}, True),
+                                              ({"domainAllowList": "other.example.net"}, False)])
+def test_what_is_blocked_fails_as_a_connection(own, settings, closed):
+    """As with upstream's, programs that look at no status of HTTP fail; where names are allowed they are told the reason."""
+    one = own()
+    assert "path" in fetch(one, TLS_WEB)
+    one = own(**settings)
+    seen = fetch(one, TLS_WEB)
+    if closed:
+        assert seen.exit_code == 35, vars(seen)  # CURLE_SSL_CONNECT_ERROR
+    else:
+        assert seen["error"]["type"] == "egress_denied", seen
+
+
+def test_a_clone_that_is_refused_says_why(stack, own):
+    """git itself shows no more of an answer than its status."""
+    one = own(domainAllowList="other.example.net")
+    clone = lambda url, status: Box(stack.cay, one.id).refused(status, "POST", "/git/clone", {"url": url, "path": "w"})["message"]  # noqa: E731
+    for url in (f"{TLS_WEB}/r.git", f"{WEB}/r.git"):
+        said = clone(url, 403)
+        assert "returned error: 403" in said and "reason: " in said and "web.example.com" in said.split("reason: ")[1], said
+        assert "denied" in said.split("reason: ")[1], said
+    assert "reason: " not in clone("file:///nothing/here.git", 404)
+    assert one.run("ls -d /tmp/tmp.* 2>/dev/null | wc -l").out == "0\n"
 
 
 OPEN = "exec 3<>/dev/tcp/web.example.com/80 && echo open >/dev/shm/state; read -r line <&3; echo cut >/dev/shm/state"
