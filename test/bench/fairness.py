@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a neighbour of a sandbox that is at its limits notices: its requests, and what is asked of cay-egress meanwhile.
 
-    test/bench/fairness.py --build=DIR [--write=docs/reports] [--requests=N] [--log-mib=N]
+    test/bench/fairness.py --build=DIR [--write=docs/reports] [--requests=N] [--rounds=N] [--only=LOADS] [--log-mib=N]
 
 cay-egress alone, in the stand-in internet of test/egress/internet.py. For each load the neighbour's requests are timed quiet
 and loaded by turns, in the same run, so that what else the machine does is in both. It is cay-egress that is looked at, not the
@@ -45,9 +45,10 @@ keeps for up to {tick} ms at a time (CONFIG_HZ). They do wait for the kernel's t
 The controls' rows are loads without cay-egress in their way; the neighbour's requests go through it as ever. *Past cay-egress*: what the
 load's own programs cost. *Through a plain relay*: one process on the core of cay-egress that carries the same bytes by splice(2), 64 KiB
 of each connection in turn. It is what any program costs that carries the load there. *cay-egress*: how much of a
-processor it takes while it is loaded. *By rounds*: the ratio of p99 in each round, loaded to quiet, the least, the median and the most: a machine
-that others use too has moments in which nothing of it runs, and one of them is enough for the p99 of all rounds together. Load averages
-are those of the machine at the end of each row.
+processor it takes while it is loaded. All of them send as {congestion} says: where that is BBR, the kernel's timers that pace what is
+sent, the servers' too, run on the core of cay-egress, whose acknowledgements let the servers go on. *By rounds*: the ratio of p99 in
+each round, loaded to quiet, the least, the median and the most: a machine that others use too has moments in which nothing of it
+runs, and one of them is enough for the p99 of all rounds together. Load averages are those of the machine at the end of each row.
 """
 SHARED = """
 ## With all of it on the same cores
@@ -260,12 +261,12 @@ def processor_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(world, neighbour, address, load, requests):
+def measure(world, neighbour, address, load, requests, rounds):
     """Times of all requests, quiet and loaded; the ratio of p99 in each round; the slowest calls; the share of a processor."""
     quiet, loaded, ratios, busy, took = [], [], [], 0.0, 0.0
     slowest = dict.fromkeys(calls_of(world, neighbour), 0.0)
-    each = max(1, requests // ROUNDS)
-    for _ in range(ROUNDS):
+    each = max(1, requests // rounds)
+    for _ in range(rounds):
         before = [request(neighbour, address) for _ in range(each)]
         with load():
             begun, had = time.monotonic(), processor_s(world.egress.pid)
@@ -293,6 +294,7 @@ def main():
     p.add_argument("--build", required=True)
     p.add_argument("--write")
     p.add_argument("--requests", type=int, default=500)
+    p.add_argument("--rounds", type=int, default=ROUNDS)
     p.add_argument("--only", default="", help="loads with this in their names")
     p.add_argument("--log-mib", type=int, default=175)
     o = p.parse_args()
@@ -302,7 +304,8 @@ def main():
     from worldlib import make_world
     from internet import WEB, UnixConnection
 
-    text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=ROUNDS, nice=DAEMON_NICE, calls=ROUNDS * CALLS,
+    text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=o.rounds, nice=DAEMON_NICE, calls=o.rounds * CALLS,
+                        congestion=pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
                         tick=round(1000 * time.clock_getres(6)),  # CLOCK_MONOTONIC_COARSE
                         commit=subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
                                               check=True).stdout.strip()), *COLUMNS]
@@ -345,7 +348,7 @@ def main():
                 Cores.share()
                 Cores.apply(world, *servers)
                 text += [SHARED.format(cores=os.cpu_count()), *COLUMNS]
-            quiet, loaded, ratios, slowest, busy = measure(world, neighbour, here, load, o.requests)
+            quiet, loaded, ratios, slowest, busy = measure(world, neighbour, here, load, o.requests, o.rounds)
             q, b = percentile(quiet, 0.99) * 1000, percentile(loaded, 0.99) * 1000
             text.append(f"| {name} | {percentile(quiet, 0.5) * 1000:.2f} ms | {q:.2f} ms | {percentile(loaded, 0.5) * 1000:.2f} ms | "
                         f"{b:.2f} ms | {b / q:.2f} | {ratios[0]:.1f}, **{percentile(ratios, 0.5):.2f}**, {ratios[-1]:.1f} | {percentile(loaded, 0.5) / percentile(quiet, 0.5):.2f} | {busy:.0%} | " + " | ".join(f"{slowest[k]:.0f} ms" for k in ("policy", "sealing", "audit")) + f" | {os.getloadavg()[0]:.1f} |")
