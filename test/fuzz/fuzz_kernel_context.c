@@ -262,7 +262,7 @@ static void restart(void)
     waiter.fn = NULL;
 }
 
-/* One step: its first byte says which, the second is its detail; what a kernel says goes on to the
+/* A step: its first byte says which, the second is its detail; what a kernel says goes on to the
  * next 0xff. How many bytes it took. */
 static size_t step(struct http_server *server, const uint8_t *data, size_t size)
 {
