@@ -16,7 +16,7 @@ CAY = $(BUILD)/src/cli/cay
 
 CRIU ?= /usr/local/sbin/criu
 
-.PHONY: all build criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness bench-refusals egress-clients many pools soak crash-matrix no-trace install clean bad-worlds
+.PHONY: all build programs criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness bench-refusals egress-clients many pools soak crash-matrix no-trace install clean bad-worlds
 
 all: build
 
@@ -30,10 +30,14 @@ $(BUILD)/build.ninja:
 criu:
 	@scripts/criu --dest=$(CRIU)
 
+# Without tests, fuzzers, man pages and completions.
+programs: $(BUILD)/build.ninja
+	ninja -C $(BUILD) programs
+
 # A server that runs is said so at once, before anything is installed or built.
 up:
 	@if [ -x $(CAY) ] && $(CAY) up --check $(SETTINGS); then exit 0; fi; \
-	scripts/deps build run && $(MAKE) --no-print-directory build && $(CAY) up $(SETTINGS)
+	scripts/deps build run && $(MAKE) --no-print-directory programs && $(CAY) up $(SETTINGS)
 
 down:
 	@if [ -x $(CAY) ]; then $(CAY) down $(SETTINGS); else echo "cay is not built, so nothing of it runs"; fi
