@@ -301,8 +301,8 @@ static int finish(struct import *m, uint64_t begun_ms, const struct err *e)
                                  (json_int_t)m->image.manifest.count, "elapsedMs",
                                  (json_int_t)(seconds * 1000)));
     else
-        printf("%s is ready: %zu layers of %s in %.0f s\n", m->name, m->image.manifest.count,
-               m->image.digest, seconds);
+        printf("%s is ready: %zu layer%s of %s in %.0f s\n", m->name, m->image.manifest.count,
+               m->image.manifest.count == 1 ? "" : "s", m->image.digest, seconds);
     return CLI_OK;
 }
 

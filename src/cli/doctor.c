@@ -337,19 +337,39 @@ static void check_sys_resource(struct doctor_result *r)
         doctor_say(r, DOCTOR_LIMITED, "no CAP_SYS_RESOURCE: hard limits cannot be raised");
 }
 
-static void check_space(struct doctor_result *r)
+/* False: there is none above it. */
+static bool to_parent(char *path)
 {
+    char *slash = strrchr(path, '/');
+
+    if (!slash || !slash[1])
+        return false;
+    slash[slash == path] = '\0';
+    return true;
+}
+
+/* Of the state directory, or, where that is not there yet, of the one in which it will be made. */
+static void check_space(const char *state_dir, struct doctor_result *r)
+{
+    CLEANUP_FREE char *dir = strdup(state_dir);
     struct statvfs v;
     char amount[32];
+    uint64_t bytes;
 
-    if (statvfs("/var/lib", &v) < 0) {
-        doctor_say(r, DOCTOR_LIMITED, "/var/lib: %s", strerror(errno));
+    while (dir && statvfs(dir, &v) < 0) {
+        if (errno != ENOENT || !to_parent(dir)) {
+            doctor_say(r, DOCTOR_LIMITED, "%s: %s", dir, strerror(errno));
+            return;
+        }
+    }
+    if (!dir) {
+        doctor_say(r, DOCTOR_LIMITED, "memory is out");
         return;
     }
-    table_bytes((uint64_t)v.f_bavail * v.f_frsize, amount, sizeof(amount));
-    doctor_say(r,
-               (uint64_t)v.f_bavail * v.f_frsize < (UINT64_C(4) << 30) ? DOCTOR_LIMITED : DOCTOR_OK,
-               "%s free in /var/lib", amount);
+    bytes = (uint64_t)v.f_bavail * v.f_frsize;
+    table_bytes(bytes, amount, sizeof(amount));
+    doctor_say(r, bytes < (UINT64_C(4) << 30) ? DOCTOR_LIMITED : DOCTOR_OK, "%s free in %.120s",
+               amount, dir);
 }
 
 /* -- programs ---------------------------------------------------------------------------------- */
@@ -401,7 +421,6 @@ static const struct {
     {"nftables", true, check_nftables},
     {"cgroups", true, check_cgroup},
     {"state disk", false, check_btrfs},
-    {"free space", false, check_space},
     {"memory", false, doctor_memory},
     {"open files", false, check_open_files},
     {"processes of a user", false, check_processes},
@@ -411,10 +430,11 @@ static const struct {
     {"criu", false, check_criu},
 };
 
-_Static_assert(ARRAY_SIZE(checks) + ARRAY_SIZE(programs) + DOCTOR_NAMES <= DOCTOR_MAX,
+/* And the space for the server's files. */
+_Static_assert(ARRAY_SIZE(checks) + 1 + ARRAY_SIZE(programs) + DOCTOR_NAMES <= DOCTOR_MAX,
                "all results have room");
 
-size_t doctor_run(struct doctor_result *out)
+size_t doctor_run(const char *state_dir, struct doctor_result *out)
 {
     size_t n = 0;
 
@@ -424,6 +444,8 @@ size_t doctor_run(struct doctor_result *out)
         out[n].needed = checks[i].needed;
         checks[i].check(&out[n++]);
     }
+    out[n].name = "free space";
+    check_space(state_dir, &out[n++]);
     for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
         out[n].name = programs[i].name;
         check_program(&programs[i], &out[n++]);
@@ -468,7 +490,7 @@ static void print_json(const struct doctor_result *results, size_t n)
 int cmd_doctor(struct cli *c)
 {
     struct doctor_result results[DOCTOR_MAX];
-    size_t n = doctor_run(results), bad = 0;
+    size_t n = doctor_run(c->settings.state_dir, results), bad = 0;
 
     n += doctor_names(c, results + n);
     for (size_t i = 0; i < n; i++)

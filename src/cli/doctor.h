@@ -27,8 +27,8 @@ struct cli;
 void doctor_say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
     PRINTF(3, 4);
 
-/* Fills out[DOCTOR_MAX] and returns how many. */
-size_t doctor_run(struct doctor_result *out);
+/* Fills out[DOCTOR_MAX] and returns how many. state_dir: the server's, there or not yet. */
+size_t doctor_run(const char *state_dir, struct doctor_result *out);
 
 /* A check of doctor_run, in a file of its own: fs.file-max and its like. */
 void doctor_pools(struct doctor_result *r);

@@ -142,7 +142,8 @@ static int parse_leading(struct cli *c, int argc, char **argv, int *status)
     return i;
 }
 
-static const char *config_path(const struct cli *c, int argc, char **argv)
+/* As it was given on the command line, or NULL. */
+static const char *given_config(const struct cli *c, int argc, char **argv)
 {
     const char *path = cli_value(c, "config");
 
@@ -152,7 +153,7 @@ static const char *config_path(const struct cli *c, int argc, char **argv)
         else if (strcmp(argv[i], "--config") == 0)
             path = argv[i + 1];
     }
-    return path ? path : getenv("CAY_CONFIG");
+    return path;
 }
 
 /* Reads the configuration; commands that take settings also eat them from the arguments here. */
@@ -160,15 +161,18 @@ static int load_settings(struct cli *c, int *argc, char **argv)
 {
     char *none[] = {argv[0], NULL};
     int one = 1, before = *argc;
+    const char *given = given_config(c, *argc, argv), *named = getenv("CAY_CONFIG");
     struct err e = {.code = ERR_OK};
 
-    if (settings_load(&c->settings, config_path(c, *argc, argv),
-                      c->command->takes_settings ? argc : &one,
+    if (settings_load(&c->settings, given ? given : named, c->command->takes_settings ? argc : &one,
                       c->command->takes_settings ? argv : none, &e) == ERR_OK) {
         c->settings_given = *argc < before;
         return 0;
     }
-    err_hint(&e, "`cay help settings` lists what can be set.");
+    if (!given && named && access(named, R_OK) < 0)
+        err_hint(&e, "CAY_CONFIG names that file; `unset CAY_CONFIG`, or name another");
+    else
+        err_hint(&e, "`cay help settings` lists what can be set.");
     cli_fail(c, &e);
     return CLI_USAGE;
 }

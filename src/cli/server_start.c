@@ -27,10 +27,10 @@
 
 /* -- what has to be there ---------------------------------------------------------------------- */
 
-static enum err_code check_machine(struct err *e)
+static enum err_code check_machine(const struct cli *c, struct err *e)
 {
     struct doctor_result results[DOCTOR_MAX];
-    size_t n = doctor_run(results);
+    size_t n = doctor_run(c->settings.state_dir, results);
 
     for (size_t i = 0; i < n; i++) {
         if (!results[i].needed || results[i].level != DOCTOR_MISSING)
@@ -339,7 +339,7 @@ enum err_code server_start(struct cli *c, struct err *e)
     struct programs p = {.keep = ""};
 
     if (settings_check_start(s, e) != ERR_OK || find_programs(c, &p, e) != ERR_OK ||
-        check_machine(e) != ERR_OK || make_user(c, s->server_user, e) != ERR_OK ||
+        check_machine(c, e) != ERR_OK || make_user(c, s->server_user, e) != ERR_OK ||
         make_user(c, s->egress_user, e) != ERR_OK || make_parents(s->state_log, e) != ERR_OK ||
         make_parents(s->state_dir, e) != ERR_OK || find_certificate(s, &tls, e) != ERR_OK)
         return e->code;

@@ -48,13 +48,15 @@ static void plain(const char *in, size_t max, char *out)
 
 static void add_source(const struct policy_verdict *v, struct sentence *s)
 {
+    char label[NEAR_LABEL_SIZE];
+
     switch (v->source) {
     case POLICY_BY_NEVER:
         add(s, "no policy opens this address (metadata, loopback, link-local, "
                "multicast or the host's own)");
         break;
     case POLICY_BY_CEILING: add(s, "by the operator's limit \"%s\"", v->name); break;
-    case POLICY_BY_RULE: add(s, "by rule %d \"%s\"", v->rule, v->name); break;
+    case POLICY_BY_RULE: add(s, "by %s", near_label(v->rule, v->name, label)); break;
     case POLICY_BY_PRESET: add(s, "by preset \"%s\"", v->name); break;
     case POLICY_BY_SANDBOX: add(s, "by the sandbox's own policy: \"%s\"", v->name); break;
     case POLICY_BY_OWNER: add(s, "by its owner, who was asked"); break;

@@ -5,6 +5,7 @@
 #include "policy/explanation.h"
 
 #include "base/util.h"
+#include "policy/near.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -284,9 +285,10 @@ static void describe(const struct policy_verdict *v, char *out, size_t size)
         [POLICY_BY_RULE] = "rule",           [POLICY_BY_PRESET] = "preset",
         [POLICY_BY_DEFAULT] = "default",     [POLICY_BY_SANDBOX] = "sandbox",
         [POLICY_BY_OWNER] = "owner"};
+    char label[NEAR_LABEL_SIZE];
 
     if (v->source == POLICY_BY_RULE)
-        snprintf(out, size, "rule %d \"%s\"", v->rule, v->name);
+        snprintf(out, size, "%s", near_label(v->rule, v->name, label));
     else if (v->source == POLICY_BY_NEVER)
         snprintf(out, size, "%s", sources[v->source]);
     else

@@ -119,16 +119,26 @@ static void say_destination(struct text *t, const struct rule *r, const struct s
         }
 }
 
+const char *near_label(int number, const char *name, char out[static NEAR_LABEL_SIZE])
+{
+    int n = snprintf(out, NEAR_LABEL_SIZE, "rule %d", number);
+
+    if (strcmp(out, name) != 0)
+        (void)snprintf(out + n, NEAR_LABEL_SIZE - (size_t)n, " \"%s\"", name);
+    return out;
+}
+
 bool near_miss(const struct policy *p, const struct subject *s, char *out, size_t size)
 {
     struct nearest n = find(p, s);
     struct text t = {.out = out, .size = size};
+    char label[NEAR_LABEL_SIZE];
 
     out[0] = '\0';
     if (!n.misses)
         return false;
     if (n.number >= 0)
-        say(&t, "; rule %d \"%s\"", n.number, n.rule->name);
+        say(&t, "; %s", near_label(n.number, n.rule->name, label));
     else
         say(&t, "; preset \"%s\"", n.rule->name);
     say_destination(&t, n.rule, s);

@@ -260,6 +260,23 @@ def test_doctor(cay):
     assert "cay can run here" in cay("doctor").stdout
 
 
+def test_doctor_looks_where_the_files_will_be(cay, tmp_path):
+    """At the state directory of the settings, or, before it is there, at the one in which it will be made."""
+    def told(path):
+        (tmp_path / "cay.conf").write_text(f"[state]\ndir = {path}\n")
+        checks = json.loads(cay("doctor", "--json", env={"CAY_CONFIG": str(tmp_path / "cay.conf")}).stdout)
+        return next(c["text"] for c in checks if c["check"] == "free space")
+    assert told("/dev/shm/cay/not/there").endswith("free in /dev/shm")
+    assert told(tmp_path).endswith(f"free in {tmp_path}")
+
+
+def test_a_settings_file_that_is_not_there_says_who_names_it(cay, tmp_path):
+    named = cay("ls", env={"CAY_CONFIG": str(tmp_path / "nope")})
+    assert named.returncode == 2 and f"cannot open {tmp_path}/nope" in named.stderr and "CAY_CONFIG names that file" in named.stderr
+    given = cay("ls", f"--config={tmp_path}/nope")
+    assert given.returncode == 2 and "CAY_CONFIG" not in given.stderr
+
+
 def test_doctor_looks_for_the_names(cay):
     """What the suites of the SDKs rest on: names below the domain, TLS, and the trust of this shell."""
     shell = json.loads(cay("env", "--json").stdout)

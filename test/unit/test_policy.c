@@ -651,6 +651,17 @@ static void test_explain(void **state)
     v = policy_request(p, "api.example", NULL, 443, "GET", "/");
     policy_explain(p, &v, "api.example", NULL, 443, "GET", "/", out);
     assert_non_null(strstr(out, "allowed, by rule 0 \"models\""));
+    policy_free(p);
+    /* A rule without a name has no second one in quotes. */
+    p = policy("{\"rules\": [{\"action\": \"allow\", \"domains\": [\"api.example\"], "
+               "\"methods\": [\"GET\"]}]}");
+    v = policy_request(p, "api.example", NULL, 443, "GET", "/");
+    policy_explain(p, &v, "api.example", NULL, 443, "GET", "/", out);
+    assert_non_null(strstr(out, "allowed, by rule 0"));
+    assert_null(strchr(strstr(out, "by rule 0"), '"'));
+    v = policy_request(p, "api.example", NULL, 443, "PUT", "/");
+    policy_explain(p, &v, "api.example", NULL, 443, "PUT", "/", out);
+    assert_non_null(strstr(out, "; rule 0 has this host; not this method, only GET"));
     struct policy_address a = address("169.254.169.254");
     v = policy_address(p, NULL, &a, 80);
     policy_explain(p, &v, NULL, &a, 80, NULL, NULL, out);
