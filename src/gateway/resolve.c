@@ -193,7 +193,10 @@ static bool admit_agent(struct gateway_resolver *r, const struct gateway_query *
     char token[CORE_TOKEN_SIZE + 1], message[ACCESS_MESSAGE_SIZE];
 
     /* The key or the URL's signature was looked at. */
-    if (!s->secure || q->kind == ROUTE_KEYED || q->kind == ROUTE_FILE_URL)
+    if (q->kind == ROUTE_KEYED || q->kind == ROUTE_FILE_URL)
+        return true;
+    a->anonymous = !s->secure || q->access.exempt;
+    if (!s->secure)
         return true;
     core_sandbox_token(r->core, s->id, token);
     if (access_check_agent(&q->access, token, clock_real_ms() / 1000, message))
@@ -207,10 +210,16 @@ static bool admit_port(struct gateway_resolver *r, const struct gateway_query *q
 {
     char token[CORE_TOKEN_SIZE + 1], message[ACCESS_MESSAGE_SIZE];
     bool is_signed = q->access.signed_until[0] != '\0';
+    bool is_public = ingress_is_public(s->network) && !is_signed;
 
-    if (ingress_is_public(s->network) && !is_signed)
+    a->anonymous = is_public && !q->access.traffic[0];
+    if (a->anonymous)
         return true;
     core_sandbox_token(r->core, s->id, token);
+    if (is_public) {
+        a->anonymous = !access_check_traffic(&q->access, token, message);
+        return true;
+    }
     if (is_signed ? access_check_signed(&q->access, token, q->port, clock_real_ms() / 1000, message)
                   : access_check_traffic(&q->access, token, message))
         return true;

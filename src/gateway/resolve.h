@@ -26,6 +26,7 @@ struct gateway_answer {
     char message[ACCESS_MESSAGE_SIZE];
     char id[IDS_SANDBOX_SIZE];
     char tenant[CORE_TENANT_SIZE]; /* whose it is, where status is 0 */
+    bool anonymous; /* the request brought no key, token or signature, and needed none */
     uint16_t port;
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE];
