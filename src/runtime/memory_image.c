@@ -25,7 +25,7 @@
 #define FORM            "cay memory 1" /* what is sealed: files that this version can restore */
 #define FD_FIRST        3
 #define HIGH_FD         100                       /* above every number that such a program gets */
-#define IMAGE_OWN_BYTES (UINT64_C(64) << 20)      /* of an image beside the memory itself */
+#define IMAGE_OWN_BYTES (64ull * 1024 * 1024)     /* of an image beside the memory itself */
 #define FILES_MAX       "65600"                   /* seal/pack.h, and the directory */
 #define SEAL_EXTRA      (RUNTIME_UID_COUNT * 16u) /* tags, 16 of 65,536 bytes: of one TiB */
 #define TEXT_SIZE       256
