@@ -17,6 +17,8 @@
  *       .../telemetry/metrics
  *   POST /api/sandbox/{id}/signing-key/rotate
  *   POST /api/sandbox/{id}/fork, .../snapshot; GET /api/snapshots; GET, DELETE /api/snapshots/{id}
+ *   POST /api/snapshots, /api/snapshots/{id}/activate; GET /api/snapshots/{id}/build-logs-url,
+ *       .../build-logs?follow  see daytona_image.h
  *   GET /api/config
  *   GET /api/socket.io/                      see daytona_events.c
  *   GET, POST /api/secret; GET, PATCH, DELETE /api/secret/{id}; see daytona_secret.c

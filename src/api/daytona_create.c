@@ -1,6 +1,7 @@
 /* POST /api/sandbox. A request for something that is not there is refused, not ignored: a client
  * that asked for a volume must not find its files gone later. */
 #include "api/daytona.h"
+#include "api/daytona_image.h"
 #include "api/daytona_mount.h"
 #include "api/daytona_network.h"
 #include "api/e2b.h"
@@ -31,11 +32,8 @@ static void creation_free(void *state)
 
 /* -- fields ------------------------------------------------------------------------------------ */
 
-/* Every field of a body. what: it is refused unless it says nothing (null, false, 0, "", [], {}),
- * with this; NULL: it is read below. */
-static const struct {
-    const char *name, *what;
-} fields[] = {
+/* Every field of a body; without `what`: it is read below. */
+static const struct daytona_field fields[] = {
     {"snapshot", NULL},
     {"env", NULL},
     {"labels", NULL},
@@ -85,34 +83,35 @@ static bool says_nothing(const json_t *value)
     }
 }
 
-static enum err_code check_field(const char *name, const json_t *value, struct err *e)
+static enum err_code check_field(const struct daytona_field *known, size_t n, const char *name,
+                                 const json_t *value, struct err *e)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-        if (strcmp(name, fields[i].name) != 0)
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(name, known[i].name) != 0)
             continue;
-        if (!fields[i].what || says_nothing(value))
+        if (!known[i].what || says_nothing(value))
             return ERR_OK;
         return err_set(e, ERR_INVALID, "%s: not supported yet by this server: %s", name,
-                       fields[i].what);
+                       known[i].what);
     }
     return err_set(e, ERR_INVALID, "property %.64s should not exist", name);
 }
 
-static enum err_code check_fields(const json_t *body, struct err *e)
+enum err_code daytona_fields_check(const json_t *body, const struct daytona_field *known, size_t n,
+                                   struct err *e)
 {
     enum err_code rc = ERR_OK;
     const char *name;
     json_t *value;
 
     json_object_foreach ((json_t *)body, name, value)
-        if ((rc = check_field(name, value, e)) != ERR_OK)
+        if ((rc = check_field(known, n, name, value, e)) != ERR_OK)
             break;
     return rc;
 }
 
-/* A field that has one value here. otherwise: what its client can do. */
-static enum err_code read_only(const json_t *body, const char *name, const char *value,
-                               const char *otherwise, struct err *e)
+enum err_code daytona_only_read(const json_t *body, const char *name, const char *value,
+                                const char *otherwise, struct err *e)
 {
     const char *text = value;
     enum err_code rc = json_get_str(body, name, NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1, &text, e);
@@ -270,6 +269,20 @@ static enum err_code read_resource(const json_t *body, const char *name, uint64_
     return rc;
 }
 
+enum err_code daytona_resources_read(const json_t *body, const struct privsep_limits *most,
+                                     struct privsep_limits *out, struct err *e)
+{
+    uint64_t cpu_milli = 0;
+    enum err_code rc;
+
+    if ((rc = read_resource(body, "cpu", 1000, most->cpu_milli, &cpu_milli, e)) ||
+        (rc = read_resource(body, "memory", DAYTONA_GIB, most->memory_bytes, &out->memory_bytes,
+                            e)))
+        return rc;
+    out->cpu_milli = (uint32_t)cpu_milli;
+    return read_resource(body, "disk", DAYTONA_GIB, most->disk_bytes, &out->disk_bytes, e);
+}
+
 /* Of a snapshot the template that it lies on: what is made of it is bounded as the template's
  * are. */
 static const struct template_info *template_of(const struct api_call *call, const char *name)
@@ -285,16 +298,8 @@ static enum err_code read_resources(struct api_call *call, struct sandbox_reques
     const struct template_info *t = template_of(call, r->template_name);
     struct privsep_limits most = t ? core_template_limits(call->core, t)
                                    : api_config_of(call->api)->limits;
-    uint64_t cpu_milli = 0;
-    enum err_code rc;
 
-    if ((rc = read_resource(call->body, "cpu", 1000, most.cpu_milli, &cpu_milli, e)) ||
-        (rc = read_resource(call->body, "memory", DAYTONA_GIB, most.memory_bytes,
-                            &r->limits.memory_bytes, e)))
-        return rc;
-    r->limits.cpu_milli = (uint32_t)cpu_milli;
-    return read_resource(call->body, "disk", DAYTONA_GIB, most.disk_bytes, &r->limits.disk_bytes,
-                         e);
+    return daytona_resources_read(call->body, &most, &r->limits, e);
 }
 
 enum err_code daytona_name_read(const json_t *body, const char **out, struct err *e)
@@ -318,13 +323,15 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
                                     .on_timeout = SANDBOX_ON_TIMEOUT_KILL,
                                     .keep_memory = true,
                                     .secure = true};
-    if ((rc = check_fields(body, e)) ||
+    if ((rc = daytona_fields_check(body, fields, ARRAY_SIZE(fields), e)) ||
         (rc = json_get_str(body, "snapshot", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1,
                            &c->r.template_name, e)) ||
         (rc = daytona_name_read(body, &c->r.name, e)) || (rc = read_resources(call, &c->r, e)) ||
-        (rc = read_only(body, "user", "daytona", "sessions and commands run as that user", e)) ||
-        (rc = read_only(body, "target", DAYTONA_TARGET,
-                        "unset DAYTONA_TARGET, and remove target from the configuration", e)) ||
+        (rc = daytona_only_read(body, "user", "daytona", "sessions and commands run as that user",
+                                e)) ||
+        (rc = daytona_only_read(body, "target", DAYTONA_TARGET,
+                                "unset DAYTONA_TARGET, and remove target from the configuration",
+                                e)) ||
         (rc = read_ttl(call, c, e)) || (rc = api_read_maps(body, "labels", "env", &c->r, e)))
         return rc;
     if ((rc = daytona_volumes_read(body, &c->mounts, e)) || (rc = read_secrets(body, c, e)))

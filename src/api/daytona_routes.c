@@ -1,5 +1,5 @@
 /* Daytona's table of routes, and the form of its errors. */
-#include "api/daytona.h"
+#include "api/daytona_image.h"
 #include "base/clock.h"
 #include "http/message.h"
 
@@ -54,9 +54,7 @@ static const struct api_route routes[] = {
      "exec -t`, or an SSH server of the sandbox's own behind a port)"},
     {API_WRITE, "POST", "/api/sandbox/{id}/resize", daytona_resize},
     {API_WRITE, "*", "/api/snapshots*", api_unsupported,
-     "making snapshots of images, and switching them off (E2B's template builder and `cay "
-     "template` "
-     "make templates, which are snapshots here)"},
+     "switching snapshots off (each is on as long as it is there: delete it)"},
     {API_WRITE, "*", "/api/*", api_unsupported,
      "this call of Daytona's API (there are those of sandboxes, snapshots, volumes, secrets and "
      "the "
@@ -64,7 +62,11 @@ static const struct api_route routes[] = {
     {0},
 };
 
-static const struct api_route *const tables[] = {daytona_volume_routes, daytona_snapshot_routes,
-                                                 daytona_secret_routes, routes, NULL};
+static const struct api_route *const tables[] = {daytona_volume_routes,
+                                                 daytona_snapshot_routes,
+                                                 daytona_image_routes,
+                                                 daytona_secret_routes,
+                                                 routes,
+                                                 NULL};
 
 const struct api_dialect daytona_dialect = {DAYTONA_PREFIX, tables, error};

@@ -2,7 +2,7 @@
  * files of the tenant's sandboxes, templates that the tenant has built by E2B's SDKs, those of the
  * server, and what the operator has published; the last two are for all tenants ("general"). In
  * this order a name means one of them, as in a create. */
-#include "api/daytona.h"
+#include "api/daytona_image.h"
 #include "base/clock.h"
 #include "core/build.h"
 #include "core/fork.h"
@@ -77,10 +77,10 @@ static void made(void *arg, const struct snapshot *snapshot, const struct err *w
         daytona_no_sandbox(call);
 }
 
-static bool is_taken(struct api_call *call, const char *name)
+bool daytona_snapshot_is_taken(struct api_call *call, const char *name)
 {
     return core_snapshot_find(call->core, call->who.tenant, name) ||
-           core_build_named(call->core, call->who.tenant, name) ||
+           core_build_of_template(call->core, call->who.tenant, name) ||
            core_template_find(call->core, name);
 }
 
@@ -111,7 +111,7 @@ static void snapshot_one(struct api_call *call)
         api_fail(call, 400, "includeMemory: a snapshot has a sandbox's files alone on this server");
     else if (!*name)
         api_fail(call, 400, "name: must not be empty");
-    else if (is_taken(call, name))
+    else if (daytona_snapshot_is_taken(call, name))
         api_fail(call, 409, "Snapshot with name \"%s\" already exists for this organization", name);
     else
         make_snapshot(call, s, name);
@@ -122,6 +122,7 @@ static void snapshot_one(struct api_call *call)
 /* As a client is to see it. */
 struct shown {
     const char *id, *name, *state, *source; /* source NULL: of no sandbox */
+    const char *why;                        /* its build has failed; NULL: it has not */
     bool general;
     struct privsep_limits limits;
     uint64_t size_bytes; /* 0: not known */
@@ -141,6 +142,8 @@ static json_t *shown_json(const struct api_call *call, const struct shown *s)
 
     if (!out)
         return NULL;
+    if (s->why)
+        json_object_set_new(out, "errorReason", api_json_text(s->why));
     json_object_set_new(out, "cpu", daytona_whole(s->limits.cpu_milli, 1000));
     json_object_set_new(out, "mem", daytona_whole(s->limits.memory_bytes, DAYTONA_GIB));
     json_object_set_new(out, "disk", daytona_whole(s->limits.disk_bytes, DAYTONA_GIB));
@@ -180,6 +183,7 @@ static struct shown of_build(struct api_call *call, const struct build *b)
     return (struct shown){.id = b->template_id,
                           .name = b->name,
                           .state = build_state(b),
+                          .why = b->state == BUILD_ERROR ? b->reason : NULL,
                           .limits = limits,
                           .made_real_ms = b->made_real_ms};
 }
@@ -207,7 +211,21 @@ static struct shown of_public(const struct core_public_template *t)
                           .made_real_ms = t->s->made_real_ms};
 }
 
-static void no_snapshot(struct api_call *call)
+json_t *daytona_build_json(struct api_call *call, const struct build *b)
+{
+    const struct shown shown = of_build(call, b);
+
+    return shown_json(call, &shown);
+}
+
+const struct build *daytona_build_find(struct api_call *call, const char *name)
+{
+    const struct build *b = core_build_named(call->core, call->who.tenant, name);
+
+    return b ? b : core_build_of_template(call->core, call->who.tenant, name);
+}
+
+void daytona_no_snapshot(struct api_call *call)
 {
     api_fail(call, 404, "Snapshot %s not found", call->params[0]);
 }
@@ -216,7 +234,7 @@ static void get(struct api_call *call)
 {
     const char *name = call->params[0];
     const struct snapshot *s = core_snapshot_find(call->core, call->who.tenant, name);
-    const struct build *b = s ? NULL : core_build_named(call->core, call->who.tenant, name);
+    const struct build *b = s ? NULL : daytona_build_find(call, name);
     const struct template_info *t = s || b ? NULL : core_template_find(call->core, name);
     struct core_public_template public;
     struct shown shown;
@@ -226,7 +244,7 @@ static void get(struct api_call *call)
     } else if (core_template_public(call->core, name, &public)) {
         shown = of_public(&public);
     } else {
-        no_snapshot(call);
+        daytona_no_snapshot(call);
         return;
     }
     api_reply_json(call, 200, shown_json(call, &shown));
@@ -239,7 +257,7 @@ static void deleted(void *arg, const struct err *why)
     if (!why)
         api_reply_empty(call, 200);
     else if (why->code == ERR_NOT_FOUND)
-        no_snapshot(call);
+        daytona_no_snapshot(call);
     else
         api_fail_err(call, why);
 }
@@ -251,14 +269,14 @@ static void remove_one(struct api_call *call)
 
     if (core_snapshot_find(call->core, call->who.tenant, name))
         core_snapshot_delete(call->core, call->who.tenant, name, deleted, call);
-    else if (core_build_named(call->core, call->who.tenant, name))
+    else if (daytona_build_find(call, name))
         deleted(call,
                 core_build_delete(call->core, call->who.tenant, name, &e) == ERR_OK ? NULL : &e);
     else if (core_template_find(call->core, name))
         api_fail(call, 403, "snapshot %s is a template of the server's: its operator removes it",
                  name);
     else
-        no_snapshot(call);
+        daytona_no_snapshot(call);
 }
 
 /* -- the list ---------------------------------------------------------------------------------- */

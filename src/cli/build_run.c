@@ -129,7 +129,7 @@ static enum err_code run_script(struct build_run *r, const char *script, const c
 
 /* -- the steps --------------------------------------------------------------------------------- */
 
-static enum err_code step_run(struct build_run *r, const struct build_step *s, struct err *e)
+static enum err_code step_run(struct build_run *r, const struct build_file_step *s, struct err *e)
 {
     struct command c = {.user = r->user, .cwd = r->cwd, .env = r->env, .in_fd = -1};
 
@@ -162,8 +162,8 @@ static enum err_code copy_folder(struct build_run *r, int fd, const char *const 
     return e->code;
 }
 
-static enum err_code copy_one(struct build_run *r, const struct build_step *s, const char *source,
-                              const char *target, struct err *e)
+static enum err_code copy_one(struct build_run *r, const struct build_file_step *s,
+                              const char *source, const char *target, struct err *e)
 {
     char mode[8], copy[PATH_MAX];
     struct stat st;
@@ -211,7 +211,7 @@ static enum err_code path_of(const struct build_run *r, const char *text, struct
     return ERR_OK;
 }
 
-static enum err_code step_copy(struct build_run *r, const struct build_step *s, struct err *e)
+static enum err_code step_copy(struct build_run *r, const struct build_file_step *s, struct err *e)
 {
     size_t n = json_array_size(s->words) - 1;
     const char *to = json_string_value(json_array_get(s->words, n));
@@ -229,7 +229,7 @@ static enum err_code step_copy(struct build_run *r, const struct build_step *s, 
     return ERR_OK;
 }
 
-static enum err_code step_env(struct build_run *r, const struct build_step *s, struct err *e)
+static enum err_code step_env(struct build_run *r, const struct build_file_step *s, struct err *e)
 {
     json_t *known = variables(r);
     enum err_code code = build_file_env(s->text, known, r->env, e);
@@ -238,7 +238,8 @@ static enum err_code step_env(struct build_run *r, const struct build_step *s, s
     return code;
 }
 
-static enum err_code step_workdir(struct build_run *r, const struct build_step *s, struct err *e)
+static enum err_code step_workdir(struct build_run *r, const struct build_file_step *s,
+                                  struct err *e)
 {
     CLEANUP_BUF struct buf path;
 
@@ -249,7 +250,7 @@ static enum err_code step_workdir(struct build_run *r, const struct build_step *
     return run_script(r, "mkdir -p -- \"$1\"", (const char *const[]){r->cwd, "", "", ""}, -1, e);
 }
 
-static enum err_code step_user(struct build_run *r, const struct build_step *s, struct err *e)
+static enum err_code step_user(struct build_run *r, const struct build_file_step *s, struct err *e)
 {
     if (strlen(s->text) >= sizeof(r->user))
         return err_set(e, ERR_INVALID, "the user's name is too long");
@@ -257,14 +258,14 @@ static enum err_code step_user(struct build_run *r, const struct build_step *s, 
     return run_script(r, "id -u -- \"$1\"", (const char *const[]){r->user, "", "", ""}, -1, e);
 }
 
-static enum err_code step_cmd(struct build_run *r, const struct build_step *s, struct err *e)
+static enum err_code step_cmd(struct build_run *r, const struct build_file_step *s, struct err *e)
 {
     free(r->cmd);
     r->cmd = s->words ? build_file_quote("exec", s->words) : strdup(s->text);
     return r->cmd ? ERR_OK : err_set(e, ERR_EXHAUSTED, "out of memory");
 }
 
-enum err_code build_run_step(struct build_run *r, const struct build_step *s, struct err *e)
+enum err_code build_run_step(struct build_run *r, const struct build_file_step *s, struct err *e)
 {
     r->status = 0;
     buf_clear(&r->tail);
@@ -278,7 +279,8 @@ enum err_code build_run_step(struct build_run *r, const struct build_step *s, st
     case BUILD_CMD: return step_cmd(r, s, e);
     case BUILD_EXPOSE: r->port = (int)strtol(s->text, NULL, 10); return ERR_OK;
     case BUILD_FROM:
-    case BUILD_LABEL: break;
+    case BUILD_LABEL:
+    case BUILD_ENTRYPOINT: break;
     }
     return ERR_OK;
 }

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "cli/api.h"
 #include "cli/build_context.h"
-#include "cli/build_file.h"
+#include "image/build_file.h"
 
 #define BUILD_TAIL_MAX (16u * 1024u) /* bytes of a step's output that are kept: the last ones */
 
@@ -32,7 +32,7 @@ struct build_run {
 enum err_code build_run_begin(struct build_run *r, struct err *e);
 void build_run_free(struct build_run *r);
 
-enum err_code build_run_step(struct build_run *r, const struct build_step *s, struct err *e);
+enum err_code build_run_step(struct build_run *r, const struct build_file_step *s, struct err *e);
 
 /* Writes the start file, where there is something to say. */
 enum err_code build_run_finish(struct build_run *r, struct err *e);

@@ -32,7 +32,7 @@ struct build {
     char snapshot[64];
     json_t *policy, *steps, *refused; /* steps: what was done; refused: texts */
     uint64_t begun_ms, ttl_ms;
-    const struct build_step *failed;
+    const struct build_file_step *failed;
 };
 
 /* -- what is asked for ------------------------------------------------------------------------- */
@@ -66,14 +66,15 @@ static enum err_code read_file(struct build *b, const char *path, struct err *e)
     buf_init(&text, BUILD_FILE_MAX_BYTES);
     if (build_context_open(&b->context, path, &text, e) != ERR_OK)
         return e->code;
-    return build_file_parse(text.len > 0 ? text.data : "", text.len, &b->file, e);
+    return build_file_parse(text.len > 0 ? text.data : "", text.len, BUILD_FILE_OF_TEMPLATE,
+                            &b->file, e);
 }
 
 /* Each source is there and below the folder, before anything is done. */
 static enum err_code check_sources(struct build *b, struct err *e)
 {
     for (size_t i = 0; i < b->file.count; i++) {
-        const struct build_step *s = &b->file.steps[i];
+        const struct build_file_step *s = &b->file.steps[i];
 
         for (size_t k = 0; s->op == BUILD_COPY && k + 1 < json_array_size(s->words); k++) {
             CLEANUP_CLOSE int fd = -1;
@@ -163,18 +164,18 @@ static void read_refused(struct build *b)
 
 static void show_step(const struct build *b, size_t i)
 {
-    const struct build_step *s = &b->file.steps[i];
+    const struct build_file_step *s = &b->file.steps[i];
     char text[SHOWN_MAX + 1], head[64];
 
     snprintf(text, sizeof(text), "%s", s->text);
-    snprintf(head, sizeof(head), "[%zu/%zu] %s ", i + 1, b->file.count, build_op_name(s->op));
+    snprintf(head, sizeof(head), "[%zu/%zu] %s ", i + 1, b->file.count, build_file_op_name(s->op));
     terminal_put(stderr, head, text);
     fputs(strlen(s->text) > SHOWN_MAX ? "...\n" : "\n", stderr);
 }
 
 static enum err_code run_step(struct build *b, size_t i, bool shown, struct err *e)
 {
-    const struct build_step *s = &b->file.steps[i];
+    const struct build_file_step *s = &b->file.steps[i];
     uint64_t begun = clock_mono_ms(), ms;
     enum err_code code;
 
@@ -193,8 +194,8 @@ static enum err_code run_step(struct build *b, size_t i, bool shown, struct err 
     if (code == ERR_OK && shown && ms >= 100)
         fprintf(stderr, "      %.1f s\n", (double)ms / 1000);
     json_array_append_new(b->steps, json_pack("{s:i, s:s, s:s, s:I}", "line", (int)s->line, "op",
-                                              build_op_name(s->op), "text", s->text, "elapsedMs",
-                                              (json_int_t)ms));
+                                              build_file_op_name(s->op), "text", s->text,
+                                              "elapsedMs", (json_int_t)ms));
     if (code != ERR_OK)
         b->failed = s;
     return code;
@@ -317,8 +318,8 @@ static int report_failure(struct build *b, const struct err *e)
 
     if (!b->failed)
         return cli_fail(b->c, e);
-    err_set(&out, e->code, "line %u, %s %.60s: %s", b->failed->line, build_op_name(b->failed->op),
-            b->failed->text, e->text);
+    err_set(&out, e->code, "line %u, %s %.60s: %s", b->failed->line,
+            build_file_op_name(b->failed->op), b->failed->text, e->text);
     err_hint(&out, "%s", e->hint);
     if (b->c->json) {
         cli_print_json(json_pack("{s:{s:s, s:s, s:s, s:i, s:i, s:o, s:O}}", "error", "code",

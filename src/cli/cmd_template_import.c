@@ -5,9 +5,9 @@
  * removed. */
 #include "base/clock.h"
 #include "base/io.h"
-#include "cli/build_file.h"
 #include "cli/commands.h"
 #include "cli/image_fetch.h"
+#include "image/build_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -139,6 +139,11 @@ struct core_build_line {
 void core_build_log(struct core *c, const struct build *b, size_t offset, size_t limit,
                     void (*fn)(void *arg, const struct core_build_line *line), void *arg);
 
+/* As a stream of its texts, each a line, from the first on; follow: until the build has ended. *fd
+ * is the caller's. It ends with the key `key`, too. ERR_EXHAUSTED; ERR_UNAVAILABLE. */
+enum err_code core_build_log_follow(struct core *c, const struct build *b, const char *key,
+                                    bool follow, int *fd, struct err *e);
+
 /* -- for core's other files -------------------------------------------------------------------- */
 
 /* The snapshot that sandboxes of that template begin with; NULL: there is no such build. */

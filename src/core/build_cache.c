@@ -183,14 +183,15 @@ static void use(const struct build_run *r, struct build_cached *k)
     memcpy(k->template_id, r->o->b.template_id, sizeof(k->template_id));
 }
 
-/* Finds the base of the build, and the limits that its sandboxes have. "": it is not there. */
+/* Finds the base of the build, the limits that its sandboxes have, the user and folder of its first
+ * step. "": it is not there. */
 static void find_base(struct build_run *r)
 {
     const struct build *b = &r->o->b;
     const struct template_info *requested, *used;
     const struct snapshot *s = core_template_snapshot(r->core, b->tenant, r->spec.from);
     unsigned char sum[DIGEST_SHA256_SIZE];
-    char text[256];
+    char text[256 + sizeof(r->user) + sizeof(r->cwd)];
     struct err e;
     int n;
 
@@ -201,6 +202,7 @@ static void find_base(struct build_run *r)
     if (!s)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "%.128s %u %lld", used->id, used->number,
                       (long long)used->made_real_ms);
+    n += snprintf(text + n, sizeof(text) - (size_t)n, " %s %s", r->user, r->cwd);
     digest_sha256(text, (size_t)n, sum);
     ids_hex(sum, sizeof(sum), r->on);
 }

@@ -15,13 +15,14 @@
 #define PIECE_BYTES (1024u * 1024u)
 #define FOLDER      "/tmp/cay-copy"
 
-/* $1 source as the client named it, $2 target, $3 owner or nothing, $4 mode or nothing. A folder's
+/* $1 source as the client named it, $2 target, $3 owner or nothing, $4 mode or nothing, $5 what tar
+ * is told where several archives stand one behind the other, or nothing. A folder's
  * contents go into the target; a file gets its name, or goes into it where it is a folder or ends
  * with a slash. Several sources (of a pattern) go into it, each by the same rule. */
 static const char script[] =
     "set -e; d=" FOLDER "; trap 'rm -rf \"$d\"' EXIT; mkdir -p \"$d/x\"; chmod 700 \"$d\"\n"
     "for p in \"$d\"/part-*; do cat \"$p\"; rm -f \"$p\"; done > \"$d/all\"\n"
-    "tar --no-same-owner -xpf \"$d/all\" -C \"$d/x\"; rm -f \"$d/all\"; cd \"$d/x\"\n"
+    "tar $5 --no-same-owner -xpf \"$d/all\" -C \"$d/x\"; rm -f \"$d/all\"; cd \"$d/x\"\n"
     "[ -z \"$3\" ] || find . -mindepth 1 -exec chown -h -- \"$3\" {} +\n"
     "[ -z \"$4\" ] || find . -mindepth 1 ! -type l -exec chmod -- \"$4\" {} +\n"
     "put() { case $2 in */) t=$2${1##*/};; *) t=$2; [ ! -d \"$t\" ] || t=$t/${1##*/};; esac\n"
@@ -67,13 +68,15 @@ static void unpack(struct build_run *r)
 
     if (target)
         target_of(r, s->words[1], target, CORE_BUILD_TEXT_MAX + BUILD_RUN_PATH_SIZE + 2);
-    c.args = json_pack(
-        "[s, s, s, s, s, s, s]", "-c", script, "sh", s->words[0], target ? target : "/nothing/",
-        s->n > 2 && *s->words[2] ? s->words[2] : r->user, s->n > 3 ? s->words[3] : "");
+    c.args = json_pack("[s, s, s, s, s, s, s, s]", "-c", script, "sh", s->words[0],
+                       target ? target : "/nothing/",
+                       s->n > 2 && *s->words[2] ? s->words[2] : r->user,
+                       s->n > 3 ? s->words[3] : "", strchr(s->files, ',') ? "--ignore-zeros" : "");
     build_command(r, &c, on_unpacked);
 }
 
 static void next_piece(struct build_run *r);
+static void next_archive(struct build_run *r);
 
 static void on_sent(void *arg, const struct err *why, int status, const char *body, size_t len)
 {
@@ -106,7 +109,10 @@ static void next_piece(struct build_run *r)
     if (n <= 0) {
         free(piece);
         util_close(&r->copy_fd);
-        unpack(r);
+        if (*r->copy_left)
+            next_archive(r);
+        else
+            unpack(r);
         return;
     }
     (void)snprintf(target, sizeof(target), "/files?path=" FOLDER "/part-%06u&username=root",
@@ -114,19 +120,33 @@ static void next_piece(struct build_run *r)
     core_agent_file_call(r->core, r->o->b.tenant, r->sandbox, &call, on_sent, r);
 }
 
-void build_copy_begin(struct build_run *r, void (*done)(struct build_run *r))
+/* The first of those that are left. */
+static void next_archive(struct build_run *r)
 {
-    const struct build_step *s = &r->spec.steps[r->at];
-    int fd = s->files ? build_file_open(r->core, r->o->b.tenant, s->files) : -ENOENT;
+    char hash[CORE_BUILD_HASH_MAX + 1];
+    size_t n = strcspn(r->copy_left, ",");
+    int fd;
 
-    r->step_done = done;
+    (void)snprintf(hash, sizeof(hash), "%.*s", (int)n,
+                   n <= CORE_BUILD_HASH_MAX ? r->copy_left : "");
+    r->copy_left += n + (r->copy_left[n] == ',');
+    fd = build_file_open(r->core, r->o->b.tenant, hash);
     r->copy_fd = fd >= 0 ? fd : -1;
-    r->copy_piece = 0;
     if (fd >= 0) {
         next_piece(r);
         return;
     }
     build_run_fail(r, "COPY %.200s: its files were not sent, or are gone by now: build again",
-                   s->words[0]);
-    build_command_later(r, done);
+                   r->spec.steps[r->at].words[0]);
+    build_command_later(r, r->step_done);
+}
+
+void build_copy_begin(struct build_run *r, void (*done)(struct build_run *r))
+{
+    const struct build_step *s = &r->spec.steps[r->at];
+
+    r->step_done = done;
+    r->copy_piece = 0;
+    r->copy_left = s->files ? s->files : "";
+    next_archive(r);
 }

@@ -403,8 +403,8 @@ enum err_code build_run_begin(struct build_obj *o, struct build_spec *spec,
     r->step = "base";
     r->copy_fd = -1;
     r->again.fire = on_again;
-    (void)snprintf(r->user, sizeof(r->user), "%s", DEFAULT_USER);
-    (void)snprintf(r->cwd, sizeof(r->cwd), "%s", DEFAULT_CWD);
+    (void)snprintf(r->user, sizeof(r->user), "%s", r->spec.user ? r->spec.user : DEFAULT_USER);
+    (void)snprintf(r->cwd, sizeof(r->cwd), "%s", r->spec.cwd ? r->spec.cwd : DEFAULT_CWD);
     o->run = r;
     limit_time(r);
     if (begins_with_image(r))

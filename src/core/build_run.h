@@ -45,6 +45,7 @@ struct build_run {
 
     int copy_fd; /* of the archive of a COPY step; -1: none */
     unsigned copy_piece;
+    const char *copy_left; /* hashes of its archives that were not sent yet */
 
     /* build_cache.h */
     char on[BUILD_RUN_ON_SIZE]; /* what the next step stands on; "": that is not known */

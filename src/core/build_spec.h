@@ -23,7 +23,7 @@ struct build_step {
     enum build_op op;
     size_t n;
     const char **words; /* the array is the spec's own, of malloc */
-    const char *files;  /* of COPY: its archive's hash; NULL: none */
+    const char *files;  /* of COPY: its archives' hashes, "a,b"; NULL: none */
     bool force;         /* it runs, whatever was kept of it */
 };
 
@@ -35,6 +35,8 @@ struct build_spec {
     const char *from;                /* a template's name, or what an image is called */
     bool image;                      /* that, where no template has the name */
     const char *username, *password; /* for its registry; NULL: none */
+    const char *user, *cwd;          /* of the first step, where what it begins with says nothing;
+                                        NULL: "user", in its home */
     const char *start, *ready;       /* NULL: none */
     int ready_port;                  /* that the second waits for, and each create too; 0: none */
     size_t n;

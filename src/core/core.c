@@ -12,6 +12,7 @@
 #include "core/build.h"
 #include "core/build_files.h"
 #include "core/build_image.h"
+#include "core/build_log_follow.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/create.h"
@@ -416,6 +417,7 @@ static void answer_everybody(struct core *c)
     snapshots_free(c, &why);
     volumes_free(c, &why);
     deferred_run_all(c);
+    build_log_follow_stop(c);
     builds_free(c);
     build_files_free(c);
 }

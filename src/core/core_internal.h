@@ -14,6 +14,7 @@
 
 struct build_cached;
 struct build_files;
+struct build_log_follower;
 struct build_obj;
 struct call;
 struct egress;
@@ -62,8 +63,9 @@ struct core {
     struct egress *egress;        /* NULL: there is none */
     struct tenant_ca *tenant_cas; /* all of them */
     struct events *events;
-    struct state_follower *state_followers; /* state_follow.c */
-    struct share_pool *state_places;        /* theirs, by tenant */
+    struct state_follower *state_followers;         /* state_follow.c */
+    struct build_log_follower *build_log_followers; /* build_log_follow.c */
+    struct share_pool *state_places;                /* theirs, by tenant */
     struct counters counters;
     struct pipe_writer *pipe_writers; /* pipe_writer.c */
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/build_log_follow.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/events.h"
@@ -159,6 +160,7 @@ enum err_code core_key_revoke(struct core *c, const struct core_identity *by, co
         log_info("API key %s was revoked", id);
         events_forget_key(c, id);
         state_follow_forget_key(c, id);
+        build_log_follow_forget_key(c, id);
         if (c->on_key_revoked)
             c->on_key_revoked(c->on_key_revoked_arg, id);
     }

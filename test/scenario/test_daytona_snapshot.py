@@ -228,8 +228,7 @@ def test_a_list_by_pages_and_names(mine):
 
 
 def test_what_is_not_there_says_so(mine):
-    for method, path in (("POST", "snapshots"), ("POST", "snapshots/host/activate"), ("POST", "snapshots/host/deactivate"),
-                         ("GET", "snapshots/host/build-logs-url"), ("GET", f"sandbox/{mine.sandbox()['id']}/forks")):
+    for method, path in (("POST", "snapshots/host/deactivate"), ("GET", f"sandbox/{mine.sandbox()['id']}/forks")):
         mine.refused(501, method, path, {} if method == "POST" else None, "not supported")
     for method, path in (("POST", "sandbox/x/ssh-access?expiresInMinutes=5"), ("DELETE", "sandbox/x/ssh-access?token=t")):
         mine.refused(501, method, path, why="access by SSH: there is no SSH server")

@@ -9,7 +9,7 @@
 
 #include "base/util.h"
 #include "cli/build_context.h"
-#include "cli/build_file.h"
+#include "image/build_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static void parse(const char *text, struct build_file *f)
 {
     struct err e = {0};
 
-    assert_int_equal(build_file_parse(text, strlen(text), f, &e), ERR_OK);
+    assert_int_equal(build_file_parse(text, strlen(text), BUILD_FILE_OF_TEMPLATE, f, &e), ERR_OK);
 }
 
 static void test_instructions(void **state)
@@ -85,8 +85,9 @@ static void test_refusals(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct err e = {0};
 
-        assert_int_not_equal(build_file_parse(cases[i].text, strlen(cases[i].text), &f, &e),
-                             ERR_OK);
+        assert_int_not_equal(
+            build_file_parse(cases[i].text, strlen(cases[i].text), BUILD_FILE_OF_TEMPLATE, &f, &e),
+            ERR_OK);
         if (!strstr(e.text, cases[i].said))
             fail_msg("%s: %s", cases[i].text, e.text);
         build_file_free(&f);
@@ -101,16 +102,18 @@ static void test_limits(void **state)
     size_t n = 0;
 
     memset(text, '#', sizeof(text));
-    assert_int_equal(build_file_parse(text, sizeof(text), &f, &e), ERR_TOO_LARGE);
+    assert_int_equal(build_file_parse(text, sizeof(text), BUILD_FILE_OF_TEMPLATE, &f, &e),
+                     ERR_TOO_LARGE);
     build_file_free(&f);
     n = (size_t)snprintf(text, sizeof(text), "FROM base\n");
     for (unsigned i = 0; i < BUILD_STEPS_MAX; i++)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "RUN x\n");
-    assert_int_equal(build_file_parse(text, n, &f, &e), ERR_TOO_LARGE);
+    assert_int_equal(build_file_parse(text, n, BUILD_FILE_OF_TEMPLATE, &f, &e), ERR_TOO_LARGE);
     build_file_free(&f);
-    assert_int_equal(build_file_parse(text, n - 6, &f, &e), ERR_OK);
+    assert_int_equal(build_file_parse(text, n - 6, BUILD_FILE_OF_TEMPLATE, &f, &e), ERR_OK);
     build_file_free(&f);
-    assert_int_equal(build_file_parse("FROM base\0", 10, &f, &e), ERR_INVALID);
+    assert_int_equal(build_file_parse("FROM base\0", 10, BUILD_FILE_OF_TEMPLATE, &f, &e),
+                     ERR_INVALID);
     build_file_free(&f);
 }
 

@@ -1,6 +1,6 @@
 /* In order: words with quotes and variables, ENV and LABEL, each instruction, the file. The text is
  * read once, and nothing of it is understood in part: what is not in the language is an error. */
-#include "cli/build_file.h"
+#include "image/build_file.h"
 
 #include "base/plain_name.h"
 #include "base/util.h"
@@ -21,8 +21,24 @@ static bool is_name_byte(char c, bool first)
     return isalpha((unsigned char)c) || c == '_' || (!first && isdigit((unsigned char)c));
 }
 
+/* A word's variables have the values of env, or are left to a shell. */
+struct words {
+    const json_t *env;
+    bool for_shell;
+};
+
+/* Puts a byte that means itself. */
+static enum err_code put_byte(struct buf *out, const struct words *w, char c, struct err *e)
+{
+    if (out && ((w->for_shell && strchr("$\"`\\", c) && buf_append(out, "\\", 1) < 0) ||
+                buf_append(out, &c, 1) < 0))
+        return err_set(e, ERR_TOO_LARGE, "it is too long");
+    return ERR_OK;
+}
+
 /* *at is behind a dollar. Puts the variable's value to out, NULL: only looks. */
-static enum err_code expand_one(const char **at, const json_t *env, struct buf *out, struct err *e)
+static enum err_code expand_one(const char **at, const struct words *w, struct buf *out,
+                                struct err *e)
 {
     bool braces = **at == '{';
     const char *name = *at + (braces ? 1 : 0), *end = name, *value;
@@ -31,21 +47,21 @@ static enum err_code expand_one(const char **at, const json_t *env, struct buf *
     while (is_name_byte(*end, end == name))
         end++;
     if (end == name && !braces)
-        return out && buf_append(out, "$", 1) < 0 ? err_set(e, ERR_TOO_LARGE, "it is too long")
-                                                  : ERR_OK;
+        return put_byte(out, w, '$', e);
     if (end == name || (braces && *end != '}') || (size_t)(end - name) >= sizeof(copy))
         return err_set(e, ERR_INVALID,
                        "after $ only a variable's name is understood, or ${NAME}; not %.20s", *at);
     snprintf(copy, sizeof(copy), "%.*s", (int)(end - name), name);
-    value = json_string_value(json_object_get(env, copy));
+    value = json_string_value(json_object_get(w->env, copy));
     *at = end + (braces ? 1 : 0);
-    if (out && value && buf_append_str(out, value) < 0)
+    if (out && (w->for_shell ? buf_printf(out, "${%s}", copy)
+                             : buf_append_str(out, value ? value : "")) < 0)
         return err_set(e, ERR_TOO_LARGE, "it is too long");
     return ERR_OK;
 }
 
 /* A word, to its end or to a blank outside of quotes (all: to the end of the text). */
-static enum err_code take_word(const char **at, bool all, const json_t *env, struct buf *out,
+static enum err_code take_word(const char **at, bool all, const struct words *w, struct buf *out,
                                struct err *e)
 {
     char quote = '\0';
@@ -61,20 +77,20 @@ static enum err_code take_word(const char **at, bool all, const json_t *env, str
             c = *++*at;
         } else if (c == '$' && quote != '\'') {
             (*at)++;
-            if (expand_one(at, env, out, e) != ERR_OK)
+            if (expand_one(at, w, out, e) != ERR_OK)
                 return e->code;
             (*at)--;
             continue;
         }
-        if (out && buf_append(out, &c, 1) < 0)
-            return err_set(e, ERR_TOO_LARGE, "it is too long");
+        if (put_byte(out, w, c, e) != ERR_OK)
+            return e->code;
     }
     return quote ? err_set(e, ERR_INVALID, "a quote %c is not closed", quote) : ERR_OK;
 }
 
 enum err_code build_file_expand(const char *text, const json_t *env, struct buf *out, struct err *e)
 {
-    return take_word(&text, true, env, out, e);
+    return take_word(&text, true, &(struct words){.env = env}, out, e);
 }
 
 /* -- ENV, LABEL -------------------------------------------------------------------------------- */
@@ -104,7 +120,7 @@ static enum err_code set_variable(json_t *set, const char *name, size_t len, str
 }
 
 /* "NAME=VALUE", or with a blank instead ("NAME VALUE to the end"). *at moves behind it. */
-static enum err_code take_pair(const char **at, bool old_form, const json_t *env, json_t *set,
+static enum err_code take_pair(const char **at, bool old_form, const struct words *w, json_t *set,
                                struct err *e)
 {
     const char *name = *at;
@@ -119,25 +135,35 @@ static enum err_code take_pair(const char **at, bool old_form, const json_t *env
         return err_set(e, ERR_INVALID, "%.*s has no value", (int)len, name);
     if (buf_reserve(&value, 1) < 0)
         return err_set(e, ERR_EXHAUSTED, "out of memory");
-    if (take_word(at, old_form, env, &value, e) != ERR_OK)
+    if (take_word(at, old_form, w, &value, e) != ERR_OK)
         return e->code;
     return set_variable(set, name, len, &value, e);
+}
+
+static enum err_code take_pairs(const char *text, const struct words *w, json_t *set, struct err *e)
+{
+    bool old_form = text[strcspn(text, BLANKS "=")] != '=';
+
+    for (const char *at = text; *at; at += strspn(at, BLANKS))
+        if (take_pair(&at, old_form, w, set, e) != ERR_OK)
+            return e->code;
+    return ERR_OK;
 }
 
 /* Docker's rule: variables of one ENV do not see one another. */
 enum err_code build_file_env(const char *text, const json_t *env, json_t *set, struct err *e)
 {
-    bool old_form = text[strcspn(text, BLANKS "=")] != '=';
+    return take_pairs(text, &(struct words){.env = env}, set, e);
+}
 
-    for (const char *at = text; *at; at += strspn(at, BLANKS))
-        if (take_pair(&at, old_form, env, set, e) != ERR_OK)
-            return e->code;
-    return ERR_OK;
+enum err_code build_file_env_for_shell(const char *text, json_t *set, struct err *e)
+{
+    return take_pairs(text, &(struct words){.for_shell = true}, set, e);
 }
 
 /* -- one instruction --------------------------------------------------------------------------- */
 
-static enum err_code read_words(struct build_step *s, bool must, struct err *e)
+static enum err_code read_words(struct build_file_step *s, bool must, struct err *e)
 {
     json_t *word;
     size_t i;
@@ -172,7 +198,8 @@ static bool has_here_document(const char *text)
     return false;
 }
 
-static enum err_code read_command(struct build_step *s, struct err *e)
+static enum err_code read_command(enum build_file_form form, struct build_file_step *s,
+                                  struct err *e)
 {
     if (strncmp(s->text, "--", 2) == 0)
         return err_set(e, ERR_INVALID, "options of RUN (%.30s) are not supported", s->text);
@@ -182,7 +209,7 @@ static enum err_code read_command(struct build_step *s, struct err *e)
 }
 
 /* --chown, --chmod; moves text behind them. */
-static enum err_code read_copy_options(struct build_step *s, char **text, struct err *e)
+static enum err_code read_copy_options(struct build_file_step *s, char **text, struct err *e)
 {
     while (strncmp(*text, "--", 2) == 0) {
         size_t len = strcspn(*text, BLANKS);
@@ -206,9 +233,9 @@ static enum err_code read_copy_options(struct build_step *s, char **text, struct
 }
 
 /* Sources name files below the folder of the build, and nothing else. */
-static enum err_code check_source(const char *source, struct err *e)
+static enum err_code check_source(enum build_file_form form, const char *source, struct err *e)
 {
-    if (strpbrk(source, "*?[$"))
+    if (strpbrk(source, form == BUILD_FILE_OF_IMAGE ? "$" : "*?[$"))
         return err_set(e, ERR_INVALID,
                        "COPY takes names as they are: patterns and variables in \"%.60s\" are not "
                        "supported",
@@ -216,7 +243,7 @@ static enum err_code check_source(const char *source, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code read_copy(struct build_step *s, struct err *e)
+static enum err_code read_copy(enum build_file_form form, struct build_file_step *s, struct err *e)
 {
     char *text = s->text;
     const char *at;
@@ -243,13 +270,14 @@ static enum err_code read_copy(struct build_step *s, struct err *e)
     json_array_foreach (s->words, i, word) {
         if (!json_is_string(word) || !json_string_value(word)[0])
             return err_set(e, ERR_INVALID, "the names of COPY have to be texts");
-        if (i + 1 < json_array_size(s->words) && check_source(json_string_value(word), e) != ERR_OK)
+        if (i + 1 < json_array_size(s->words) &&
+            check_source(form, json_string_value(word), e) != ERR_OK)
             return e->code;
     }
     return ERR_OK;
 }
 
-static enum err_code read_port(struct build_step *s, struct err *e)
+static enum err_code read_port(enum build_file_form form, struct build_file_step *s, struct err *e)
 {
     size_t len = strspn(s->text, "0123456789");
     long port = strtol(s->text, NULL, 10);
@@ -261,20 +289,21 @@ static enum err_code read_port(struct build_step *s, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code read_user(struct build_step *s, struct err *e)
+static enum err_code read_user(enum build_file_form form, struct build_file_step *s, struct err *e)
 {
     if (strpbrk(s->text, BLANKS ":$"))
         return err_set(e, ERR_INVALID, "USER is the name of one user; not \"%.40s\"", s->text);
     return ERR_OK;
 }
 
-static enum err_code read_workdir(struct build_step *s, struct err *e)
+static enum err_code read_workdir(enum build_file_form form, struct build_file_step *s,
+                                  struct err *e)
 {
     return build_file_expand(s->text, NULL, NULL, e);
 }
 
 /* Names of what was set are of no use yet: only looks whether the text is right. */
-static enum err_code read_env(struct build_step *s, struct err *e)
+static enum err_code read_env(enum build_file_form form, struct build_file_step *s, struct err *e)
 {
     json_t *set = json_object();
     enum err_code code = build_file_env(s->text, NULL, set, e);
@@ -283,9 +312,11 @@ static enum err_code read_env(struct build_step *s, struct err *e)
     return code;
 }
 
-static enum err_code read_from(struct build_step *s, struct err *e)
+static enum err_code read_from(enum build_file_form form, struct build_file_step *s, struct err *e)
 {
-    if (!plain_name_is_valid(s->text, BUILD_NAME_MAX))
+    if (form == BUILD_FILE_OF_IMAGE && strpbrk(s->text, BLANKS "$"))
+        return err_set(e, ERR_INVALID, "it is one image, without options, variables and AS");
+    if (form == BUILD_FILE_OF_TEMPLATE && !plain_name_is_valid(s->text, BUILD_NAME_MAX))
         return err_set(e, ERR_INVALID,
                        "it is one name of a template or a snapshot, as `cay template ls` and `cay "
                        "snapshot ls` have them; not \"%.60s\"",
@@ -297,32 +328,36 @@ static enum err_code read_from(struct build_step *s, struct err *e)
 
 static const struct {
     const char *name;
-    enum err_code (*read)(struct build_step *s, struct err *e);
+    enum err_code (*read)(enum build_file_form form, struct build_file_step *s, struct err *e);
 } ops[] = {
     [BUILD_FROM] = {"FROM", read_from},          [BUILD_RUN] = {"RUN", read_command},
     [BUILD_COPY] = {"COPY", read_copy},          [BUILD_ENV] = {"ENV", read_env},
     [BUILD_WORKDIR] = {"WORKDIR", read_workdir}, [BUILD_USER] = {"USER", read_user},
     [BUILD_EXPOSE] = {"EXPOSE", read_port},      [BUILD_CMD] = {"CMD", read_command},
-    [BUILD_LABEL] = {"LABEL", read_env},
+    [BUILD_LABEL] = {"LABEL", read_env},         [BUILD_ENTRYPOINT] = {"ENTRYPOINT", read_command},
 };
 
-const char *build_op_name(enum build_op op)
+const char *build_file_op_name(enum build_file_op op)
 {
     return ops[op].name;
 }
 
-static enum err_code read_op(const char *word, size_t len, enum build_op *out, struct err *e)
+static enum err_code read_op(enum build_file_form form, const char *word, size_t len,
+                             enum build_file_op *out, struct err *e)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+    size_t n = form == BUILD_FILE_OF_IMAGE ? ARRAY_SIZE(ops) : BUILD_ENTRYPOINT;
+
+    for (size_t i = 0; i < n; i++) {
         if (strlen(ops[i].name) == len && strncasecmp(ops[i].name, word, len) == 0) {
-            *out = (enum build_op)i;
+            *out = (enum build_file_op)i;
             return ERR_OK;
         }
     }
     return err_set(e, ERR_UNIMPLEMENTED,
                    "%.*s is not supported; there are FROM, RUN, COPY, ENV, WORKDIR, USER, EXPOSE, "
-                   "CMD and LABEL",
-                   (int)MIN(len, (size_t)40), word);
+                   "CMD%s and LABEL",
+                   (int)MIN(len, (size_t)40), word,
+                   form == BUILD_FILE_OF_IMAGE ? ", ENTRYPOINT" : "");
 }
 
 static enum err_code read_label(struct build_file *f, const char *text, struct err *e)
@@ -342,14 +377,14 @@ static enum err_code read_label(struct build_file *f, const char *text, struct e
 /* text: one instruction, its lines put together; taken. */
 static enum err_code add_step(struct build_file *f, unsigned line, char *text, struct err *e)
 {
-    struct build_step *s = &f->steps[f->count];
+    struct build_file_step *s = &f->steps[f->count];
     size_t word = strcspn(text, BLANKS), len = strlen(text);
     enum err_code code;
 
-    *s = (struct build_step){.line = line};
+    *s = (struct build_file_step){.line = line};
     while (len > 0 && isspace((unsigned char)text[len - 1]))
         text[--len] = '\0';
-    code = read_op(text, MIN(word, len), &s->op, e);
+    code = read_op(f->form, text, MIN(word, len), &s->op, e);
     if (code != ERR_OK)
         return code;
     word = MIN(word, len);
@@ -361,9 +396,10 @@ static enum err_code add_step(struct build_file *f, unsigned line, char *text, s
         return err_set(e, ERR_INVALID, "there is nothing behind it");
     if ((s->op == BUILD_FROM) != (f->count == 1))
         return err_set(e, ERR_INVALID, "a build file begins with FROM, and has one of it");
-    if (ops[s->op].read(s, e) != ERR_OK)
+    if (ops[s->op].read(f->form, s, e) != ERR_OK)
         return e->code;
-    return s->op == BUILD_LABEL ? read_label(f, s->text, e) : ERR_OK;
+    return s->op == BUILD_LABEL && f->form == BUILD_FILE_OF_TEMPLATE ? read_label(f, s->text, e)
+                                                                     : ERR_OK;
 }
 
 /* Appends the line at *at to out, but for comments; *at moves behind it. True: it goes on. */
@@ -412,12 +448,13 @@ static enum err_code parse_all(const char *text, size_t len, struct build_file *
     return f->count > 0 ? ERR_OK : err_set(e, ERR_INVALID, "there is no FROM");
 }
 
-enum err_code build_file_parse(const char *text, size_t len, struct build_file *out, struct err *e)
+enum err_code build_file_parse(const char *text, size_t len, enum build_file_form form,
+                               struct build_file *out, struct err *e)
 {
     struct err why = {.code = ERR_OK};
     unsigned line = 1;
 
-    *out = (struct build_file){.steps = calloc(BUILD_STEPS_MAX, sizeof(*out->steps))};
+    *out = (struct build_file){.form = form, .steps = calloc(BUILD_STEPS_MAX, sizeof(*out->steps))};
     if (!out->steps)
         return err_set(e, ERR_EXHAUSTED, "out of memory");
     if (len > BUILD_FILE_MAX_BYTES)
@@ -429,7 +466,7 @@ enum err_code build_file_parse(const char *text, size_t len, struct build_file *
         return ERR_OK;
     if (out->count > 0 && out->steps[out->count - 1].line == line)
         return err_set(e, why.code, "line %u, %s: %s", line,
-                       build_op_name(out->steps[out->count - 1].op), why.text);
+                       build_file_op_name(out->steps[out->count - 1].op), why.text);
     return err_set(e, why.code, "line %u: %s", line, why.text);
 }
 
