@@ -1,4 +1,4 @@
-/* Warnings about policies that can never have an effect, and of those that may have one nothing. */
+/* Warnings about policies that can never have an effect, and none about those that may have one. */
 #include "policy/lint.h"
 
 #include <setjmp.h>
