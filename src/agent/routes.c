@@ -18,6 +18,7 @@ static const struct route {
     {"GET", "/metrics", metrics_get},
     {"GET", "/envs", envs_get},
     {"POST", "/init", init_post},
+    {"POST", "/cay/envs", envs_change},
     {"GET", "/cay/logs", logs_get},
     {"GET", "/cay/oom", process_oom_get},
 

@@ -69,11 +69,16 @@ void daytona_set_network(struct api_call *call)
 
 /* -- secrets ----------------------------------------------------------------------------------- */
 
+/* Of calls at once about one sandbox each begins anew when another was done meanwhile; at most. */
+#define MOUNT_ROUNDS_MAX 8u
+
 /* PUT .../secrets: its state. */
 struct mounting {
     json_t *mounted; /* from now on; ours, NULL: none */
     json_t *env;     /* their variables with the placeholders */
-    json_t *unset;   /* names of variables that are mounted no more */
+    json_t *before;  /* what was mounted when the agent was told; NULL: nothing */
+    json_t *unset;   /* its names: variables that are mounted no more */
+    unsigned rounds;
 };
 
 static void mounting_free(void *state)
@@ -82,6 +87,7 @@ static void mounting_free(void *state)
 
     json_decref(m->mounted);
     json_decref(m->env);
+    json_decref(m->before);
     json_decref(m->unset);
     free(m);
 }
@@ -116,6 +122,54 @@ static enum err_code mounted_network(struct api_call *call, const struct sandbox
     return rc;
 }
 
+static json_t *mounted_now(const struct sandbox *s)
+{
+    return json_object_get(daytona_network_of(network_shown(s->network)), DAYTONA_MOUNTED_KEY);
+}
+
+static bool is_before(const struct mounting *m, const struct sandbox *s)
+{
+    json_t *now = mounted_now(s);
+
+    return now == m->before || (now && m->before && json_equal(now, m->before));
+}
+
+/* Notes what is mounted now. */
+static enum err_code look_before(const struct sandbox *s, struct mounting *m, struct err *e)
+{
+    const char *variable;
+    json_t *name;
+
+    json_decref(m->before);
+    json_decref(m->unset);
+    m->before = mounted_now(s) ? json_deep_copy(mounted_now(s)) : NULL;
+    m->unset = json_array();
+    if (mounted_now(s) && !m->before)
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
+    json_object_foreach (m->before, variable, name)
+        if (json_array_append_new(m->unset, json_string(variable)) < 0)
+            return err_set(e, ERR_UNAVAILABLE, "memory is out");
+    return ERR_OK;
+}
+
+static void on_env(void *arg, const struct err *why);
+
+/* Another call was done since the agent was told: what that has mounted goes, and these come. */
+static void begin_anew(struct api_call *call, const struct sandbox *s)
+{
+    struct mounting *m = call->state;
+    struct err e;
+
+    if (++m->rounds > MOUNT_ROUNDS_MAX || !core_admits(call->core))
+        api_fail(call, 409,
+                 "secrets: this sandbox's secrets are being changed by others; try again");
+    else if (look_before(s, m, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        core_sandbox_change_env(call->core, call->who.tenant, s->id, m->env, m->unset, on_env,
+                                call);
+}
+
 /* Its agent has the variables: requests with their placeholders are let out now. */
 static void on_env(void *arg, const struct err *why)
 {
@@ -128,6 +182,8 @@ static void on_env(void *arg, const struct err *why)
         api_fail_err(call, why);
     else if (!s) /* answered */
         return;
+    else if (!is_before(call->state, s))
+        begin_anew(call, s);
     else if (mounted_network(call, s, &n, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
@@ -140,10 +196,6 @@ static void on_env(void *arg, const struct err *why)
 static enum err_code read_mounting(const struct sandbox *s, const json_t *body, struct mounting *m,
                                    struct err *e)
 {
-    json_t *before = json_object_get(daytona_network_of(network_shown(s->network)),
-                                     DAYTONA_MOUNTED_KEY);
-    const char *variable;
-    json_t *name;
     enum err_code rc;
 
     if (!json_is_array(json_object_get(body, "secrets")))
@@ -151,11 +203,7 @@ static enum err_code read_mounting(const struct sandbox *s, const json_t *body, 
     if ((rc = daytona_mounted_read(body, &m->mounted, e)) ||
         (rc = daytona_mounted_env(NULL, m->mounted, &m->env, e)))
         return rc;
-    m->unset = json_array();
-    json_object_foreach (before, variable, name)
-        if (json_array_append_new(m->unset, json_string(variable)) < 0)
-            return err_set(e, ERR_UNAVAILABLE, "memory is out");
-    return ERR_OK;
+    return look_before(s, m, e);
 }
 
 /* All is checked before the first step: what is wrong changes nothing. */

@@ -5,9 +5,10 @@
 
 #include "core/core.h"
 
-/* Sets `set` ({"NAME": "value"}) after `unset` (an array of names) was taken away; both may be NULL
- * and are kept until then. Variables that name the sandbox stay. Two such changes at once: the
- * later one may undo the other. done when the agent has them; ERR_NOT_FOUND, ERR_CONFLICT: it does
- * not run; ERR_EXHAUSTED; ERR_INVALID: there would be too many; ERR_UNAVAILABLE. */
+/* Sets `set` ({"NAME": "value"}) after `unset` (an array of names) was taken away; both may be
+ * NULL. The variables that say which sandbox it is stay. The agent makes each change in one step,
+ * so that of two at once none is lost. done when the agent has them; ERR_NOT_FOUND, ERR_CONFLICT:
+ * it does not run, or began before agents had this; ERR_EXHAUSTED; ERR_INVALID: there would be too
+ * many; ERR_UNAVAILABLE. */
 void core_sandbox_change_env(struct core *c, const char *tenant, const char *id, json_t *set,
                              json_t *unset, core_done_cb done, void *arg);

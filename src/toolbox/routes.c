@@ -1,6 +1,7 @@
 /* The routes that exist, and those that are answered with a sentence. */
 #include "toolbox/routes.h"
 
+#include "toolbox/env.h"
 #include "toolbox/files.h"
 #include "toolbox/git.h"
 #include "toolbox/interpreter.h"
@@ -53,6 +54,7 @@ static const struct toolbox_route file_routes[] = {
     {"GET", "/work-dir", toolbox_home},
     {"GET", "/project-dir", toolbox_home},
     {"GET", "/user-home-dir", toolbox_home},
+    {"POST", "/env", toolbox_env},
     {0},
 };
 

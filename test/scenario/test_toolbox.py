@@ -2,6 +2,7 @@
 are in test/sdk."""
 
 import base64
+import concurrent.futures
 import hashlib
 import hmac
 import json
@@ -635,6 +636,39 @@ def test_ten_thousand_files_in_one_upload(box):
     reply = box.put([(f"more/{i}", b"") for i in range(16385)])
     assert reply.status == 400 and "the number of parts is over its limit" in reply.json["message"]
     box.run("rm -rf more same other")
+
+
+# -- variables ------------------------------------------------------------------------------------------
+
+
+def test_variables_are_changed_for_what_begins_afterwards(box):
+    shown = lambda: box.run("echo $ONE-$TWO-$E2B_SANDBOX")["result"].strip()  # noqa: E731
+    before = shown()
+    box.good("POST", "/process/session", {"sessionId": "old"}, 201)
+    assert box.good("POST", "/env", {"set": {"ONE": "a b", "TWO": "$x'\"\n"}}) == {}
+    assert box.run("printf %s \"$ONE|$TWO\"")["result"] == "a b|$x'\"\n"
+    in_session = lambda id: box.good("POST", f"/process/session/{id}/exec", {"command": "echo \"<$ONE>\""})["output"]  # noqa: E731
+    box.good("POST", "/process/session", {"sessionId": "new"}, 201)
+    assert (in_session("old").strip(), in_session("new").strip()) == ("<>", "<a b>")  # what runs keeps its own
+    box.good("POST", "/env", {"set": {"ONE": "pre-1"}, "unset": ["TWO", "NOT_THERE", "E2B_SANDBOX"], "unsetValuePrefix": "pre-"})
+    assert shown() == "pre-1--true"  # what is set stays; so does what says where a program is
+    box.good("POST", "/env", {"unsetValuePrefix": "pre-"})
+    assert shown() == before == "--true"
+    for body, why in (({"set": {"A=B": "x"}}, "A=B"), ({"set": {"A": 1}}, "set"), ({"set": []}, "set"), ({"unset": [1]}, "unset[0]"),
+                      ({"unsetValuePrefix": 1}, "unsetValuePrefix")):
+        box.refused(400, "POST", "/env", body, "INVALID_REQUEST_BODY", why)
+    for id in ("old", "new"):
+        assert box.call("DELETE", f"/process/session/{id}").status == 204
+
+
+def test_of_changes_of_variables_at_once_none_is_lost(box):
+    names = [f"RACE_{i}" for i in range(24)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for reply in pool.map(lambda name: box.call("POST", "/env", {"set": {name: "1"}}), names):
+            assert reply.status == 200, reply.body
+    assert box.run("env | grep -c ^RACE_")["result"] == "24\n"
+    box.good("POST", "/env", {"unset": names})
+    assert box.run("env | grep -c ^RACE_")["result"] == "0\n"
 
 
 # -- who may --------------------------------------------------------------------------------------------

@@ -128,5 +128,6 @@ void health_get(struct http_exchange *x, struct agent *a);
 void metrics_get(struct http_exchange *x, struct agent *a);
 void process_oom_get(struct http_exchange *x, struct agent *a);
 void envs_get(struct http_exchange *x, struct agent *a);
+void envs_change(struct http_exchange *x, struct agent *a);
 void init_post(struct http_exchange *x, struct agent *a);
 void logs_get(struct http_exchange *x, struct agent *a);
