@@ -17,7 +17,7 @@ import pytest
 import clocklib
 from waitlib import until
 from worldlib import boxes_fixture, restarted, world_fixture  # isort: skip: it makes the next one found
-from internet import ECHO_PORT, WEB, UnixConnection, inside
+from internet import ECHO_PORT, TCP_PORT, WEB, UnixConnection, inside
 
 from test_egress_engine import WEB_ONLY, ZONE, address_of, exactly
 
@@ -403,3 +403,25 @@ def test_streams_of_a_sandbox_take_turns(world, box):
     streams_go_on(world, box(OPEN), neighbour, 80)
     streams_go_on(world, box({"rules": [{"name": "some", "domains": ["v4.example.com"], "paths": ["/bytes/*"], "action": "allow"}]}),
                   neighbour, 80)
+
+
+def ends_of_egress(sandbox):
+    """What the kernel says of the ends of the sandbox's connections that cay-egress has: a line of words for each."""
+    found = sandbox.run("ss", "-HOtin", "state", "established", f"sport = :{TCP_PORT}").stdout
+    return [line.split() for line in found.splitlines()]
+
+
+def test_what_a_sandbox_is_sent_is_not_paced(box):
+    """With BBR, which hosts choose for the way outside, each download set timers of the kernel on cay-egress's processor, which
+    a neighbour's packets waited for. The control is the program's own end, which has what the namespace chooses."""
+    loud = box(OPEN)
+    known = loud.run("sysctl", "-n", "net.ipv4.tcp_available_congestion_control").stdout.split()
+    other = next(name for name in known if name != "reno")
+    loud.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={other}", check=True)
+    with loud.connect(address_of(loud, "v4.example.com"), ECHO_PORT) as c:
+        c.sendall(b"x\n")
+        assert exactly(c, 2) == b"x\n"
+        assert c.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode() == other
+        ends = ends_of_egress(loud)
+        assert ends
+        assert all("reno" in words and other not in words for words in ends)

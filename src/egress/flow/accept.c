@@ -37,6 +37,7 @@
 #define RETRY_MS    200
 #define RATE_MS     50
 #define DNS_PORT    53
+#define CONGESTION  "reno" /* every kernel has it, and it needs no capability */
 #define HARD_FACTOR 2u /* past its limit a sandbox is told so, past this many times it is reset */
 
 struct sandbox_io {
@@ -358,6 +359,15 @@ void accept_stop(struct sandbox *s)
     uv_close((uv_handle_t *)&io->again, on_closed);
 }
 
+/* Its connections do not leave the machine, and nothing on their way is congested. Where the
+ * machine's choice paces what it sends (BBR), a download sets a timer of the kernel for each few
+ * packets, and those expire on cay-egress's processor before a neighbour's packets. They inherit it
+ * from the listener. A kernel that refuses it leaves them the machine's. */
+static void send_unpaced(int listener)
+{
+    (void)!setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, CONGESTION, sizeof(CONGESTION) - 1);
+}
+
 int accept_start(struct sandbox *s)
 {
     struct sandbox_io *io = calloc(1, sizeof(*io));
@@ -383,6 +393,7 @@ int accept_start(struct sandbox *s)
     }
     io->handles = 3;
     s->io = io;
+    send_unpaced(s->tcp_fd);
     dns_udp_options(s->udp_fd);
     uv_poll_start(&io->tcp, UV_READABLE, on_tcp);
     uv_poll_start(&io->udp, UV_READABLE, on_udp);
