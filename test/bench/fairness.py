@@ -2,6 +2,7 @@
 """What a neighbour of a sandbox that is at its limits notices: its requests, and what is asked of cay-egress meanwhile.
 
     test/bench/fairness.py --build=DIR [--write=docs/reports] [--requests=N] [--rounds=N] [--only=LOADS] [--log-mib=N]
+                           [--servers-congestion=NAME]
 
 cay-egress alone, in the stand-in internet of test/egress/internet.py. For each load the neighbour's requests are timed quiet
 and loaded by turns, in the same run, so that what else the machine does is in both. It is cay-egress that is looked at, not the
@@ -45,7 +46,7 @@ keeps for up to {tick} ms at a time (CONFIG_HZ). They do wait for the kernel's t
 The controls' rows are loads without cay-egress in their way; the neighbour's requests go through it as ever. *Past cay-egress*: what the
 load's own programs cost. *Through a plain relay*: one process on the core of cay-egress that carries the same bytes by splice(2), 64 KiB
 of each connection in turn. It is what any program costs that carries the load there. *cay-egress*: how much of a
-processor it takes while it is loaded. All of them send as {congestion} says: where that is BBR, the kernel's timers that pace what is
+processor it takes while it is loaded. All of them send as {congestion} says, the servers as {servers}: where that is BBR, the kernel's timers that pace what is
 sent, the servers' too, run on the core of cay-egress, whose acknowledgements let the servers go on. *By rounds*: the ratio of p99 in
 each round, loaded to quiet, the least, the median and the most: a machine that others use too has moments in which nothing of it
 runs, and one of them is enough for the p99 of all rounds together. Load averages are those of the machine at the end of each row.
@@ -296,6 +297,8 @@ def main():
     p.add_argument("--requests", type=int, default=500)
     p.add_argument("--rounds", type=int, default=ROUNDS)
     p.add_argument("--only", default="", help="loads with this in their names")
+    p.add_argument("--servers-congestion", default=pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
+                   help="what the servers send with: elsewhere their timers would not run on cay-egress's core")
     p.add_argument("--log-mib", type=int, default=175)
     o = p.parse_args()
     os.environ["CAY_BUILD"] = str(pathlib.Path(o.build).resolve())
@@ -305,11 +308,12 @@ def main():
     from internet import WEB, UnixConnection
 
     text = [HEAD.format(kernel=platform.release(), cores=os.cpu_count(), load=os.getloadavg()[0], requests=o.requests, rounds=o.rounds, nice=DAEMON_NICE, calls=o.rounds * CALLS,
-                        congestion=pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
+                        servers=o.servers_congestion, congestion=pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
                         tick=round(1000 * time.clock_getres(6)),  # CLOCK_MONOTONIC_COARSE
                         commit=subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
                                               check=True).stdout.strip()), *COLUMNS]
     world = make_world({name: {**entry, "ttl": 3600} for name, entry in ZONE.items()})
+    subprocess.run(["ip", "netns", "exec", world.net, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={o.servers_congestion}"], check=True)
     servers = [serve(world.net, o.build, 19, "http", DOWNLOADS, "a"), serve(world.host, o.build, 0, "carry", CARRIED, WEB, DOWNLOADS),
                serve(world.net, o.build, 0, "http-alone", NEIGHBOURS)]
     try:
