@@ -7,6 +7,7 @@
 
 #include "agent/boot.h"
 
+#include "agent/generation.h"
 #include "base/io.h"
 #include "base/test_bypass.h"
 
@@ -26,8 +27,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define BOOT_BACKLOG 512
-#define BOOT_CAP_MAX 63
+#define BOOT_BACKLOG    512
+#define BOOT_CAP_MAX    63
+#define MACHINE_ID_HALF 11 /* characters of an id in 64 bits: 36 to the 11th is less */
 
 void boot_standard_descriptors(void)
 {
@@ -78,6 +80,19 @@ static int write_name_file(int etc, const char *name, const char *text)
     return fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
 }
 
+/* A number of its own for each sandbox, as long as it lives: D-Bus, journals and licences take it
+ * for the machine's. Made of the id, one to one: kept files that are another sandbox's now (a
+ * fork, a snapshot) get another number with their new id, and a resume or a rollback changes
+ * nothing. The factor is odd, so that it only spreads the digits. */
+static uint64_t part_of_machine_id(const char *id, size_t from, size_t to)
+{
+    uint64_t n = 0;
+
+    for (size_t i = from; i < to && id[i]; i++)
+        n = n * 36 + (uint64_t)(id[i] >= 'a' ? id[i] - 'a' + 10 : id[i] - '0');
+    return n * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 /* Without its own name in /etc/hosts, sudo and others complain about it on every call. The starter
  * has made the files; nothing that could have changed them has run yet. Only where /etc is a
  * directory: in files that were kept over a boot it may be a link, which is not followed (what it
@@ -85,7 +100,7 @@ static int write_name_file(int etc, const char *name, const char *text)
 static int write_names(const char *id)
 {
     CLEANUP_CLOSE int etc = open(AGENT_NAMES_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    char hosts[256], name[64];
+    char hosts[256], name[64], machine[40];
     int ret;
 
     if (etc < 0)
@@ -96,8 +111,13 @@ static int write_names(const char *id)
              "::1\tlocalhost ip6-localhost ip6-loopback\n",
              id);
     snprintf(name, sizeof(name), "%s\n", id);
+    snprintf(machine, sizeof(machine), "%016llx%016llx\n",
+             (unsigned long long)part_of_machine_id(id, 0, MACHINE_ID_HALF),
+             (unsigned long long)part_of_machine_id(id, MACHINE_ID_HALF, 2 * MACHINE_ID_HALF));
     ret = write_name_file(etc, AGENT_HOSTS_NAME, hosts);
-    return ret < 0 ? ret : write_name_file(etc, AGENT_HOSTNAME_NAME, name);
+    if (ret == 0)
+        ret = write_name_file(etc, AGENT_HOSTNAME_NAME, name);
+    return ret < 0 ? ret : write_name_file(etc, AGENT_MACHINE_ID_NAME, machine);
 }
 
 enum err_code boot_claim(struct agent *a, struct err *e)
@@ -112,6 +132,8 @@ enum err_code boot_claim(struct agent *a, struct err *e)
     explicit_bzero(&claim, sizeof(claim));
     if (!a->command_sandbox && (ret = write_names(a->id)) < 0)
         return err_set_sys(e, ERR_INTERNAL, ret, "writing the sandbox's name");
+    if (!a->command_sandbox)
+        generation_renew();
     return ERR_OK;
 }
 

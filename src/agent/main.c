@@ -5,6 +5,7 @@
 
 #include "agent/boot.h"
 #include "agent/common/logs.h"
+#include "agent/generation.h"
 #include "agent/netlink.h"
 #include "agent/process/proc.h"
 #include "base/log.h"
@@ -72,14 +73,19 @@ static void on_end_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
     uv_stop(poll->loop);
 }
 
-/* cay-privd has killed a program (privd/locks.h). No program inside may signal this process. */
-static void on_locks_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
+/* cay-privd has killed a program (privd/locks.h), or lets a frozen sandbox go on (privd/freeze.c).
+ * No program inside may signal this process. */
+static void on_privd_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 {
     struct signalfd_siginfo info;
     int fd;
 
     if (uv_fileno((uv_handle_t *)poll, &fd) < 0 || read(fd, &info, sizeof(info)) < 0)
         return;
+    if (info.ssi_signo == SIGUSR1) {
+        generation_renew();
+        return;
+    }
     logs_add(poll->data, "warn", "file_locks_denied", 0,
              "a program was killed: with it the sandbox held too many locks on ranges of files");
 }
@@ -129,7 +135,7 @@ static enum err_code serve(struct agent *a, const struct options *o, struct err 
 
 int main(int argc, char **argv)
 {
-    static const int end_signals[] = {SIGTERM, SIGINT}, locks_signals[] = {SIGUSR2};
+    static const int end_signals[] = {SIGTERM, SIGINT}, privd_signals[] = {SIGUSR1, SIGUSR2};
     static struct agent agent;
     struct options o;
     uv_poll_t poll;
@@ -155,7 +161,7 @@ int main(int argc, char **argv)
     if (o.no_boot)
         take_signals(&agent, &poll, end_signals, ARRAY_SIZE(end_signals), on_end_signal);
     else {
-        take_signals(&agent, &poll, locks_signals, ARRAY_SIZE(locks_signals), on_locks_signal);
+        take_signals(&agent, &poll, privd_signals, ARRAY_SIZE(privd_signals), on_privd_signal);
         boot_report(NULL);
     }
     return uv_run(agent.loop, UV_RUN_DEFAULT);

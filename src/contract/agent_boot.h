@@ -36,6 +36,8 @@
 #define AGENT_NAMES_DIR     "/etc" /* in it the starter has made these files, empty and root's */
 #define AGENT_HOSTS_NAME    "hosts"
 #define AGENT_HOSTNAME_NAME "hostname"
+/* root's too, and not to be written */
+#define AGENT_MACHINE_ID_NAME "machine-id"
 /* in it a volume each, by the place that CREATE gave it: 0, 1, .. */
 #define AGENT_VOLUMES_DIR "/run/volumes"
 /* cay-init's own uid and gid inside: no user of the sandbox has it */

@@ -162,7 +162,10 @@ void freeze_undo_requested(struct privd *p, struct slot *s, const struct reply_t
                            const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_THAW, .slot = s->number, .gen = s->gen};
+    struct runtime_sandbox sb = slots_sandbox(s);
 
+    if (s->state == SLOT_FROZEN)
+        s->driver->notify_resumed(&sb);
     r.status = go_on(s);
     answer_freezer(s, -ECANCELED);
     (void)request_reply(p, to, &r, NULL, 0);

@@ -95,6 +95,10 @@ int absent_dump_finish(struct runtime *rt, struct task *t, char why[static TASK_
     return -EOPNOTSUPP;
 }
 
+void absent_notify_resumed(const struct runtime_sandbox *sb)
+{
+}
+
 int absent_kill(const struct runtime *rt, const struct runtime_sandbox *sb)
 {
     return -EOPNOTSUPP;

@@ -172,13 +172,13 @@ static int move_aside(int dir_fd, const char *name)
     return -EEXIST;
 }
 
-/* The two files that carry the sandbox's name are made anew by the next start (rootfs.c). Other
+/* The three files that carry the sandbox's name are made anew by the next start (rootfs.c). Other
  * files that a tenant has put in their place are removed or renamed. Where its /etc is a link, a
  * file or removed, there is nothing of cay's to remove, and nothing is made: links are never
  * followed. */
 static int forget_names(int layer_fd)
 {
-    static const char *const names[] = {"hosts", "hostname"};
+    static const char *const names[] = {"hosts", "hostname", "machine-id"};
     CLEANUP_CLOSE int etc = mnt_open_beneath(layer_fd, "root/etc", O_PATH | O_DIRECTORY, 0);
 
     if (etc < 0)

@@ -7,24 +7,25 @@
 
 /* A function that a level lacks does not compile here; one that is new does not before each level
  * has it, or `absent`'s in its place. */
-#define LEVEL(probe_of, p)                                                                        \
-    {                                                                                             \
-        .name = #probe_of, .probe = probe_of##_probe, .slot_begin = p##_slot_begin,               \
-        .slot_finish = p##_slot_finish, .slot_close = p##_slot_close,                             \
-        .start_begin = p##_start_begin, .start_finish = p##_start_finish, .claim = p##_claim,     \
-        .sockets = p##_sockets, .listeners = p##_listeners, .stat = p##_stat,                     \
-        .resize_begin = p##_resize_begin, .resize_finish = p##_resize_finish,                     \
-        .freeze = p##_freeze, .is_frozen = p##_is_frozen, .thaw = p##_thaw, .kill = p##_kill,     \
-        .dump_begin = p##_dump_begin, .dump_finish = p##_dump_finish, .kill_cost = p##_kill_cost, \
-        .pin = p##_pin, .reap = p##_reap, .was_oom = p##_was_oom, .end_begin = p##_end_begin,     \
-        .end_finish = p##_end_finish, .command_sandbox_begin = p##_command_sandbox_begin,         \
-        .command_sandbox_finish = p##_command_sandbox_finish,                                     \
-        .command_sandbox_kill = p##_command_sandbox_kill,                                         \
-        .command_sandboxes_kill = p##_command_sandboxes_kill,                                     \
-        .command_sandboxes_kill_unfinished = p##_command_sandboxes_kill_unfinished,               \
-        .adopt = p##_adopt                                                                        \
+#define LEVEL(probe_of, p)                                                                    \
+    {                                                                                         \
+        .name = #probe_of, .probe = probe_of##_probe, .slot_begin = p##_slot_begin,           \
+        .slot_finish = p##_slot_finish, .slot_close = p##_slot_close,                         \
+        .start_begin = p##_start_begin, .start_finish = p##_start_finish, .claim = p##_claim, \
+        .sockets = p##_sockets, .listeners = p##_listeners, .stat = p##_stat,                 \
+        .resize_begin = p##_resize_begin, .resize_finish = p##_resize_finish,                 \
+        .freeze = p##_freeze, .is_frozen = p##_is_frozen, .thaw = p##_thaw, .kill = p##_kill, \
+        .notify_resumed = p##_notify_resumed, .dump_begin = p##_dump_begin,                   \
+        .dump_finish = p##_dump_finish, .kill_cost = p##_kill_cost, .pin = p##_pin,           \
+        .reap = p##_reap, .was_oom = p##_was_oom, .end_begin = p##_end_begin,                 \
+        .end_finish = p##_end_finish, .command_sandbox_begin = p##_command_sandbox_begin,     \
+        .command_sandbox_finish = p##_command_sandbox_finish,                                 \
+        .command_sandbox_kill = p##_command_sandbox_kill,                                     \
+        .command_sandboxes_kill = p##_command_sandboxes_kill,                                 \
+        .command_sandboxes_kill_unfinished = p##_command_sandboxes_kill_unfinished,           \
+        .adopt = p##_adopt                                                                    \
     }
-_Static_assert(sizeof(struct runtime_driver) == 31 * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct runtime_driver) == 32 * sizeof(void (*)(void)),
                "a new function of the driver table: add it to LEVEL, and to each level");
 
 static int gvisor_probe(struct runtime *rt, char *why, size_t why_size)

@@ -34,6 +34,7 @@
                        const struct runtime_image *image, const int *join_fds, int n_join_fds,    \
                        struct task *out);                                                         \
     int p##_dump_finish(struct runtime *rt, struct task *t, char why[static TASK_WHY_SIZE]);      \
+    void p##_notify_resumed(const struct runtime_sandbox *sb);                                    \
     int p##_kill(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
     int p##_pin(const struct runtime_sandbox *sb);                                                \
     uint32_t p##_kill_cost(const struct privsep_limits *limits, uint32_t command_sandboxes);      \

@@ -38,6 +38,13 @@ int process_thaw(const struct runtime *rt, const struct runtime_sandbox *sb)
     return cgroup_freeze(rt->cgroups, sb->slot, false);
 }
 
+/* A cay-init that is there still: the pidfd is not another's. */
+void process_notify_resumed(const struct runtime_sandbox *sb)
+{
+    if (sb->pidfd >= 0)
+        (void)pid_kill(sb->pidfd, SIGUSR1);
+}
+
 int process_kill(const struct runtime *rt, const struct runtime_sandbox *sb)
 {
     if (sb->pidfd < 0)

@@ -13,7 +13,7 @@
 
 #define OWN_FILE_MAX   4096         /* bytes; the names and addresses of one sandbox are less */
 #define ACCOUNT_MAX    (128u << 10) /* an empty tree takes a block of 16 KiB or 64 */
-#define OWN_INODES_MAX 40 /* between the old root and the new: cay's and overlay's, twice, are 24 */
+#define OWN_INODES_MAX 40 /* between the old root and the new: cay's and overlay's, twice, are 26 */
 
 /* Files that cay and the kernel make in a layer, each directory after its contents. `usr` comes
  * first: of a sandbox that was used it is the likeliest to hold something. */
@@ -24,6 +24,7 @@ static const struct {
     {"", "usr", true},
     {"root/etc", "hosts", false},
     {"root/etc", "hostname", false},
+    {"root/etc", "machine-id", false},
     {"root", "etc", true},
     {"", "root", true},
     {"root.work/work/incompat/volatile", "dirty", false},

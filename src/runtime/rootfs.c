@@ -108,10 +108,10 @@ static int overlay(const char *lower, const char *upper, const char *work, uint6
     return mnt_new("overlay", options, MOUNT_ATTR_NODEV | attr);
 }
 
-static int make_file(int dir_fd, const char *name)
+static int make_file(int dir_fd, const char *name, mode_t mode)
 {
     CLEANUP_CLOSE int fd = openat(dir_fd, name,
-                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     return fd < 0 ? -errno : 0;
 }
 
@@ -133,9 +133,12 @@ static int make_name_files(const struct rootfs *b)
         if (!S_ISDIR(st.st_mode))
             return 0;
     }
-    int rc = make_file(b->stage_fd, "upper/root" AGENT_NAMES_DIR "/" AGENT_HOSTS_NAME);
-    return rc < 0 ? rc
-                  : make_file(b->stage_fd, "upper/root" AGENT_NAMES_DIR "/" AGENT_HOSTNAME_NAME);
+    int rc = make_file(b->stage_fd, "upper/root" AGENT_NAMES_DIR "/" AGENT_HOSTS_NAME, 0644);
+    if (rc == 0)
+        rc = make_file(b->stage_fd, "upper/root" AGENT_NAMES_DIR "/" AGENT_HOSTNAME_NAME, 0644);
+    if (rc == 0)
+        rc = make_file(b->stage_fd, "upper/root" AGENT_NAMES_DIR "/" AGENT_MACHINE_ID_NAME, 0444);
+    return rc;
 }
 
 static int mount_root(struct rootfs *b)

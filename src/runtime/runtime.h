@@ -313,6 +313,9 @@ struct runtime_driver {
     int (*freeze)(const struct runtime *rt, const struct runtime_sandbox *sb);
     bool (*is_frozen)(const struct runtime *rt, const struct runtime_sandbox *sb);
     int (*thaw)(const struct runtime *rt, const struct runtime_sandbox *sb);
+    /* Tells its agent that it goes on after a pause; called before thaw, so that it is the first
+     * that the agent does then. Inline. */
+    void (*notify_resumed)(const struct runtime_sandbox *sb);
 
     /* Writes what of it runs into its layer, sealed; what has done so is ended by it. The task
      * begins by writing "0" into each of join_fds, which moves it and all that it starts into a

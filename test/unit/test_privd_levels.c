@@ -39,8 +39,8 @@
 /* A sandbox is an eventfd, which is readable once it has ended; a task has always ended. */
 static struct dummy {
     int boot_far[SLOTS]; /* the agent's end of a boot socket */
-    int freezes, thaws, starts, claims, sockets, stats, kills, reaps, ends, command_sandboxes,
-        command_sandbox_kills, adopts, resizes, backs;
+    int freezes, thaws, resumes, starts, claims, sockets, stats, kills, reaps, ends,
+        command_sandboxes, command_sandbox_kills, adopts, resizes, backs;
 } dummy, other; /* other: what went through the second row */
 
 static const char
@@ -209,6 +209,11 @@ static int dummy_thaw(const struct runtime *rt, const struct runtime_sandbox *sb
 {
     dummy.thaws++;
     return 0;
+}
+
+static void dummy_notify_resumed(const struct runtime_sandbox *sb)
+{
+    dummy.resumes++;
 }
 
 static bool dummy_is_frozen(const struct runtime *rt, const struct runtime_sandbox *sb)
@@ -383,23 +388,23 @@ static int no_vm(struct runtime *rt, char *why, size_t n)
 }
 
 /* The functions of a row that p and q share are q's. */
-#define ROW(p, q)                                                                             \
-    {                                                                                         \
-        .name = #p, .probe = q##_probe, .slot_begin = q##_slot_begin,                         \
-        .slot_finish = q##_slot_finish, .slot_close = q##_slot_close,                         \
-        .start_begin = p##_start_begin, .start_finish = q##_start_finish, .claim = p##_claim, \
-        .sockets = p##_sockets, .listeners = q##_listeners, .stat = p##_stat,                 \
-        .resize_begin = q##_resize_begin, .resize_finish = q##_resize_finish,                 \
-        .dump_begin = q##_dump_begin, .dump_finish = q##_dump_finish, .freeze = p##_freeze,   \
-        .is_frozen = q##_is_frozen, .thaw = p##_thaw, .kill = p##_kill,                       \
-        .kill_cost = q##_kill_cost, .pin = q##_pin, .reap = p##_reap, .was_oom = q##_was_oom, \
-        .end_begin = p##_end_begin, .end_finish = q##_end_finish,                             \
-        .command_sandbox_begin = p##_command_sandbox_begin,                                   \
-        .command_sandbox_finish = q##_start_finish,                                           \
-        .command_sandbox_kill = p##_command_sandbox_kill,                                     \
-        .command_sandboxes_kill = q##_command_sandboxes_kill,                                 \
-        .command_sandboxes_kill_unfinished = q##_command_sandboxes_kill_unfinished,           \
-        .adopt = p##_adopt                                                                    \
+#define ROW(p, q)                                                                               \
+    {                                                                                           \
+        .name = #p, .probe = q##_probe, .slot_begin = q##_slot_begin,                           \
+        .slot_finish = q##_slot_finish, .slot_close = q##_slot_close,                           \
+        .start_begin = p##_start_begin, .start_finish = q##_start_finish, .claim = p##_claim,   \
+        .sockets = p##_sockets, .listeners = q##_listeners, .stat = p##_stat,                   \
+        .resize_begin = q##_resize_begin, .resize_finish = q##_resize_finish,                   \
+        .dump_begin = q##_dump_begin, .dump_finish = q##_dump_finish,                           \
+        .notify_resumed = q##_notify_resumed, .freeze = p##_freeze, .is_frozen = q##_is_frozen, \
+        .thaw = p##_thaw, .kill = p##_kill, .kill_cost = q##_kill_cost, .pin = q##_pin,         \
+        .reap = p##_reap, .was_oom = q##_was_oom, .end_begin = p##_end_begin,                   \
+        .end_finish = q##_end_finish, .command_sandbox_begin = p##_command_sandbox_begin,       \
+        .command_sandbox_finish = q##_start_finish,                                             \
+        .command_sandbox_kill = p##_command_sandbox_kill,                                       \
+        .command_sandboxes_kill = q##_command_sandboxes_kill,                                   \
+        .command_sandboxes_kill_unfinished = q##_command_sandboxes_kill_unfinished,             \
+        .adopt = p##_adopt                                                                      \
     }
 
 static const struct runtime_driver rows[PRIVSEP_LEVEL_COUNT] = {

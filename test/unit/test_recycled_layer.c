@@ -58,7 +58,7 @@ static void destroy(uint32_t slot)
 /* What cay makes, and overlay at its mount. */
 static void use(uint32_t slot)
 {
-    shell(slot, "mkdir root/etc && touch root/etc/hosts root/etc/hostname && "
+    shell(slot, "mkdir root/etc && touch root/etc/hosts root/etc/hostname root/etc/machine-id && "
                 "for d in root usr; do mkdir -p $d.work/work/incompat/volatile && "
                 "touch $d.work/work/incompat/volatile/dirty; done && chmod 0 root.work/work");
 }
