@@ -5,6 +5,7 @@
 
 #include "agent/common/agent.h"
 #include "agent/files/volume_files.h"
+#include "agent/hooks.h"
 
 #include "base/ids.h"
 
@@ -21,6 +22,7 @@ static const struct route {
     {"POST", "/cay/envs", envs_change},
     {"GET", "/cay/logs", logs_get},
     {"GET", "/cay/oom", process_oom_get},
+    {"POST", "/cay/hooks", hooks_post},
 
     {"GET", "/files", files_get},
     {"HEAD", "/files", files_get},

@@ -8,6 +8,7 @@
 #include "agent/common/user.h"
 #include "agent/process/proc.h"
 #include "agent/process/proc_start.h"
+#include "agent/tail.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/loopback.h"
@@ -30,8 +31,7 @@ struct wait {
     struct proc_watcher watcher;
     bool ended;
     int wait_status, start_error; /* once it ended */
-    char tail[START_TAIL_MAX];    /* the last of its output */
-    size_t tail_len;
+    struct tail tail;             /* the last of its output */
     uint16_t port;
     int fd; /* a connection that is being made, or -1 */
     uint64_t until_ms;
@@ -47,11 +47,8 @@ static void say(struct agent *a, const char *text)
 static void on_output(struct proc_watcher *watcher, const char *bytes, size_t n)
 {
     struct wait *w = CONTAINER_OF(watcher, struct wait, watcher);
-    size_t taken = MIN(n, sizeof(w->tail)), kept = MIN(w->tail_len, sizeof(w->tail) - taken);
 
-    memmove(w->tail, w->tail + w->tail_len - kept, kept);
-    memcpy(w->tail + kept, bytes + n - taken, taken);
-    w->tail_len = kept + taken;
+    tail_add(&w->tail, bytes, n);
 }
 
 static void on_ended(struct proc_watcher *watcher, int wait_status, int start_error)
@@ -77,25 +74,11 @@ static bool is_gone(const struct wait *w)
     return w->ended && (w->start_error != 0 || w->wait_status != 0 || !has_children());
 }
 
-/* Copies the tail as one line, from the start of a character on. */
-static void clean_tail(struct wait *w, char out[START_TAIL_MAX + 1])
-{
-    size_t at = 0, n = 0;
-
-    while (w->tail_len == sizeof(w->tail) && at < 3 && ((unsigned char)w->tail[at] & 0xc0) == 0x80)
-        at++;
-    for (; at < w->tail_len; at++)
-        out[n++] = (unsigned char)w->tail[at] < ' ' || w->tail[at] == 0x7f ? ' ' : w->tail[at];
-    while (n > 0 && out[n - 1] == ' ')
-        n--;
-    out[n] = '\0';
-}
-
 static void explain_end(struct wait *w, char *out, size_t size)
 {
-    char tail[START_TAIL_MAX + 1], how[64];
+    char tail[TAIL_MAX + 1], how[64];
 
-    clean_tail(w, tail);
+    tail_text(&w->tail, tail);
     if (w->start_error != 0) {
         snprintf(out, size, "it could not be started: %s", strerror(w->start_error));
         return;

@@ -25,6 +25,7 @@
  * it is not started at all. */
 
 #include "agent/common/agent.h"
+#include "agent/tail.h"
 
 #define START_FILE     "/etc/cay/start.json"
 #define START_FILE_MAX 65536u
@@ -32,8 +33,7 @@
 #define START_ENV_MAX  1024  /* variables */
 #define START_WAIT_MS  8000u /* for the port, where /init does not say how long */
 #define START_PROBE_MS 10u
-#define START_TAIL_MAX 200 /* of its output, in the text that says why it failed */
-#define START_WHY_SIZE (START_TAIL_MAX + 128)
+#define START_WHY_SIZE (TAIL_MAX + 128)
 
 struct start_request {
     bool variables_alone; /* the command is not started, now or later */

@@ -220,8 +220,9 @@ const struct cli_command commands_policy[] = {
         .text =
             "The last ones that the server still has, and with -f what comes, also over restarts "
             "of the server. Types: sandbox.created, sandbox.paused, sandbox.resumed, "
-            "sandbox.forked, sandbox.rolled_back, sandbox.ended, sandbox.policy, "
-            "snapshot.created, snapshot.deleted, violation, ask; dropped tells how many are "
+            "sandbox.forked, sandbox.rolled_back, sandbox.hook_failed, sandbox.ended, "
+            "sandbox.policy, snapshot.created, snapshot.deleted, violation, ask; dropped tells how "
+            "many are "
             "missing.",
         .options = OPTIONS({'f', "follow", NULL, "Go on with what comes.", NULL},
                            {0, "sandbox", "SANDBOX", "Only of this one.", "sandbox"},

@@ -38,6 +38,8 @@
 #define AGENT_HOSTNAME_NAME "hostname"
 /* root's too, and not to be written */
 #define AGENT_MACHINE_ID_NAME "machine-id"
+/* of all hooks of one pause, or resume, together (agent/hooks.h) */
+#define AGENT_HOOKS_MS 5000u
 /* in it a volume each, by the place that CREATE gave it: 0, 1, .. */
 #define AGENT_VOLUMES_DIR "/run/volumes"
 /* cay-init's own uid and gid inside: no user of the sandbox has it */

@@ -18,6 +18,7 @@
 #include "core/deferred.h"
 #include "core/egress.h"
 #include "core/events.h"
+#include "core/hooks.h"
 #include "core/keep.h"
 #include "core/lifecycle.h"
 #include "core/logs.h"
@@ -169,6 +170,8 @@ static void done_with(struct sandbox_obj *o)
     if (strcmp(o->s.template_id, o->s.template_requested) != 0 && !o->copy_of)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_requested, o->s.template_id, o->s.template_requested);
+    if (o->copy_of && !o->no_start_command)
+        hooks_after_resume(o, "files", "snapshot");
     o->copy_of = 0; /* the number may be another's from now on */
     o->core->counters.created++;
     histogram_add(&steps[COUNTER_CREATE], took_us);

@@ -16,6 +16,7 @@ static const char *const names[EVENT_TYPE_COUNT] = {
     [EVENT_SANDBOX_RESUMED] = "sandbox.resumed",
     [EVENT_SANDBOX_FORKED] = "sandbox.forked",
     [EVENT_SANDBOX_ROLLED_BACK] = "sandbox.rolled_back",
+    [EVENT_SANDBOX_HOOK_FAILED] = "sandbox.hook_failed",
     [EVENT_SNAPSHOT_CREATED] = "snapshot.created",
     [EVENT_SNAPSHOT_DELETED] = "snapshot.deleted",
     [EVENT_SANDBOX_POLICY] = "sandbox.policy",

@@ -15,6 +15,7 @@
 #include "core/create.h"
 #include "core/egress.h"
 #include "core/exec.h"
+#include "core/hooks.h"
 #include "core/life.h"
 #include "core/lifecycle.h"
 #include "core/pause_internal.h"
@@ -38,7 +39,7 @@
 void keep_forget(struct sandbox_obj *o)
 {
     o->s.kept = 0;
-    o->env_requested = o->keep_requested = o->rolled_back = false;
+    o->hooks_requested = o->env_requested = o->keep_requested = o->rolled_back = false;
     json_decref(o->s.env);
     o->s.env = NULL;
 }
@@ -114,12 +115,27 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
         not_kept(o, &e);
 }
 
-enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e)
+void keep_go_on(struct sandbox_obj *o, const struct err *why)
 {
     const struct call_agent_request r = {.method = "GET",
                                          .target = "/envs",
                                          .max_response_bytes = ENV_BYTES_MAX,
                                          .timeout_ms = ENV_TIMEOUT_MS};
+    struct err e;
+
+    if (why) {
+        (void)take_env(o, why, 0, NULL, 0, &e);
+        not_kept(o, &e);
+        return;
+    }
+    o->env_requested = true;
+    timers_set(&o->core->timers, &o->end,
+               clock_mono_ms() + ENV_TIMEOUT_MS + o->core->config.privd_timeout_ms);
+    call_agent(o, &r, on_env, NULL);
+}
+
+enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e)
+{
     struct sandbox changed = o->s;
     struct core *c = o->core;
     const uint64_t begun_us = clock_mono_us();
@@ -138,12 +154,12 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
     o->s.kept = changed.kept;
     o->s.pause_reason = reason;
     sandbox_move(o, SANDBOX_KEEPING);
-    o->change_requested = o->env_requested = true;
+    o->change_requested = true;
     trace_sandbox_begin(o, TRACE_PAUSE, "files", begun_us);
     sockets_discard(o);
     timers_cancel(&c->timers, &o->sample);
-    timers_set(&c->timers, &o->end, clock_mono_ms() + ENV_TIMEOUT_MS + c->config.privd_timeout_ms);
-    call_agent(o, &r, on_env, NULL);
+    timers_set(&c->timers, &o->end, clock_mono_ms() + hooks_wait_ms() + c->config.privd_timeout_ms);
+    hooks_before_pause(o, "files");
     return ERR_OK;
 }
 

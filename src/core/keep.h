@@ -60,6 +60,10 @@ enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *o
 /* running -> keeping. On failure nothing has changed. */
 enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e);
 
+/* Keeping, and its hooks have ended: its agent is asked for its environment. why: it did not answer
+ * (NULL: it did), so that it is not kept. */
+void keep_go_on(struct sandbox_obj *o, const struct err *why);
+
 /* kept -> restarting, on its files or on a copy of those that it is rolled back to. The same. */
 enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e);
 

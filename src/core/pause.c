@@ -14,6 +14,7 @@
 #include "core/core_internal.h"
 #include "core/deferred.h"
 #include "core/events.h"
+#include "core/hooks.h"
 #include "core/keep.h"
 #include "core/life.h"
 #include "core/lifecycle.h"
@@ -56,35 +57,30 @@ void pause_write_row(struct sandbox_obj *o)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
-/* Row first: privd is asked only for what the next start would look for. On failure nothing has
- * changed. */
-static enum err_code send_change(struct sandbox_obj *o, enum privsep_op op,
-                                 enum sandbox_state state, enum sandbox_pause_reason reason,
-                                 call_privd_cb cb, const char *what, struct err *e)
+/* Row first: privd, or the sandbox, is asked only for what the next start would look for. On
+ * failure nothing has changed. */
+static enum err_code write_change(struct sandbox_obj *o, enum sandbox_state state,
+                                  enum sandbox_pause_reason reason, struct err *e)
 {
-    struct privsep_msg m = {.op = (uint16_t)op, .slot = o->s.slot, .gen = o->s.gen};
-    struct core *c = o->core;
     struct sandbox changed = o->s;
-    const uint64_t begun_us = clock_mono_us();
-    enum err_code code;
-    int64_t rc;
 
     changed.state = state;
     changed.pause_reason = reason;
-    code = store_sandbox_update(c->store, &changed, e);
-    if (code != ERR_OK)
-        return code;
-    rc = call_privd(c, o->s.id, &m, cb, NULL);
-    if (rc < 0) {
-        pause_write_row(o);
-        return call_privd_err(e, rc, what);
-    }
-    sandbox_move(o, state);
-    o->s.pause_reason = reason;
+    return store_sandbox_update(o->core->store, &changed, e);
+}
+
+/* 0 or -errno. */
+static int64_t send_change(struct sandbox_obj *o, enum privsep_op op, call_privd_cb cb)
+{
+    struct privsep_msg m = {.op = (uint16_t)op, .slot = o->s.slot, .gen = o->s.gen};
+
+    return call_privd(o->core, o->s.id, &m, cb, NULL);
+}
+
+static void await_change(struct sandbox_obj *o, uint64_t wait_ms)
+{
     o->change_requested = true;
-    trace_sandbox_begin(o, op == PRIVSEP_FREEZE ? TRACE_PAUSE : TRACE_RESUME, "frozen", begun_us);
-    timers_set(&c->timers, &o->end, clock_mono_ms() + c->config.privd_timeout_ms);
-    return ERR_OK;
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + wait_ms);
 }
 
 /* The answer, where it is still waited for; else NULL. */
@@ -136,6 +132,7 @@ void pause_resumed(struct sandbox_obj *o)
     struct core *c = o->core;
     bool again = o->reboot && !sandbox_life(o)->files;
     uint32_t left = o->rolled_back ? o->s.kept : 0;
+    const char *tier = sandbox_life(o)->files ? "files" : "frozen";
     char snapshot[IDS_SANDBOX_SIZE] = "";
     enum err_code code = ERR_OK;
     struct err why;
@@ -163,6 +160,7 @@ void pause_resumed(struct sandbox_obj *o)
         return;
     forget_wishes(o);
     notify_resumed(o);
+    hooks_after_resume(o, tier, *snapshot ? "rollback" : "resume");
     o->reboot_ran = false;
     if (*snapshot)
         events_add(o->tenant, EVENT_SANDBOX_ROLLED_BACK, o->s.id,
@@ -223,12 +221,30 @@ static void on_thawed(struct core *c, const char *id, int status, const struct p
     pause_not_resumed(o, SANDBOX_PAUSED, &why);
 }
 
+static enum err_code begin_thaw(struct sandbox_obj *o, struct err *e)
+{
+    const uint64_t begun_us = clock_mono_us();
+    enum err_code code = write_change(o, SANDBOX_RESUMING, o->s.pause_reason, e);
+    int64_t rc;
+
+    if (code != ERR_OK)
+        return code;
+    rc = send_change(o, PRIVSEP_THAW, on_thawed);
+    if (rc < 0) {
+        pause_write_row(o);
+        return call_privd_err(e, rc, "resuming the sandbox");
+    }
+    sandbox_move(o, SANDBOX_RESUMING);
+    trace_sandbox_begin(o, TRACE_RESUME, "frozen", begun_us);
+    await_change(o, o->core->config.privd_timeout_ms);
+    return ERR_OK;
+}
+
 enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 {
     if (sandbox_life(o)->files)
         return keep_begin_restart(o, e);
-    return send_change(o, PRIVSEP_THAW, SANDBOX_RESUMING, o->s.pause_reason, on_thawed,
-                       "resuming the sandbox", e);
+    return begin_thaw(o, e);
 }
 
 /* -- pausing ----------------------------------------------------------------------------------- */
@@ -278,6 +294,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
  * are answered. */
 void pause_not_done(struct sandbox_obj *o, const struct err *why)
 {
+    const char *tier = sandbox_life(o)->files ? "files" : "frozen";
     bool over = o->s.end_real_ms <= clock_real_ms();
     bool rebooting = o->reboot, only_reboots = o->reboot_keeps;
     int64_t ttl_ms = o->resume_ttl_ms;
@@ -288,11 +305,13 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
+    o->hooks_requested = false;
     if (o->resumers && ttl_ms > 0)
         o->s.end_real_ms = MAX(o->s.end_real_ms, clock_real_ms() + ttl_ms);
     forget_wishes(o);
     pause_write_row(o);
     lifecycle_arm(o);
+    hooks_after_resume(o, tier, "not_paused");
     if (over && !o->resumers)
         timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
     o->reboot_keeps = false;
@@ -334,14 +353,41 @@ static void on_frozen(struct core *c, const char *id, int status, const struct p
 static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reason reason,
                                  struct err *e)
 {
-    enum err_code code = send_change(o, PRIVSEP_FREEZE, SANDBOX_PAUSING, reason, on_frozen,
-                                     "pausing the sandbox", e);
+    const uint64_t begun_us = clock_mono_us();
+    enum err_code code = write_change(o, SANDBOX_PAUSING, reason, e);
 
     if (code != ERR_OK)
         return code;
-    sockets_discard(o);
+    sandbox_move(o, SANDBOX_PAUSING);
+    o->s.pause_reason = reason;
+    trace_sandbox_begin(o, TRACE_PAUSE, "frozen", begun_us);
     timers_cancel(&o->core->timers, &o->sample);
+    await_change(o, hooks_wait_ms() + o->core->config.privd_timeout_ms);
+    hooks_before_pause(o, "frozen");
     return ERR_OK;
+}
+
+/* The sockets that its agent's answer came with go too. */
+static void freeze(struct sandbox_obj *o)
+{
+    int64_t rc = send_change(o, PRIVSEP_FREEZE, on_frozen);
+    struct err why;
+
+    sockets_discard(o);
+    await_change(o, o->core->config.privd_timeout_ms);
+    if (rc >= 0)
+        return;
+    o->change_requested = false;
+    call_privd_err(&why, rc, "pausing the sandbox");
+    pause_not_done(o, &why);
+}
+
+void pause_hooks_ended(struct sandbox_obj *o, const struct err *why)
+{
+    if (sandbox_life(o)->files)
+        keep_go_on(o, why);
+    else
+        freeze(o);
 }
 
 /* Its files stay where they are until those copies are made. */

@@ -53,6 +53,7 @@ struct sandbox_obj {
     /* pause.c */
     /* privd owes the answer to FREEZE, THAW, KEEP or a CREATE on kept files */
     bool change_requested;
+    bool hooks_requested;  /* hooks.c: before it is paused, and its agent owes how they went */
     bool resize_requested; /* resize.c: privd owes the answer to RESIZE */
     int64_t resume_ttl_ms; /* what those who resume it ask for; 0: the default */
     struct pause_waiter *pausers, *resumers;

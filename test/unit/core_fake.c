@@ -673,6 +673,7 @@ static void respond(struct fake *f, struct conn *c, const char *body)
                                "Content-Length: 9\r\n\r\n{\"A\":\"b\"}";
     static const char logs[] = "{\"logs\":[{\"seq\":1,\"atMs\":1,\"level\":\"info\",\"message\":"
                                "\"process 7 started\",\"fields\":{\"pid\":\"7\"}},{\"bad\":1}]}";
+    static const char hooks[] = "{\"ran\":0,\"failed\":[]}";
     char out[512];
     int n;
 
@@ -688,6 +689,11 @@ static void respond(struct fake *f, struct conn *c, const char *body)
         f->counts.volume_ends++;
         n = snprintf(out, sizeof(out), "HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n",
                      f->knobs[FAKE_VOLUME_BUSY] ? 409 : 200);
+    } else if (strncmp(c->buf, "POST /cay/hooks ", 16) == 0) {
+        n = snprintf(out, sizeof(out),
+                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                     "Content-Length: %zu\r\n\r\n%s",
+                     sizeof(hooks) - 1, hooks);
     } else if (strncmp(c->buf, "GET /envs ", 10) == 0)
         n = snprintf(out, sizeof(out), "%s", envs);
     else if (strncmp(c->buf, "GET /cay/logs ", 14) == 0)

@@ -98,14 +98,14 @@ static enum sandbox_tier tier_of(enum sandbox_state state)
     return life_of(state)->files ? SANDBOX_TIER_FILES : SANDBOX_TIER_FROZEN;
 }
 
-/* Of a pause with the files alone its agent is asked first. */
+/* Its agent is asked first, of a pause with the files alone twice. */
 static void run_until_asked(struct world *w, const struct case_of *k)
 {
     uint64_t end = clock_mono_ms() + WAIT_MS;
 
-    while (object(w, k)->env_requested && clock_mono_ms() < end)
+    while ((object(w, k)->hooks_requested || object(w, k)->env_requested) && clock_mono_ms() < end)
         world_run_for(w, 2);
-    assert_false(object(w, k)->env_requested);
+    assert_false(object(w, k)->hooks_requested || object(w, k)->env_requested);
 }
 
 /* To its first or second step towards paused, or further back to running. */
@@ -761,7 +761,7 @@ static void what_cannot_be_kept_runs_on(void **state)
     assert_false(a.good);
     fake_set(w->fake, FAKE_AGENT_SILENT, 1);
     core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FILES, world_on_answer, &b);
-    world_run_until(w, &b.calls, 1); /* within ENV_TIMEOUT_MS */
+    world_run_until(w, &b.calls, 1); /* within the time of its hooks */
     assert_int_equal(b.why.code, ERR_UNAVAILABLE);
     assert_int_equal(o->s.state, SANDBOX_RUNNING);
     assert_true(timer_armed(&o->end) && o->s.kept == 0 && !o->s.env);
@@ -779,7 +779,7 @@ static void a_kill_while_its_agent_is_asked_ends_it(void **state)
     arrange(w, &k);
     fake_set(w->fake, FAKE_HOLD_KILLS, 1);
     core_sandbox_pause(w->core, "default", k.id, SANDBOX_TIER_FILES, world_on_answer, &a);
-    assert_true(object(w, &k)->env_requested);
+    assert_true(object(w, &k)->hooks_requested);
     core_sandbox_kill(w->core, "default", k.id, world_on_answer, &b);
     world_run_until(w, &a.calls, 1);
     assert_int_equal(a.why.code, ERR_NOT_FOUND);

@@ -49,6 +49,7 @@ struct agent_limits {
     uint64_t output_bytes_per_second; /* of all processes together (output_rate.h) */
 };
 
+struct hooks_run;
 struct process_table;
 struct logs;
 struct files_state;
@@ -82,6 +83,7 @@ struct agent {
     bool serves_no_more; /* it is about to be ended */
 
     struct process_table *processes;
+    struct hooks_run *hooks; /* that are being run (hooks.h); NULL: none */
     struct logs *logs;
     struct files_state *files; /* of fs_*, files_*: may stay NULL */
     struct watch_state *watch; /* of watch_*: may stay NULL */

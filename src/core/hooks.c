@@ -1,0 +1,111 @@
+/* A call of the agent for each pause and resume. Its answer is the tenant's: of the failures the
+ * first is told, cut, and how many there were. */
+
+#include "core/hooks.h"
+
+#include "contract/agent_boot.h"
+#include "core/call.h"
+#include "core/core_internal.h"
+#include "core/events.h"
+#include "core/life.h"
+#include "core/pause_internal.h"
+#include "core/sandbox.h"
+#include "http/json.h"
+
+#include <string.h>
+
+#define ANSWER_MAX    (64u * 1024u)
+#define SLACK_MS      1000u /* beside the hooks' own time */
+#define HOOK_NAME_MAX 64
+#define ERROR_MAX     400
+
+/* A text of the agent's, cut; not at the end of a character, which JSON's escapes make good. */
+static json_t *text_of(const json_t *one, const char *field, size_t max)
+{
+    const char *text = json_string_value(json_object_get(one, field));
+    size_t n = text ? json_string_length(json_object_get(one, field)) : 0;
+
+    return json_stringn(text ? text : "", json_whole_text(text ? text : "", MIN(n, max)));
+}
+
+static void tell(struct sandbox_obj *o, const char *hook, json_t *name, json_t *error,
+                 size_t failed)
+{
+    events_add(o->tenant, EVENT_SANDBOX_HOOK_FAILED, o->s.id,
+               json_pack("{s:s, s:o, s:o, s:I}", "hook", hook, "name", name, "error", error,
+                         "failed", (json_int_t)failed));
+}
+
+static void report(struct sandbox_obj *o, const char *hook, const struct err *why, int status,
+                   const char *body, size_t len)
+{
+    const json_t *failed, *first;
+    json_t *answer = NULL;
+    struct err e;
+
+    if (why) {
+        tell(o, hook, json_string(""), json_string("the sandbox's agent did not answer in time"),
+             1);
+        return;
+    }
+    if (status != 200 || !body || json_parse_request(body, len, false, &answer, &e) != ERR_OK)
+        return; /* an agent of an older version has none */
+    failed = json_object_get(answer, "failed");
+    first = json_array_get(failed, 0);
+    if (first)
+        tell(o, hook, text_of(first, "name", HOOK_NAME_MAX), text_of(first, "error", ERROR_MAX),
+             json_array_size(failed));
+    json_decref(answer);
+}
+
+static void on_pause_hooks(struct core *c, const char *id, const struct err *why, int http_status,
+                           const char *body, size_t len, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || !o->hooks_requested || c->stopping || sandbox_life(o)->change != LIFE_CHANGE_PAUSE)
+        return; /* it ends, or the next start settles it */
+    o->hooks_requested = false;
+    report(o, "pause", why, http_status, body, len);
+    pause_hooks_ended(o, why);
+}
+
+/* A sandbox that is paused again, or ends, has cut the call itself. */
+static void on_resume_hooks(struct core *c, const char *id, const struct err *why, int http_status,
+                            const char *body, size_t len, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (o && !c->stopping && sandbox_life(o)->reachable)
+        report(o, "resume", why, http_status, body, len);
+}
+
+static void ask(struct sandbox_obj *o, const char *hook, const char *tier, const char *reason,
+                call_agent_cb cb)
+{
+    json_t *body = json_pack("{s:s, s:s, s:s}", "hook", hook, "tier", tier, "reason", reason);
+    struct call_agent_request r = {.method = "POST",
+                                   .target = "/cay/hooks",
+                                   .body = body ? json_dumps(body, JSON_COMPACT) : NULL,
+                                   .max_response_bytes = ANSWER_MAX,
+                                   .timeout_ms = AGENT_HOOKS_MS + SLACK_MS};
+
+    json_decref(body);
+    call_agent(o, &r, cb, NULL); /* without a body, as memory is out, the agent refuses */
+}
+
+void hooks_before_pause(struct sandbox_obj *o, const char *tier)
+{
+    o->hooks_requested = true;
+    ask(o, "pause", tier, core_pause_reason_name(o->s.pause_reason), on_pause_hooks);
+}
+
+void hooks_after_resume(struct sandbox_obj *o, const char *tier, const char *reason)
+{
+    ask(o, "resume", tier, reason, on_resume_hooks);
+}
+
+uint64_t hooks_wait_ms(void)
+{
+    return AGENT_HOOKS_MS + 2 * SLACK_MS;
+}
