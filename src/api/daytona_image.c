@@ -3,6 +3,7 @@
 #include "api/daytona_image.h"
 
 #include "api/daytona_build_spec.h"
+#include "api/daytona_fields.h"
 #include "core/publish.h"
 #include "core/snapshot.h"
 #include "http/json.h"

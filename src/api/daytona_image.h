@@ -25,16 +25,3 @@ void daytona_no_snapshot(struct api_call *call);
  * ERR_INVALID. daytona_create.c */
 enum err_code daytona_resources_read(const json_t *body, const struct privsep_limits *most,
                                      struct privsep_limits *out, struct err *e);
-
-/* A body has no field that is not in fields; one with `what` is refused, with that, unless it says
- * nothing (null, false, 0, "", [], {}). ERR_INVALID. daytona_create.c */
-struct daytona_field {
-    const char *name, *what;
-};
-enum err_code daytona_fields_check(const json_t *body, const struct daytona_field *fields, size_t n,
-                                   struct err *e);
-
-/* A field that has one value here; otherwise: what its client can do. ERR_INVALID.
- * daytona_create.c */
-enum err_code daytona_only_read(const json_t *body, const char *name, const char *value,
-                                const char *otherwise, struct err *e);

@@ -227,7 +227,8 @@ enum err_code daytona_network_read(const json_t *body, json_t **settings, struct
  * absent. Nor is what is not known passed over. */
 static enum err_code check_update(const json_t *body, struct err *e)
 {
-    static const char *const names[] = {BLOCK_ALL, NETWORKS, DOMAINS};
+    static const struct daytona_field known[] = {
+        {BLOCK_ALL, NULL}, {NETWORKS, NULL}, {DOMAINS, NULL}};
     const char *name;
     json_t *value;
 
@@ -235,7 +236,7 @@ static enum err_code check_update(const json_t *body, struct err *e)
         return err_set(e, ERR_INVALID,
                        "At least one of " BLOCK_ALL ", " NETWORKS " or " DOMAINS
                        " must be provided");
-    enum err_code rc = daytona_check_fields(body, names, ARRAY_SIZE(names), e);
+    enum err_code rc = daytona_fields_check(body, known, ARRAY_SIZE(known), e);
     if (rc != ERR_OK)
         return rc;
     json_object_foreach ((json_t *)body, name, value)

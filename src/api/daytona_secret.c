@@ -185,12 +185,13 @@ static enum err_code read_description(const json_t *body, const json_t *before, 
 
 static enum err_code read_create(const json_t *body, struct setting *s, struct err *e)
 {
-    static const char *const known[] = {"name", "value", DAYTONA_DESCRIPTION_KEY, "hosts"};
+    static const struct daytona_field known[] = {
+        {"name", NULL}, {"value", NULL}, {DAYTONA_DESCRIPTION_KEY, NULL}, {"hosts", NULL}};
     const char *name = NULL;
     json_t *hosts = NULL;
     enum err_code rc;
 
-    if ((rc = daytona_check_fields(body, known, ARRAY_SIZE(known), e)) ||
+    if ((rc = daytona_fields_check(body, known, ARRAY_SIZE(known), e)) ||
         (rc = json_get_str(body, "name", NULL, JSON_REQUIRED, CORE_CREDENTIAL_NAME_MAX, &name,
                            e)) ||
         (rc = check_name(name, e)) || (rc = read_description(body, NULL, &s->metadata, e)) ||
@@ -243,11 +244,12 @@ static bool has_value(const json_t *body)
 static enum err_code read_update(const json_t *body, const struct found *f, struct setting *s,
                                  struct err *e)
 {
-    static const char *const known[] = {"value", DAYTONA_DESCRIPTION_KEY, "hosts"};
+    static const struct daytona_field known[] = {
+        {"value", NULL}, {DAYTONA_DESCRIPTION_KEY, NULL}, {"hosts", NULL}};
     json_t *hosts = NULL;
     enum err_code rc;
 
-    if ((rc = daytona_check_fields(body, known, ARRAY_SIZE(known), e)) ||
+    if ((rc = daytona_fields_check(body, known, ARRAY_SIZE(known), e)) ||
         (rc = read_description(body, f->metadata, &s->metadata, e)) ||
         (rc = json_get_arr(body, "hosts", NULL, JSON_OPTIONAL, &hosts, e)) ||
         (hosts && ((rc = need_hosts(hosts, e)) || (rc = check_hosts(hosts, e)))))
