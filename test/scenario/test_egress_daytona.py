@@ -221,7 +221,7 @@ def test_errors_have_daytonas_shape(stack, own, daytona):
     daytona.refused(401, "GET", "/volumes", key="dtn_x")
     daytona.refused(404, "GET", "/sandbox/nosuchsandbox")
     for method, path in (("GET", f"/sandbox/{one.id}/forks"), ("GET", f"/sandbox/{one.id}/secrets"), ("PUT", "/sandbox"), ("GET", "/x/%zz?a=b"),
-                         ("POST", "/snapshots")):
+                         ("POST", "/snapshots/any/deactivate")):
         error = daytona.refused(501, method, path, why="not supported yet")
         assert error["error"] == "Not Implemented"
     daytona.refused(404, "POST", "//sandbox", {}, "ends in a slash")
