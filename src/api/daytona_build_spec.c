@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define IMAGE_NAME_MAX 450
+#define TEXT_BYTES_MAX (1024u * 1024u) /* of all steps, and of ENV's values, variables replaced */
 #define OWNER          "root"
 
 struct reading {
@@ -21,6 +22,7 @@ struct reading {
     json_t *env;                 /* what ENV has said so far, as far as it is known here */
     const json_t *hashes;        /* of the context's archives; NULL: none */
     size_t copied;               /* sources of COPY so far */
+    size_t bytes;                /* of TEXT_BYTES_MAX */
     bool one_each;               /* as many archives as sources */
     const char *all;             /* the names of all archives for core; NULL: not needed yet */
     const json_t *entry, *words; /* the last ENTRYPOINT's and CMD's */
@@ -37,9 +39,23 @@ static enum err_code no_memory(struct err *e)
     return err_set(e, ERR_EXHAUSTED, "memory is out");
 }
 
-static enum err_code keep(struct build_spec *s, const char *text, const char **out, struct err *e)
+/* A line may use a long variable many times, and a COPY its target once for each source. */
+static enum err_code count(struct reading *r, const char *text, struct err *e)
 {
-    *out = build_spec_text(s, text);
+    size_t n = strlen(text) + 1;
+
+    if (n > TEXT_BYTES_MAX - r->bytes)
+        return err_set(e, ERR_INVALID, "the steps up to here are over %u KiB, variables replaced",
+                       TEXT_BYTES_MAX >> 10);
+    r->bytes += n;
+    return ERR_OK;
+}
+
+static enum err_code keep(struct reading *r, const char *text, const char **out, struct err *e)
+{
+    if (count(r, text, e) != ERR_OK)
+        return e->code;
+    *out = build_spec_text(&r->s, text);
     return *out ? ERR_OK : no_memory(e);
 }
 
@@ -80,7 +96,7 @@ static enum err_code add_word(struct reading *r, struct build_step *step, const 
 {
     if (strlen(word) > CORE_BUILD_TEXT_MAX)
         return err_set(e, ERR_INVALID, "it has more than %u bytes", CORE_BUILD_TEXT_MAX);
-    return keep(&r->s, word, &step->words[step->n++], e);
+    return keep(r, word, &step->words[step->n++], e);
 }
 
 static enum err_code add_one(struct reading *r, enum build_op op, const char *word, struct err *e)
@@ -120,7 +136,11 @@ static enum err_code read_env(struct reading *r, const struct build_file_step *s
             break;
     }
     code = step ? e->code : code == ERR_OK ? e->code : code;
-    json_object_update(r->env, plain);
+    json_object_foreach (plain, name, value)
+        if (code == ERR_OK)
+            code = count(r, json_string_value(value), e);
+    if (code == ERR_OK)
+        json_object_update(r->env, plain);
     json_decref(shell);
     json_decref(plain);
     return code;
@@ -155,8 +175,10 @@ static enum err_code name_archives(struct reading *r, size_t at, const char **ou
         if (buf_printf(&names, "%s%s%s", names.len ? "," : "", DAYTONA_CONTEXT_ZEROS,
                        json_string_value(json_array_get(r->hashes, i))) < 0)
             return no_memory(e);
-    if (buf_append(&names, "", 1) < 0 || keep(&r->s, names.data, out, e) != ERR_OK)
+    if (buf_append(&names, "", 1) < 0)
         return no_memory(e);
+    if (keep(r, names.data, out, e) != ERR_OK)
+        return e->code;
     r->all = *out;
     return ERR_OK;
 }
@@ -223,7 +245,7 @@ static enum err_code join_command(struct reading *r, struct err *e)
     if (strlen(command) > CORE_BUILD_COMMAND_MAX)
         return err_set(e, ERR_INVALID, "ENTRYPOINT and CMD have more than %u bytes",
                        CORE_BUILD_COMMAND_MAX);
-    return keep(&r->s, command, &r->s.start, e);
+    return keep(r, command, &r->s.start, e);
 }
 
 static enum err_code read_from(struct reading *r, const char *image, struct err *e)
@@ -231,7 +253,7 @@ static enum err_code read_from(struct reading *r, const char *image, struct err 
     if (strlen(image) > IMAGE_NAME_MAX)
         return err_set(e, ERR_INVALID, "an image's name has at most %u bytes", IMAGE_NAME_MAX);
     r->s.image = true;
-    return keep(&r->s, name_of_image(image), &r->s.from, e);
+    return keep(r, name_of_image(image), &r->s.from, e);
 }
 
 static enum err_code read_one(struct reading *r, const struct build_file_step *s, struct err *e)

@@ -119,15 +119,16 @@ static enum err_code set_variable(json_t *set, const char *name, size_t len, str
     return ERR_OK;
 }
 
-/* "NAME=VALUE", or with a blank instead ("NAME VALUE to the end"). *at moves behind it. */
+/* "NAME=VALUE", or with a blank instead ("NAME VALUE to the end"). *at moves behind it, and *room
+ * is less by the value. */
 static enum err_code take_pair(const char **at, bool old_form, const struct words *w, json_t *set,
-                               struct err *e)
+                               size_t *room, struct err *e)
 {
     const char *name = *at;
     size_t len = name_length(name);
     CLEANUP_BUF struct buf value;
 
-    buf_init(&value, BUILD_FILE_MAX_BYTES);
+    buf_init(&value, *room + 1);
     if (len == 0 || len >= VARIABLE_MAX || !strchr(old_form ? BLANKS : "=", name[len]))
         return err_set(e, ERR_INVALID, "it is NAME=VALUE... or NAME VALUE; not \"%.40s\"", name);
     *at = name + len + (old_form ? strspn(name + len, BLANKS) : 1);
@@ -137,15 +138,21 @@ static enum err_code take_pair(const char **at, bool old_form, const struct word
         return err_set(e, ERR_EXHAUSTED, "out of memory");
     if (take_word(at, old_form, w, &value, e) != ERR_OK)
         return e->code;
+    if (value.len > *room)
+        return err_set(e, ERR_TOO_LARGE, "it is too long");
+    *room -= value.len;
     return set_variable(set, name, len, &value, e);
 }
 
+/* Each use of a variable brings its whole value: without a maximum a short text would fill the
+ * memory. */
 static enum err_code take_pairs(const char *text, const struct words *w, json_t *set, struct err *e)
 {
     bool old_form = text[strcspn(text, BLANKS "=")] != '=';
+    size_t room = BUILD_FILE_VALUES_MAX;
 
     for (const char *at = text; *at; at += strspn(at, BLANKS))
-        if (take_pair(&at, old_form, w, set, e) != ERR_OK)
+        if (take_pair(&at, old_form, w, set, &room, e) != ERR_OK)
             return e->code;
     return ERR_OK;
 }

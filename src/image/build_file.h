@@ -25,10 +25,11 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#define BUILD_FILE_MAX_BYTES (256u * 1024u)
-#define BUILD_STEPS_MAX      512u
-#define BUILD_WORDS_MAX      256u /* of one instruction */
-#define BUILD_NAME_MAX       100u /* bytes of a template's name */
+#define BUILD_FILE_MAX_BYTES  (256u * 1024u)
+#define BUILD_FILE_VALUES_MAX (256u * 1024u) /* bytes of one ENV's values, variables replaced */
+#define BUILD_STEPS_MAX       512u
+#define BUILD_WORDS_MAX       256u /* of one instruction */
+#define BUILD_NAME_MAX        100u /* bytes of a template's name */
 
 enum build_file_op {
     BUILD_FROM,

@@ -10,6 +10,7 @@
 #include "api/daytona_build_spec.h"
 #include "base/util.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,6 +214,43 @@ static void test_limits(void **state)
     json_decref(json);
 }
 
+/* A variable of 65,000 bytes, and behind begin 100 times before, a number, behind; then end. */
+static void assert_too_long(const char *begin, const char *before, const char *behind,
+                            const char *end, const char *why)
+{
+    char text[8192], value[1001];
+    struct build_spec s;
+    struct err e = {0};
+    int n;
+
+    memset(value, 'x', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+    n = snprintf(text, sizeof(text), "FROM a\nENV A=%s\nENV B=", value);
+    for (int i = 0; i < 65; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "$A");
+    n += snprintf(text + n, sizeof(text) - (size_t)n, "\nRUN x\n%s", begin);
+    for (int i = 0; i < 100; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%d%s", before, i, behind);
+    snprintf(text + n, sizeof(text) - (size_t)n, "%s\n", end);
+    assert_int_not_equal(read_text(text, "[\"" MD5_A "\"]", &s, &e), ERR_OK);
+    assert_non_null(strstr(e.text, why));
+}
+
+static void test_what_variables_make_of_it(void **state)
+{
+    struct build_spec s;
+    struct err e = {0};
+
+    assert_too_long("ENV", " V", "=$B", "", "line 5, ENV: it is too long");
+    assert_too_long("", "ENV V", "=$B\n", "", ", ENV: the steps up to here are over 1024 KiB");
+    assert_too_long("COPY", " f", "", " /$B/",
+                    "line 5, COPY: the steps up to here are over 1024 KiB");
+    assert_int_equal(read_text("FROM a\nENV A=b\nENV C=$A D=$A\nWORKDIR /$A\n", NULL, &s, &e),
+                     ERR_OK);
+    STEP(2, BUILD_OP_WORKDIR, "/b");
+    build_spec_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_an_image_by_its_name),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_what_variables_make_of_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
