@@ -27,7 +27,8 @@ enum {
 /* $1: the folder. `remote ADDRESS` gives the credentials to what git asks of that address's server,
  * and of no other; where the address is none of HTTP's, there are none. `over_net COMMAND` adds the
  * reason of a server's refusal to what git says, which shows its status alone: cay-egress has it in
- * the status line, which HTTP/2 does not have. The trace has no contents, and no credentials. */
+ * the status line, which HTTP/2 does not have. The trace has no contents, and no credentials. The
+ * words may be any server's: of its last status line, short, and without control characters. */
 static const char prelude[] =
     "export LC_ALL=C.UTF-8 LANGUAGE=C GIT_TERMINAL_PROMPT=0 GIT_ASKPASS= SSH_ASKPASS= "
     "GIT_LITERAL_PATHSPECS=1\n"
@@ -47,9 +48,9 @@ static const char prelude[] =
     "over_net() {\n"
     "  t=$(mktemp) || { \"$@\"; return; }\n"
     "  GIT_TRACE_CURL=$t GIT_TRACE_CURL_NO_DATA=1 \"$@\"; s=$?\n"
-    "  [ $s = 0 ] || sed -n 's/\\r$//; s|.*: HTTP/1\\.1 [45][0-9][0-9] [A-Za-z ]*: |reason: |p' "
-    "\"$t\" | tail "
-    "-n 1 >&2\n"
+    "  [ $s = 0 ] || sed -n 's/[[:cntrl:]]//g; "
+    "s|^[^<]*<= Recv header: HTTP/1\\.1 [45][0-9][0-9] [A-Za-z ]*: |reason: |p' "
+    "\"$t\" | tail -n 1 | cut -b 1-300 >&2\n"
     "  rm -f \"$t\"; return $s\n"
     "}\n"
     "case $1 in /*) p=$1 ;; *) p=./$1 ;; esac\n"

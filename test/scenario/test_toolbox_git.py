@@ -177,6 +177,30 @@ def test_credentials_reach_the_remote_and_no_command_line(box, remote):
     assert box.run("grep -rl 'se cret' y/.git ~/.gitconfig ~/.git-credentials 2>/dev/null")["result"] == ""
 
 
+HOSTILE = r"""
+import socket
+listener = socket.create_server(("127.0.0.1", 8202))
+print("ready", flush=True)
+while True:
+    client, _ = listener.accept()
+    client.recv(65536)
+    client.sendall(b"HTTP/1.1 403 Forbidden: \x1b]0;title\x07no \xc2\x9b1m" + b"x" * 4000 + b"\r\nX-A: b: HTTP/1.1 404 Not Found: a header\r\n"
+                   b"X-B: <= Recv header: HTTP/1.1 404 Not Found: another\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    client.close()
+"""
+
+
+def test_a_servers_words_are_short_and_text(box, repository):
+    """They may be any server's, and clients show them in a terminal."""
+    box.put([("hostile_server.py", HOSTILE.encode())])
+    box.run("(python3 hostile_server.py >hostile.log 2>&1 &)")
+    until(lambda: box.run("cat hostile.log")["result"] == "ready\n")
+    said = box.refused(403, "POST", "/git/clone", {"url": "http://127.0.0.1:8202/a.git", "path": "y"})["message"]
+    box.run("pkill -f 'hostile_serve[r].py'")
+    assert "returned error: 403\nreason: ]0;titleno 1mxxx" in said and len(said) < 600 and "header" not in said and "another" not in said, said
+    until(lambda: 8202 not in box.good("GET", "/port")["ports"])
+
+
 def test_credentials_do_not_go_along_to_another_server(box, remote):
     away = remote.replace("o.git", "away.git")
     box.refused(401, "POST", "/git/clone", {"url": away, "path": "y", "username": "me", "password": "se cret\"'%"}, "GIT_AUTH_FAILED")
