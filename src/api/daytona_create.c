@@ -58,8 +58,8 @@ static const struct daytona_field fields[] = {
     {"spot", "spot sandboxes"},
     {"kvm", "virtual machines"},
     {"buildInfo",
-     "`image` of the SDKs (name a template as `snapshot`: see `cay template ls`; `cay template "
-     "import` makes one of an image)"},
+     "`image` of the SDKs (make a snapshot of it first, by the SDK's snapshot.create, and give its "
+     "name as `snapshot`)"},
     {"volumes", NULL},
     {"secrets", NULL},
     {"outboundProxyUrl", "a proxy of the sandbox's own"},

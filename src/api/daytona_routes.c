@@ -55,6 +55,10 @@ static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox/{id}/resize", daytona_resize},
     {API_WRITE, "*", "/api/snapshots*", api_unsupported,
      "switching snapshots off (each is on as long as it is there: delete it)"},
+    {API_WRITE, "*", "/api/object-storage/*", api_unsupported,
+     "local files in an image, as add_local_file, add_local_dir and pip_install_from_requirements "
+     "send them (upload them to a sandbox and make a snapshot of that, or name the packages in "
+     "pip_install)"},
     {API_WRITE, "*", "/api/*", api_unsupported,
      "this call of Daytona's API (there are those of sandboxes, snapshots, volumes, secrets and "
      "the "

@@ -111,6 +111,11 @@ def test_an_instruction_that_is_not_there(mine):  # noqa: F811
     mine.refused(501, "POST", "snapshots", {"name": "a", "buildInfo": {"dockerfileContent": "FROM host\nARG B\n"}}, "line 2: ARG")
 
 
+def test_what_is_not_there_says_what_to_do_instead(mine):  # noqa: F811
+    mine.refused(400, "POST", "sandbox", {"buildInfo": {"dockerfileContent": "FROM host\n"}}, "snapshot.create")
+    mine.refused(501, "GET", "object-storage/push-access", why="local files")
+
+
 def test_they_are_the_tenants_own(mine, account, cay):  # noqa: F811
     id = built(mine, "own", "FROM host\nRUN true\n")["id"]
     other = account()
