@@ -39,6 +39,22 @@ static void print_ask(const json_t *o)
            cli_text(o, "until"));
 }
 
+/* The directory itself is named where none of it was run. */
+static void print_hook(const json_t *o)
+{
+    const char *hook = cli_text(o, "hook"), *name = cli_text(o, "name");
+    long long failed = json_integer_value(json_object_get(o, "failed"));
+    size_t n = strlen(hook);
+    bool directory = strncmp(name, hook, n) == 0 && strcmp(name + n, ".d") == 0;
+
+    terminal_put(stdout, " ", directory ? name : hook);
+    if (*name && !directory)
+        terminal_put(stdout, ".d/", name);
+    terminal_put(stdout, ": ", cli_text(o, "error"));
+    if (failed > 1)
+        printf(" (%lld failed)", failed);
+}
+
 static void print_event(const struct cli *c, const json_t *o)
 {
     const json_t *count = json_object_get(o, "count");
@@ -54,6 +70,8 @@ static void print_event(const struct cli *c, const json_t *o)
         print_violation(o);
     else if (strcmp(cli_text(o, "type"), "ask") == 0)
         print_ask(o);
+    else if (strcmp(cli_text(o, "type"), "sandbox.hook_failed") == 0)
+        print_hook(o);
     else if (json_is_integer(count)) {
         printf(" %lld events", (long long)json_integer_value(count));
         terminal_put(stdout, ": ", cli_text(o, "reason"));

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from importerlib import cli  # noqa: F401 - a fixture
 from test_pause import connect, pause, state
 from waitlib import until
 
@@ -101,6 +102,20 @@ def test_one_that_fails_is_told_and_the_pause_is_done(cay):
         assert event["error"] == "exit status 3: no such table"
         assert state(cay, box) == "paused" and connect(cay, box).status == 201
         assert said(box, 1) == ["20-good pause frozen api 0 / "]
+
+
+def test_the_command_line_says_which_failed_and_why(cay, cli):  # noqa: F811
+    with cay.create() as box:
+        put(box, "pause", "10-bad", "#!/bin/sh\necho no such table >&2\nexit 3\n")
+        put(box, "pause", "20-bad", "#!/bin/sh\nexit 4\n")
+        assert pause(cay, box) == 204 and connect(cay, box).status == 201
+        failed(cay, box)
+        assert box.run("rm /etc/cay/pause.d/*-bad; chmod 777 /etc/cay/pause.d", user="root").exit_code == 0
+        assert pause(cay, box) == 204
+        failed(cay, box, 2)
+        said = cli("events", f"--sandbox={box.id}", "--type=sandbox.hook_failed").stdout.splitlines()
+        assert said[0].endswith(" sandbox.hook_failed pause.d/10-bad: exit status 3: no such table (2 failed)")
+        assert " sandbox.hook_failed pause.d: " in said[1] and len(said) == 2
 
 
 def test_one_that_hangs_is_ended_with_what_it_started(cay):
