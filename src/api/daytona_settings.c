@@ -319,20 +319,25 @@ static void got_metrics(void *arg, const struct sandbox_metric *items, size_t n,
     api_reply_json(call, 200, json_pack("{s:o}", "series", series));
 }
 
-/* -1: it is no time. */
-static int64_t query_time(struct api_call *call, const char *name, int64_t otherwise)
+/* Whether it is a time, or absent: *out_ms 0. A time before 1970 is taken for 1 ms after its begin,
+ * as 0 says that there is none. */
+static bool query_time(struct api_call *call, const char *name, int64_t *out_ms)
 {
     char text[64];
     int64_t at_ms;
 
     if (!api_call_query(call, name, text, sizeof(text)))
-        return -1;
-    if (!text[0])
-        return otherwise;
-    if (clock_parse_rfc3339(text, &at_ms) == 0)
-        return at_ms;
-    api_fail(call, 400, "%s must be a time as of RFC 3339", name);
-    return -1;
+        return false;
+    if (!text[0]) {
+        *out_ms = 0;
+        return true;
+    }
+    if (clock_parse_rfc3339(text, &at_ms) < 0) {
+        api_fail(call, 400, "%s must be a time as of RFC 3339", name);
+        return false;
+    }
+    *out_ms = at_ms > 0 ? at_ms : 1;
+    return true;
 }
 
 void daytona_metrics(struct api_call *call)
@@ -340,9 +345,8 @@ void daytona_metrics(struct api_call *call)
     const struct sandbox *s = daytona_find(call);
     int64_t from, to;
 
-    if (!s || (from = query_time(call, "from", 0)) < 0 || (to = query_time(call, "to", 0)) < 0)
-        return;
-    core_sandbox_metrics(call->core, call->who.tenant, s->id, from, to, got_metrics, call);
+    if (s && query_time(call, "from", &from) && query_time(call, "to", &to))
+        core_sandbox_metrics(call->core, call->who.tenant, s->id, from, to, got_metrics, call);
 }
 
 /* -- the server -------------------------------------------------------------------------------- */

@@ -710,6 +710,9 @@ def test_labels_addresses_and_pages(box, cay):
     assert {s["metricName"] for s in series} >= {"daytona.sandbox.cpu.utilization", "daytona.sandbox.memory.usage"}
     assert all(s["dataPoints"] for s in series)
     assert control("GET", f"/sandbox/{box.id}/telemetry/metrics?from=x").status == 400
+    for query, there in (("from=1969-12-31T23:59:59Z", True), ("from=0001-01-01T00:00:00Z", True), ("to=1969-12-31T23:59:59Z", False)):
+        series = control("GET", f"/sandbox/{box.id}/telemetry/metrics?{query}").json["series"]
+        assert [bool(s["dataPoints"]) for s in series] == [there] * 7, query
 
 
 def test_labels_that_are_null_name_none(box, cay):
