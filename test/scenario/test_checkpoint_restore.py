@@ -54,7 +54,7 @@ def forget_overlay(layer):
     """As of a layer that is kept: without the kernel's marks of its last overlay, and cay's own two files."""
     for work in layer.glob("*.work"):
         shutil.rmtree(work / "work", ignore_errors=True)
-    for name in ("hosts", "hostname"):
+    for name in ("hosts", "hostname", "machine-id"):
         (layer / "root/etc" / name).unlink(missing_ok=True)
 
 
