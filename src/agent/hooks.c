@@ -45,10 +45,16 @@ static void on_timer(uv_timer_t *t);
 static void add_failed(struct hooks_run *r, const char *name, const char *why)
 {
     json_t *one = json_pack("{s:s, s:s}", "name", name, "error", why);
+    char text[WHY_SIZE];
 
-    if (!one) /* what it wrote is no text */
-        one = json_pack("{s:s, s:s}", "name", name, "error", "it failed");
-    logs_add(r->agent, "warn", "hook", 0, "%s/%s: %s", r->dir, name, why);
+    snprintf(text, sizeof(text), "%s", why);
+    if (!one) { /* its output is not UTF-8 */
+        for (char *c = text; *c; c++)
+            if (*c & 0x80)
+                *c = '?';
+        one = json_pack("{s:s, s:s}", "name", name, "error", text);
+    }
+    logs_add(r->agent, "warn", "hook", 0, "%s/%s: %s", r->dir, name, text);
     (void)json_array_append_new(r->failed, one);
 }
 

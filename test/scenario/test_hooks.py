@@ -150,6 +150,13 @@ def test_much_output_is_cut(cay):
         assert error.endswith("xxthe end") and len(error) < 300
 
 
+def test_output_that_is_no_text_hides_no_status(cay):
+    with cay.create() as box:
+        put(box, "pause", "bytes", "#!/bin/sh\nprintf 'a\\377\\033b'\nexit 3\n")
+        assert pause(cay, box) == 204
+        assert failed(cay, box)["error"] == "exit status 3: a? b"
+
+
 def test_only_what_is_roots_alone_is_run(cay):
     """Each is refused by name; the one beside them, which is as it should be, runs."""
     with cay.create() as box:
