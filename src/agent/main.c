@@ -74,13 +74,16 @@ static void on_end_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 }
 
 /* cay-privd has killed a program (privd/locks.h), or lets a frozen sandbox go on (privd/freeze.c).
- * No program inside may signal this process. */
+ * Root of the sandbox may signal this process, too: cay-privd as a sender has no number in here,
+ * and only the kernel writes SI_USER. */
 static void on_privd_signal(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 {
     struct signalfd_siginfo info;
     int fd;
 
     if (uv_fileno((uv_handle_t *)poll, &fd) < 0 || read(fd, &info, sizeof(info)) < 0)
+        return;
+    if (info.ssi_code != SI_USER || info.ssi_pid != 0)
         return;
     if (info.ssi_signo == SIGUSR1) {
         generation_renew();

@@ -91,3 +91,11 @@ def test_a_machine_id_of_a_tenants_is_hidden_not_followed(cay):
             assert cay.call("POST", f"/sandboxes/{box.id}/pause", {"memory": False}).status == 204
             assert connect(cay, box).status == 201
             assert box.run(MACHINE_ID).out == own and "root:" in box.run("cat /etc/passwd").out
+
+
+def test_a_signal_from_inside_makes_no_new_one(cay):
+    """Nor the line of the log that cay-privd's other signal stands for."""
+    with cay.create() as box:
+        before = box.run("cat /run/sandbox/generation").out
+        assert box.run("kill -USR1 1 && kill -USR2 1 && sleep 0.2", user="root").exit_code == 0
+        assert box.run("cat /run/sandbox/generation").out == before
