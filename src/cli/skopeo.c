@@ -216,6 +216,8 @@ static enum err_code fail(struct run *r, struct err *e)
             why[0] ? why : "it gives no reason");
     if (e->code == ERR_DENIED)
         err_hint(e, "`skopeo login` keeps credentials; --authfile=FILE names a file of them");
+    if (strstr(why, "server gave HTTP response to HTTPS client"))
+        err_hint(e, "--plain-http is for a registry without TLS");
     return e->code;
 }
 

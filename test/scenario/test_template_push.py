@@ -99,7 +99,7 @@ def test_registries_that_do_not_take_it(cay, push, made, registry):
     refusing, silent = Liar(lambda path: (403, {}, b"{}")), Liar(lambda path: None)
     try:
         for to, said, *options in ((f"127.0.0.1:{free_port()}/x:1", "connection refused", "--plain-http"),
-                                   (f"{registry.host}/x:1", "server gave HTTP response to HTTPS client"),
+                                   (f"{registry.host}/x:1", "--plain-http is for a registry without TLS"),
                                    (f"{registry.host}/UPPER:1", "skopeo could not send it", "--plain-http"),
                                    (f"{refusing.host}/x:1", "skopeo could not send it", "--plain-http"),
                                    (f"{silent.host}/x:1", "did not take the whole image in time", "--plain-http", "--timeout=2s")):
