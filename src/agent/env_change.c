@@ -42,7 +42,8 @@ static enum err_code read_change(const json_t *body, struct change *ch, struct e
     json_array_foreach (ch->unset, i, name)
         if (!json_is_string(name))
             return err_set(e, ERR_INVALID, "unset[%zu]: must be the name of a variable", i);
-    return ch->set ? json_check_env(ch->set, "set", CHANGE_VARS_MAX, CHANGE_BYTES, e) : ERR_OK;
+    return ch->set ? json_check_program_env(ch->set, "set", CHANGE_VARS_MAX, CHANGE_BYTES, e)
+                   : ERR_OK;
 }
 
 static void take_away(json_t *env, const struct change *ch)

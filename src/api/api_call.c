@@ -107,7 +107,8 @@ enum err_code api_read_maps(const json_t *body, const char *metadata, const char
     if (r->metadata && (rc = json_check_str_map(r->metadata, metadata, API_MAP_MAX_COUNT,
                                                 API_METADATA_MAX_BYTES, e)))
         return rc;
-    return r->env ? json_check_env(r->env, env, API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e) : ERR_OK;
+    return r->env ? json_check_program_env(r->env, env, API_MAP_MAX_COUNT, API_ENV_MAX_BYTES, e)
+                  : ERR_OK;
 }
 
 json_t *api_json_text(const char *text)

@@ -267,6 +267,23 @@ enum err_code json_check_env(const json_t *obj, const char *what, size_t max_cou
     return ERR_OK;
 }
 
+enum err_code json_check_program_env(const json_t *obj, const char *what, size_t max_count,
+                                     size_t max_bytes, struct err *e)
+{
+    const char *name;
+    json_t *value;
+
+    if (json_check_env(obj, what, max_count, max_bytes, e) != ERR_OK)
+        return e->code;
+    json_object_foreach ((json_t *)obj, name, value)
+        if (strlen(name) + json_string_length(value) > JSON_VARIABLE_MAX)
+            return err_set(
+                e, ERR_INVALID,
+                "%s: \"%.64s\" is longer than %u bytes: no program can be started with it", what,
+                name, JSON_VARIABLE_MAX);
+    return ERR_OK;
+}
+
 /* Length of the UTF-8 character at s (at most n bytes), or 0. RFC 3629: no surrogates, no long
  * forms. */
 static size_t utf8_len(const unsigned char *s, size_t n)

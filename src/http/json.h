@@ -47,6 +47,12 @@ enum err_code json_check_str_map(const json_t *obj, const char *what, size_t max
 enum err_code json_check_env(const json_t *obj, const char *what, size_t max_count,
                              size_t max_bytes, struct err *e);
 
+/* The same of variables that programs are to be started with: the kernel starts none with one that
+ * is longer, name and value together. */
+#define JSON_VARIABLE_MAX (128u * 1024u - 2) /* its MAX_ARG_STRLEN without '=' and the last byte */
+enum err_code json_check_program_env(const json_t *obj, const char *what, size_t max_count,
+                                     size_t max_bytes, struct err *e);
+
 /* Appends s as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD: file names
  * and output of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
 int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;

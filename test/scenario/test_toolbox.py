@@ -661,6 +661,20 @@ def test_variables_are_changed_for_what_begins_afterwards(box):
         assert box.call("DELETE", f"/process/session/{id}").status == 204
 
 
+def test_a_variable_that_no_program_can_be_started_with(cay, box):
+    """The kernel takes 128 KiB of NAME=VALUE with its last byte, and no more."""
+    longest = {"V": "x" * (128 * 1024 - 3)}
+    too_long = {"V": longest["V"] + "x"}
+    box.refused(400, "POST", "/env", {"set": too_long}, "INVALID_REQUEST_BODY", "no program can be started")
+    reply = cay.call("POST", "/sandboxes", {"templateID": "host", "envVars": too_long})
+    assert reply.status == 400 and b"no program can be started" in reply.body
+    box.good("POST", "/env", {"set": longest})
+    try:
+        assert box.good("POST", "/process/execute", {"command": "echo ${#V}"})["result"] == f"{128 * 1024 - 3}\n"
+    finally:
+        box.good("POST", "/env", {"unset": ["V"]})
+
+
 def test_of_changes_of_variables_at_once_none_is_lost(box):
     names = [f"RACE_{i}" for i in range(24)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
