@@ -223,7 +223,8 @@ int git_read_history(const char *text, size_t len, struct buf *b)
 
 /* -- refusals ---------------------------------------------------------------------------------- */
 
-/* In this order: git's later lines repeat the kind of failure in general words. */
+/* In this order: git's later lines repeat the kind of failure in general words. A remote that is
+ * not reached is the request's own: 400, and no failure of this server. */
 static const struct {
     const char *words;
     struct git_refusal refusal;
@@ -255,9 +256,9 @@ static const struct {
     {"[rejected]", {409, "GIT_PUSH_REJECTED"}},
     {"nothing to commit", {409, "CONFLICT"}},
     {"nothing added to commit", {409, "CONFLICT"}},
-    {"Could not resolve host", {502, "GIT_TRANSPORT_FAILED"}},
-    {"unable to access '", {502, "GIT_TRANSPORT_FAILED"}},
-    {"Could not read from remote repository", {502, "GIT_TRANSPORT_FAILED"}},
+    {"Could not resolve host", {400, "GIT_TRANSPORT_FAILED"}},
+    {"unable to access '", {400, "GIT_TRANSPORT_FAILED"}},
+    {"Could not read from remote repository", {400, "GIT_TRANSPORT_FAILED"}},
 };
 
 struct git_refusal git_read_refusal(const char *text)

@@ -126,6 +126,7 @@ def test_branches_a_clone_and_a_pull(box, repository):
     ("GET", "status", {}, 400, None), ("GET", "status", {"path": "none"}, 404, "FILE_NOT_FOUND"),
     ("GET", "status", {"path": "/tmp"}, 404, "GIT_REPO_NOT_FOUND"), ("GET", "history", {"path": "-"}, 404, "FILE_NOT_FOUND"),
     ("POST", "clone", {"path": "q"}, 400, None), ("POST", "clone", {"path": "q", "url": "/nowhere"}, 404, "GIT_REPO_NOT_FOUND"),
+    ("POST", "clone", {"path": "q", "url": "http://127.0.0.1:1/x"}, 400, "GIT_TRANSPORT_FAILED"),
     ("POST", "clone", {"path": "q", "url": "--upload-pack=id"}, 404, "GIT_REPO_NOT_FOUND"),
     ("POST", "clone", {"path": "q", "url": "/x", "branch": "-x"}, 400, None), ("POST", "clone", {"path": "q", "url": "ext::sh -c id"}, 400, None),
     ("POST", "clone", {"path": "q", "url": "/x", "password": "a\nhost=b"}, 400, None),

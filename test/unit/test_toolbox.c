@@ -87,6 +87,9 @@ static void test_refusals(void **state UNUSED)
                         "GIT_PUSH_REJECTED");
     assert_string_equal(git_read_refusal(" ! [remote rejected] main (hook)").code,
                         "GIT_REMOTE_REJECTED");
+    assert_int_equal(git_read_refusal("fatal: unable to access 'https://x/'").status, 400);
+    assert_string_equal(git_read_refusal("ssh: Could not resolve hostname x").code,
+                        "GIT_TRANSPORT_FAILED");
     assert_int_equal(git_read_refusal("something else").status, 400);
 }
 
