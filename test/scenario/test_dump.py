@@ -187,7 +187,7 @@ def test_one_that_is_killed_meanwhile_is_not_kept(privd, prepare_program):
     box = Box(privd, c, "iboxf")
     prepare(prepare_program, box.pid)
     seq = send_dump(c, box, 7)
-    until(lambda: programs_at_work(privd))
+    until(lambda: programs_at_work(privd), every=0.005)
     assert c.kill(box).status == 0
     assert c.wait(seq).status == -errno.ESTALE
     until(lambda: not programs_at_work(privd))
@@ -201,10 +201,10 @@ def test_files_are_kept_where_privd_dies_meanwhile(privd, prepare_program):
     assert box.agent.sh("echo one > /root/mark", user="root").end
     prepare(prepare_program, box.pid)
     send_dump(c, box, 7)
-    until(lambda: programs_at_work(privd))
+    until(lambda: programs_at_work(privd), every=0.005)
     privd.crash()
-    until(lambda: not programs_at_work(privd))
     privd.start()
+    until(lambda: not programs_at_work(privd))
     c = privd.channel()
     assert c.list() == {} and kepts(c) == {7}
     until(lambda: not pathlib.Path(f"/proc/{box.pid}").exists())
@@ -354,7 +354,7 @@ def test_memory_stays_kept_where_privd_dies_before_it_goes_on(privd, prepare_pro
     prepare(prepare_program, box.pid)
     assert dump(c, box, 7).status == 0
     c.send(privdlib.CREATE, create_body("inextm", 7, flags=2))
-    until(lambda: programs_at_work(privd, "/"))
+    until(lambda: programs_at_work(privd, "/"), every=0.005)
     privd.crash()
     privd.start()
     c = privd.channel()
