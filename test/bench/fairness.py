@@ -46,8 +46,9 @@ keeps for up to {tick} ms at a time (CONFIG_HZ). They do wait for the kernel's t
 The controls' rows are loads without cay-egress in their way; the neighbour's requests go through it as ever. *Past cay-egress*: what the
 load's own programs cost. *Through a plain relay*: one process on the core of cay-egress that carries the same bytes by splice(2), 64 KiB
 of each connection in turn. It is what any program costs that carries the load there. *cay-egress*: how much of a
-processor it takes while it is loaded. All of them send as {congestion} says, the servers as {servers}: where that is BBR, the kernel's timers that pace what is
-sent, the servers' too, run on the core of cay-egress, whose acknowledgements let the servers go on. *By rounds*: the ratio of p99 in
+processor it takes while it is loaded. All of them send as {congestion} says, the servers as {servers}: they stand for servers on other machines, and BBR's
+timers, which pace what is sent, would run on the core of cay-egress, whose acknowledgements let the servers go on
+(--servers-congestion=bbr shows what that costs). *By rounds*: the ratio of p99 in
 each round, loaded to quiet, the least, the median and the most: a machine that others use too has moments in which nothing of it
 runs, and one of them is enough for the p99 of all rounds together. Load averages are those of the machine at the end of each row.
 """
@@ -297,8 +298,8 @@ def main():
     p.add_argument("--requests", type=int, default=500)
     p.add_argument("--rounds", type=int, default=ROUNDS)
     p.add_argument("--only", default="", help="loads with this in their names")
-    p.add_argument("--servers-congestion", default=pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
-                   help="what the servers send with: elsewhere their timers would not run on cay-egress's core")
+    p.add_argument("--servers-congestion", default="reno",
+                   help="what the servers send with: they stand for servers on other machines, whose timers do not run on cay-egress's core")
     p.add_argument("--log-mib", type=int, default=175)
     o = p.parse_args()
     os.environ["CAY_BUILD"] = str(pathlib.Path(o.build).resolve())
