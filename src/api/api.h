@@ -20,6 +20,7 @@
 #include <stdbool.h>
 
 #define API_BODY_MAX_BYTES     (1024u * 1024u)
+#define API_POLICY_MAX_BYTES   (256u * 1024u) /* where it is a policy */
 #define API_METADATA_MAX_BYTES (64u * 1024u)
 #define API_ENV_MAX_BYTES      (256u * 1024u)
 #define API_MAP_MAX_COUNT      1024u
@@ -130,6 +131,7 @@ struct api_route {
     const char *pattern; /* "/sandboxes/{id}/timeout" */
     api_handler handler;
     const char *note; /* for api_unsupported: what is asked for, and what to do instead */
+    size_t body_max;  /* bytes; 0: API_BODY_MAX_BYTES */
 };
 
 struct api_dialect {
@@ -168,11 +170,11 @@ const struct api_config *api_config_of(const struct api *a);
 struct cay_v1 *api_cay_v1(const struct api *a);
 struct api_metrics *api_metrics_of(struct api *a);
 
-/* Parses the body as an object into call->body. False: the call was answered (400). */
+/* Parses the body as an object into call->body. False: the call was answered (400, 413). */
 bool api_call_body(struct api_call *call);
 
 /* Begins a call with a body: api_call_body, and a zeroed state of so many bytes, which is the
- * call's. NULL: the call was answered (400, 503). */
+ * call's. NULL: the call was answered (400, 413, 503). */
 void *api_call_state(struct api_call *call, size_t size, void (*state_free)(void *state));
 
 /* A decoded query parameter into out; "" when absent. False: the call was answered (400). */

@@ -27,7 +27,8 @@ static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox/{id}/stop", daytona_stop},
     {API_WRITE, "POST", "/api/sandbox/{id}/pause", daytona_pause},
     {API_WRITE, "POST", "/api/sandbox/{id}/archive", daytona_archive},
-    {API_WRITE, "POST", "/api/sandbox/{id}/network-settings", daytona_set_network},
+    {API_WRITE, "POST", "/api/sandbox/{id}/network-settings", daytona_set_network,
+     .body_max = API_POLICY_MAX_BYTES},
     {API_WRITE, "PUT", "/api/sandbox/{id}/secrets", daytona_set_secrets},
     {API_WRITE, "*", "/api/sandbox/{id}/secrets", api_unsupported,
      "reading a sandbox's secrets with their values (they are sealed, and put on requests outside "

@@ -142,10 +142,11 @@ static void push(struct egress_link *l, struct sandbox_obj *o)
 {
     struct call_agent_request r = {
         .method = "PUT", .max_response_bytes = ANSWER_MAX, .timeout_ms = PUSH_TIMEOUT_MS};
-    char target[64];
+    char target[192];
     struct err e;
 
-    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u", o->s.slot, o->s.gen);
+    (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u?tenant=%s", o->s.slot, o->s.gen,
+                   o->s.tenant);
     r.target = target;
     r.body = l->core->egress->uses.body(o, &e);
     if (!r.body) {

@@ -2,7 +2,6 @@
 
 #include "core/core_internal.h"
 #include "core/credential_internal.h"
-#include "core/sandbox_network.h"
 #include "core/store_tenant.h"
 #include "policy/lint.h"
 
@@ -24,10 +23,10 @@ enum err_code core_policy_check(struct core *c, const char *tenant, const json_t
 {
     json_t *credentials = NULL;
     struct policy *read = NULL, *ceiling = NULL;
-    enum err_code code = sandbox_check_policy(c, tenant, policy, own, e);
+    enum err_code code = policy_new(policy, &read, e);
 
     if (code == ERR_OK)
-        code = policy_new(policy, &read, e);
+        code = credentials_check(c, tenant, read, own, e);
     if (code == ERR_OK)
         code = read_ceiling(c, tenant, &ceiling, e);
     if (code == ERR_OK) {

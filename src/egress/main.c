@@ -10,6 +10,7 @@
 #include "egress/confine.h"
 #include "egress/control/audit_query.h"
 #include "egress/control/control.h"
+#include "egress/control/document.h"
 #include "egress/flow/asks.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/delivery.h"
@@ -194,6 +195,7 @@ static void start_parts(struct program *p)
     check(p, renewals_new(&p->egress, &p->egress.renewals), "renewals");
     check(p, deliveries_new(&p->egress, &p->egress.deliveries), "deliveries");
     check(p, audit_queries_new(&p->egress, &p->egress.audit_queries), "queries of the log");
+    check(p, documents_new(&p->egress, &p->egress.documents), "documents");
     check(p, control_new(&p->egress, p->options.listen_fd, &p->egress.control),
           "the control channel");
     check(p, privsep_client_new(&p->loop, p->options.privd, &events, &p->privd), "privd's channel");
@@ -204,6 +206,7 @@ static void on_signal(uv_signal_t *s, int number)
 {
     struct egress *eg = s->data;
 
+    documents_stop(eg->documents);
     registry_free(eg->registry); /* which is still asked while it ends them */
     audit_free(TAKE_PTR(eg->audit));
     log_info("stopped");
@@ -216,7 +219,8 @@ int main(int argc, char **argv)
 
     log_init("cay-egress", LOG_INFO);
     signal(SIGPIPE, SIG_IGN);
-    setenv("UV_THREADPOOL_SIZE", "3", 1); /* two queries of the log, and its fdatasync */
+    /* Two queries of the log, its fdatasync, and a document of cayd's. */
+    setenv("UV_THREADPOOL_SIZE", "4", 1);
     options_parse(argc, argv, &p.options);
     close_memory(&p);
     check(&p, uv_loop_init(&p.loop), "the loop");

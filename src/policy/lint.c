@@ -46,12 +46,18 @@ static void print_entry(enum condition_id id, const struct list *l, size_t i, ch
 
 /* -- what overlaps ----------------------------------------------------------------------------- */
 
-/* Where there have been too many comparisons everything meets, so that nothing is found of it. */
+/* Counts a comparison. Where there have been too many everything meets, so that nothing is found of
+ * it. */
+static bool is_spent(struct findings *f)
+{
+    return f->compared++ >= POLICY_LINT_COMPARISONS;
+}
+
 static bool entry_meets(struct findings *f, enum condition_id id, const union entry *e,
                         const struct list *l)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (f->compared++ >= POLICY_LINT_COMPARISONS || conditions[id].overlaps(e, &l->entries[i]))
+        if (is_spent(f) || conditions[id].overlaps(e, &l->entries[i]))
             return true;
     return l->n == 0;
 }
@@ -89,8 +95,9 @@ static bool lets_name_out(struct findings *f, const struct policy *p, const unio
     if (p->fallback != FALLBACK_DENY || p->warns || p->asks)
         return true;
     for (size_t i = 0; i < p->n_rules; i++)
-        if (p->rules[i].action == POLICY_ALLOW && rule_has_name(f, &p->rules[i], domain) &&
-            rests_meet(f, &p->rules[i], r))
+        if (is_spent(f) ||
+            (p->rules[i].action == POLICY_ALLOW && rule_has_name(f, &p->rules[i], domain) &&
+             rests_meet(f, &p->rules[i], r)))
             return true;
     for (size_t i = 0; i < p->n_presets; i++)
         if (rule_has_name(f, p->presets[i], domain) && rests_meet(f, p->presets[i], r))
@@ -106,8 +113,8 @@ static bool lets_private_out(struct findings *f, const struct policy *p, const u
     for (size_t i = 0; i < p->n_rules; i++) {
         const struct list *l = &p->rules[i].lists[CONDITION_ADDRESSES];
 
-        if (p->rules[i].action == POLICY_ALLOW && l->n > 0 &&
-            entry_meets(f, CONDITION_ADDRESSES, range, l))
+        if (is_spent(f) || (p->rules[i].action == POLICY_ALLOW && l->n > 0 &&
+                            entry_meets(f, CONDITION_ADDRESSES, range, l)))
             return true;
     }
     return false;

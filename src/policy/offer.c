@@ -32,7 +32,7 @@ static void add_conditions(struct offer *o, const struct rule *r)
         if (conditions[i].stage <= CONDITION_ADDRESS || l->n == 0)
             continue;
         add(o, "; %s ", conditions[i].key);
-        for (size_t k = 0; k < l->n; k++) {
+        for (size_t k = 0; k < l->n && o->used < sizeof(o->text) - 1; k++) {
             conditions[i].print(&l->entries[k], entry, sizeof(entry));
             add(o, "%s%s", k > 0 ? ", " : "", entry);
         }

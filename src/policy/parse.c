@@ -14,7 +14,7 @@
 
 struct parser {
     struct policy *policy;
-    size_t n_patterns, n_stars;
+    size_t n_patterns, n_stars, text_bytes;
     struct err *e;
     char json_path[JSON_PATH_SIZE]; /* "rules[3].ports[0]" */
 
@@ -49,6 +49,16 @@ static void at(struct parser *p, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(p->json_path, sizeof(p->json_path), fmt, ap);
     va_end(ap);
+}
+
+/* A policy is read again with each change of its sandbox's, and compared with its ceilings. */
+static enum err_code count_text(struct parser *p, const json_t *json)
+{
+    p->text_bytes += json_string_length(json);
+    if (p->text_bytes > POLICY_TEXT_MAX)
+        return bad(p, "the policy's names, addresses, methods and paths have more than %u bytes",
+                   POLICY_TEXT_MAX);
+    return ERR_OK;
 }
 
 /* -- conditions -------------------------------------------------------------------------------- */
@@ -97,7 +107,9 @@ static enum err_code read_condition(struct parser *p, const struct condition *c,
         enum err_code code;
 
         at(p, "%s.%s[%zu]", p->where, c->key, i);
-        code = read_entry(p, c, json_array_get(json, i), &list->entries[i]);
+        code = count_text(p, json_array_get(json, i));
+        if (code == ERR_OK)
+            code = read_entry(p, c, json_array_get(json, i), &list->entries[i]);
         if (code != ERR_OK)
             return code;
         list->n = i + 1; /* what rule_clear has to look at */
@@ -126,6 +138,8 @@ static enum err_code read_name(struct parser *p, const char *field, const json_t
     const char *text = json_string_value(json);
 
     at(p, "%s.%s", p->where, field);
+    if (count_text(p, json) != ERR_OK)
+        return p->e->code;
     if (!is_plain_name(text, max))
         return bad(p, "must be 1 to %zu letters, digits, blanks, '-', '_' or '.'", max);
     free(*out);

@@ -69,8 +69,9 @@
 #define POLICY_INJECT_MAX     64u
 #define POLICY_REROUTES_MAX   64u
 #define POLICY_PATTERNS_MAX   4096u /* domains, addresses, ports, methods and paths of all rules */
-#define POLICY_STARS_MAX      128u  /* paths of them with a star that something follows */
-#define POLICY_NAME_MAX       253u  /* a host name, RFC 1035 */
+#define POLICY_TEXT_MAX       (128u * 1024u) /* bytes of them together */
+#define POLICY_STARS_MAX      128u           /* paths of them with a star that something follows */
+#define POLICY_NAME_MAX       253u           /* a host name, RFC 1035 */
 #define POLICY_RULE_NAME_MAX  64u
 #define POLICY_CREDENTIAL_MAX 64u
 #define POLICY_REASON_SIZE    256

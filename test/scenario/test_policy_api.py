@@ -1,5 +1,7 @@
 """/cay/v1's policies and secrets on a server without cay-egress: what is taken, shown and refused."""
 
+import json
+
 import pytest
 
 POLICY = {"default": "deny", "rules": [{"name": "web", "action": "allow", "domains": ["web.example.com"], "ports": [443]}]}
@@ -148,3 +150,29 @@ def test_ceilings_are_the_operators(cay, other_tenant):
     assert cay.call("PUT", "/cay/v1/tenants/nobody/ceiling", POLICY).status == 404
     assert cay.call("DELETE", path).status == 204
     assert cay.call("GET", path).status == 404
+
+
+def test_a_policy_has_a_size(cay, made):
+    """128 KiB of names, 256 KiB as JSON: where policies are set, looked at and asked about. The control: as much as that is taken."""
+    one = made(policy=POLICY)
+    policy = f"/cay/v1/sandboxes/{one}/policy"
+
+    def names(count):
+        return {"rules": [{"action": "allow", "domains": [f"{i:052}.example.org" for i in range(count)]}]}
+
+    def padded(value, size):
+        text = json.dumps(value)
+        return (text + " " * (size - len(text))).encode()
+
+    assert cay.call("PUT", policy, padded(names(2048), 256 * 1024)).status == 204
+    assert policy_of(cay, one) == names(2048)
+    for method, path in (("PUT", policy), ("POST", "/cay/v1/policies/check")):
+        refused = cay.call(method, path, names(2049))
+        assert refused.status == 400 and "131072 bytes" in refused.json["message"], refused.body
+        refused = cay.call(method, path, padded(POLICY, 256 * 1024 + 1))
+        assert refused.status == 413 and "262144 bytes" in refused.json["message"], refused.body
+    refused = cay.call("POST", f"{policy}/explain", padded({"to": "a.example", "policy": POLICY}, 256 * 1024 + 1))
+    assert refused.status == 413
+    refused = cay.call("PUT", f"/sandboxes/{one}/network", padded({"allowOut": ["a.example"]}, 256 * 1024 + 1))
+    assert refused.status == 413
+    assert policy_of(cay, one) == names(2048)

@@ -37,7 +37,7 @@ static void check_told(const struct proxy *p, struct world *w, const char *id, c
            *wanted = json_loads(policy, JSON_DECODE_ANY, NULL);
     char target[64];
 
-    snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u", s->slot, s->gen);
+    snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u?tenant=%s", s->slot, s->gen, s->tenant);
     assert_string_equal(p->target, target);
     assert_string_equal(json_string_value(json_object_get(body, "id")), id);
     assert_string_equal(json_string_value(json_object_get(body, "tenant")), "default");

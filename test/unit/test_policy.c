@@ -223,6 +223,28 @@ static void test_stars_are_bounded(void **state)
     json_decref(json);
 }
 
+/* It is read again with each change, and compared with its ceilings, on loops that all share. */
+static void test_text_is_bounded(void **state)
+{
+    json_t *names = json_array(), *json = json_pack("{s:[{s:s, s:s, s:o}]}", "rules", "name", "api",
+                                                    "action", "allow", "domains", names);
+    size_t bytes = strlen("api");
+    struct policy *p = NULL;
+    struct err e;
+    char name[65];
+
+    for (unsigned i = 0; bytes + 64 <= POLICY_TEXT_MAX; i++, bytes += 64) {
+        (void)snprintf(name, sizeof(name), "%056u.example", i);
+        json_array_append_new(names, json_string(name));
+    }
+    assert_int_equal(policy_new(json, &p, &e), ERR_OK);
+    policy_free(p);
+    json_array_append_new(names, json_string(name));
+    assert_int_equal(policy_new(json, &p, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "131072 bytes"));
+    json_decref(json);
+}
+
 /* -- deciding ---------------------------------------------------------------------------------- */
 
 static void test_nothing_said_is_nothing_allowed(void **state)
@@ -1061,6 +1083,7 @@ int main(void)
         cmocka_unit_test(test_too_large_is_refused_not_cut),
         cmocka_unit_test(test_denied_paths),
         cmocka_unit_test(test_stars_are_bounded),
+        cmocka_unit_test(test_text_is_bounded),
         cmocka_unit_test(test_nothing_said_is_nothing_allowed),
         cmocka_unit_test(test_domains),
         cmocka_unit_test(test_first_rule_decides),

@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 #define AUDIT_QUERY_MAX       10000u
-#define AUDIT_QUERIES_AT_ONCE 2u /* libuv has a thread more (main.c), for the disk */
+#define AUDIT_QUERIES_AT_ONCE 2u /* of libuv's threads: main.c */
 #define AUDIT_SLICE_BYTES     ((size_t)4 * 1024 * 1024)
 #define AUDIT_QUERIES_EACH    2u  /* of a tenant, with those that wait */
 #define AUDIT_QUERIES_MAX     16u /* of all, shared by tenant (base/share.h) */

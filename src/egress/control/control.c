@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "egress/control/audit_query.h"
 #include "egress/control/control_policy.h"
+#include "egress/control/document.h"
 #include "egress/control/explain.h"
 #include "egress/flow/answers.h"
 #include "egress/flow/asks.h"
@@ -26,6 +27,7 @@
 #include "egress/flow/sandbox.h"
 #include "http/json.h"
 #include "http/server.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -75,22 +77,51 @@ static int parse_sandbox(const char *path, const char *tail, uint32_t *slot, uin
     return strcmp(path + used, tail) == 0 ? 0 : -ENOENT;
 }
 
-static void on_put_body(struct http_exchange *x, char *body, size_t len)
+static enum err_code read_policy(struct egress *eg, const json_t *o, void **out, struct err *e)
+{
+    struct sandbox_rules *rules = NULL;
+    enum err_code code = control_policy_read(eg, o, &rules, e);
+
+    *out = rules;
+    return code;
+}
+
+static void drop_policy(void *rules)
+{
+    control_policy_drop(rules);
+}
+
+static void take_policy(struct http_exchange *x, const json_t *o, void *rules, const struct err *e)
 {
     struct egress *eg = control_of(x)->egress;
-    struct err e = {0};
-    uint32_t slot, gen;
-    json_t *o = NULL;
+    uint32_t slot = 0, gen = 0;
+    struct err why;
 
-    if (parse_sandbox(http_exchange_head(x)->path, "", &slot, &gen) < 0)
-        err_set(&e, ERR_INVALID, "the path is not /v1/sandboxes/SLOT/GENERATION");
-    else if (json_parse(body, len, false, &o, &e) == ERR_OK)
-        control_policy_put(eg, slot, gen, o, &e);
-    json_decref(o);
-    if (e.code != ERR_OK)
-        respond_err(x, &e);
+    (void)parse_sandbox(http_exchange_head(x)->path, "", &slot, &gen); /* on_put_body did, too */
+    if (e)
+        respond_err(x, e);
+    else if (control_policy_put(eg, slot, gen, rules, &why) != ERR_OK)
+        respond_err(x, &why);
     else
         control_policy_answer(eg, slot, gen, x);
+}
+
+static const struct document_kind policy_document = {
+    .read = read_policy, .take = take_policy, .drop = drop_policy, .ordered = true};
+
+static void on_put_body(struct http_exchange *x, char *body, size_t len)
+{
+    const struct http_head *h = http_exchange_head(x);
+    char tenant[EGRESS_TENANT_MAX + 1] = "";
+    uint32_t slot, gen;
+
+    if (parse_sandbox(h->path, "", &slot, &gen) < 0) {
+        http_respond_error(x, 400, "the path is not /v1/sandboxes/SLOT/GENERATION");
+        return;
+    }
+    if (http_query_get(h->query, "tenant", tenant, sizeof(tenant)) < 0)
+        tenant[0] = '\0'; /* an account of its own */
+    document_start(control_of(x)->egress->documents, x, &policy_document, slot, tenant, body, len);
 }
 
 static void put_sandbox(struct http_exchange *x)
@@ -184,21 +215,46 @@ static void post_answer(struct http_exchange *x)
     http_body_collect(x, CONTROL_BODY_MAX, on_answer_body);
 }
 
+static enum err_code read_question(struct egress *eg, const json_t *o, void **out, struct err *e)
+{
+    struct policy *instead = NULL;
+    enum err_code code = explain_policy(o, &instead, e);
+
+    *out = instead;
+    return code;
+}
+
+static void drop_question(void *instead)
+{
+    policy_free(instead);
+}
+
+static void take_question(struct http_exchange *x, const json_t *o, void *instead,
+                          const struct err *e)
+{
+    struct sandbox *s = sandbox_of(x, "/explain"); /* it may have ended meanwhile */
+    json_t *answer = NULL;
+    struct err why;
+
+    if (s && e)
+        respond_err(x, e);
+    else if (s && (answer = explain(s, o, instead, &why)))
+        reply_json(x, 200, answer);
+    else if (s)
+        respond_err(x, &why);
+    policy_free(instead);
+}
+
+static const struct document_kind question_document = {
+    .read = read_question, .take = take_question, .drop = drop_question};
+
 static void on_explain_body(struct http_exchange *x, char *body, size_t len)
 {
     struct sandbox *s = sandbox_of(x, "/explain");
-    json_t *o = NULL, *answer = NULL;
-    struct err e = {0};
 
-    if (!s)
-        return;
-    if (json_parse(body, len, false, &o, &e) == ERR_OK)
-        answer = explain(s, o, &e);
-    json_decref(o);
-    if (answer)
-        reply_json(x, 200, answer);
-    else
-        respond_err(x, &e);
+    if (s)
+        document_start(control_of(x)->egress->documents, x, &question_document, s->slot, s->tenant,
+                       body, len);
 }
 
 static void post_explain(struct http_exchange *x)

@@ -1,7 +1,7 @@
 /* A policy of cayd's, from JSON to what is in force: rules, ceilings, credentials, the upstream
- * proxy, and those of command sandboxes. All of it is read and the log prepared before registry.c
- * puts it in force, so that a mistake leaves what was. It is answered when what is open has been
- * asked about (policy_sweep.h). */
+ * proxy, and those of command sandboxes. All of it is read (on a helper thread where it is long:
+ * document.h) and the log prepared before registry.c puts it in force, so that a mistake leaves
+ * what was. It is answered when what is open has been asked about (policy_sweep.h). */
 #include "egress/control/control_policy.h"
 
 #include "base/util.h"
@@ -110,8 +110,10 @@ static enum err_code take_command_sandboxes(struct egress *eg, const json_t *o,
     return ERR_OK;
 }
 
-static void drop_rules(struct sandbox_rules *r)
+void control_policy_drop(struct sandbox_rules *r)
 {
+    if (!r)
+        return;
     for (size_t i = 0; i < r->n_command_sandboxes; i++) {
         policy_free(r->command_sandboxes[i].policy);
         free(r->command_sandboxes[i].allows);
@@ -123,6 +125,25 @@ static void drop_rules(struct sandbox_rules *r)
     upstream_free(r->upstream);
     free(r->allows);
     credentials_unref(r->credentials);
+    free(r);
+}
+
+enum err_code control_policy_read(struct egress *eg, const json_t *o, struct sandbox_rules **out,
+                                  struct err *e)
+{
+    struct sandbox_rules *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    if (take_text(o, "id", r->id, sizeof(r->id), e) != ERR_OK ||
+        take_text(o, "tenant", r->tenant, sizeof(r->tenant), e) != ERR_OK ||
+        take_policies(o, r, e) != ERR_OK || take_rest(eg, o, r, e) != ERR_OK ||
+        take_command_sandboxes(eg, o, r, e) != ERR_OK) {
+        control_policy_drop(r);
+        return e->code;
+    }
+    *out = r;
+    return ERR_OK;
 }
 
 /* No policy is in force of which a decision could not be recorded. */
@@ -133,19 +154,14 @@ static enum err_code prepare_log(struct egress *eg, const char *tenant, struct e
     return err_set(e, ERR_UNAVAILABLE, "memory is out");
 }
 
-enum err_code control_policy_put(struct egress *eg, uint32_t slot, uint32_t gen, const json_t *o,
-                                 struct err *e)
+enum err_code control_policy_put(struct egress *eg, uint32_t slot, uint32_t gen,
+                                 struct sandbox_rules *r, struct err *e)
 {
-    struct sandbox_rules r = {0};
-
-    if (take_text(o, "id", r.id, sizeof(r.id), e) != ERR_OK ||
-        take_text(o, "tenant", r.tenant, sizeof(r.tenant), e) != ERR_OK ||
-        take_policies(o, &r, e) != ERR_OK || take_rest(eg, o, &r, e) != ERR_OK ||
-        take_command_sandboxes(eg, o, &r, e) != ERR_OK || prepare_log(eg, r.tenant, e) != ERR_OK ||
-        registry_policy(eg, slot, gen, &r, e) != ERR_OK) {
-        drop_rules(&r);
+    if (prepare_log(eg, r->tenant, e) != ERR_OK || registry_policy(eg, slot, gen, r, e) != ERR_OK) {
+        control_policy_drop(r);
         return e->code;
     }
+    free(r); /* what it points to was taken over */
     return ERR_OK;
 }
 

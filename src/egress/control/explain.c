@@ -127,22 +127,27 @@ static json_t *explain_with(const struct sandbox *s, const struct policy *instea
     return policy_explanation_json(&stack, q, &out);
 }
 
-json_t *explain(const struct sandbox *s, const json_t *question, struct err *e)
+enum err_code explain_policy(const json_t *question, struct policy **out, struct err *e)
 {
     const json_t *policy = json_object_get(question, "policy");
-    struct policy *instead = NULL;
+
+    *out = NULL;
+    return policy ? policy_new(policy, out, e) : ERR_OK;
+}
+
+json_t *explain(const struct sandbox *s, const json_t *question, const struct policy *instead,
+                struct err *e)
+{
     struct policy_query q;
-    json_t *answer = NULL;
+    json_t *answer;
 
     if (!s->has_policy) {
         err_set(e, ERR_CONFLICT, "the sandbox has no policy yet: try again in a moment");
         return NULL;
     }
-    if (take_question(question, &q, e) != ERR_OK ||
-        (policy && policy_new(policy, &instead, e) != ERR_OK))
+    if (take_question(question, &q, e) != ERR_OK)
         return NULL;
     answer = explain_with(s, instead, json_object_get(question, "credentials"), &q);
-    policy_free(instead);
     if (!answer)
         err_set(e, ERR_EXHAUSTED, "memory is out");
     return answer;

@@ -7,10 +7,15 @@
 
 #include <jansson.h>
 
+struct policy;
 struct sandbox;
 
+/* The "policy" of a question, which is asked instead of the sandbox's own: *out is NULL where there
+ * is none. Pure. */
+enum err_code explain_policy(const json_t *question, struct policy **out, struct err *e);
+
 /* question: {"to": "https://HOST:PORT" (policy_query_parse), "address", "said", "method", "path":
- * texts or absent, "policy": one instead of the sandbox's own, or absent, "credentials": [{"name",
- * "bind"}]}. The answer as policy_explanation_json has it; NULL and *e: ERR_INVALID,
- * ERR_EXHAUSTED. */
-json_t *explain(const struct sandbox *s, const json_t *question, struct err *e);
+ * texts or absent, "policy": was read to instead, or absent, "credentials": [{"name", "bind"}]}.
+ * The answer as policy_explanation_json has it; NULL and *e: ERR_INVALID, ERR_EXHAUSTED. */
+json_t *explain(const struct sandbox *s, const json_t *question, const struct policy *instead,
+                struct err *e);

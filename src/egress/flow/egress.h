@@ -12,6 +12,7 @@ struct audit_queries;
 struct control;
 struct deliveries;
 struct dialer;
+struct documents;
 struct event_stream;
 struct forward;
 struct handshake;
@@ -60,6 +61,7 @@ struct egress {
     struct share_pool *ask_shares; /* ASKS_MAX */
     struct audit *audit;
     struct audit_queries *audit_queries;
+    struct documents *documents; /* of cayd's, that are read */
     struct control *control;
     struct event_stream *event_stream; /* control.c's */
     struct https_call *https_calls;    /* that are dialled */
