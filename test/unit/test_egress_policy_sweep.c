@@ -14,6 +14,7 @@
 #include "egress/flow/dial.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/flow.h"
+#include "egress/flow/oauth.h"
 #include "egress/flow/policy_sweep.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/sandbox.h"
@@ -25,6 +26,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LOOK_NS   32000u /* of 4,000 names, as measured */
 #define SLICE     (TURNS_NS / LOOK_NS + 1)
@@ -41,6 +43,16 @@ static unsigned looks;
 struct policy_verdict __real_verdict_flow(const struct flow *f);
 struct policy_verdict __wrap_verdict_flow(const struct flow *f);
 void __wrap_audit_refusal(struct audit *a, const struct audit_record *r);
+bool __wrap_oauth_go_on(struct flow *f, uint64_t look);
+
+/* Requests of a flow (its user) that wait for a credential. */
+struct parked {
+    unsigned requests;
+    uint64_t look;
+    unsigned at;    /* in this look */
+    unsigned asked; /* in all */
+    bool has_come;  /* the credential: they wait no more */
+};
 
 struct policy_verdict __wrap_verdict_flow(const struct flow *f)
 {
@@ -51,6 +63,23 @@ struct policy_verdict __wrap_verdict_flow(const struct flow *f)
 
 void __wrap_audit_refusal(struct audit *a, const struct audit_record *r)
 {
+}
+
+/* As oauth.c does it: the next of them, which waits on, or not. */
+bool __wrap_oauth_go_on(struct flow *f, uint64_t look)
+{
+    struct parked *p = f->user;
+
+    if (!p || (p->look == look && p->at >= p->requests))
+        return false;
+    p->at = p->look == look ? p->at + 1 : 1;
+    p->look = look;
+    p->asked++;
+    looks++;
+    now_ns += LOOK_NS;
+    if (!p->has_come)
+        policy_sweep_look_later(f->sandbox);
+    return true;
 }
 
 static uint64_t test_clock(void)
@@ -484,6 +513,112 @@ static void a_refused_dial_outlives_its_rules(void **state)
     assert_non_null(strstr(dialed.why.text, "the policy has changed"));
 }
 
+/* -- requests that wait for a credential -------------------------------------------------------- */
+
+#define PARKED_FLOWS 3u
+#define REQUESTS     100u
+
+static void park(struct world *w, struct parked *all)
+{
+    for (unsigned i = 0; i < PARKED_FLOWS; i++) {
+        all[i] = (struct parked){.requests = REQUESTS};
+        open_flow(w->s, KEEP)->user = &all[i];
+        for (unsigned k = 0; k < 20; k++)
+            open_flow(w->s, KEEP);
+    }
+    policy_sweep_look_later(w->s);
+    policy_sweep_look_later(w->s); /* for the other requests */
+}
+
+static unsigned asked_of(const struct parked *all)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < PARKED_FLOWS; i++)
+        n += all[i].asked;
+    return n;
+}
+
+/* Until so many questions were asked in all; the timer is libuv's. The most of one turn. */
+static unsigned run_until_asked(struct world *w, const struct parked *all, unsigned n)
+{
+    unsigned most = 0;
+
+    for (unsigned i = 0; asked_of(all) < n && i < 20000; i++) {
+        unsigned asked = turn(w);
+
+        most = MAX(most, asked);
+        if (!asked)
+            usleep(500);
+    }
+    assert_int_equal(asked_of(all), n);
+    return most;
+}
+
+static void assert_each_asked(const struct parked *all, unsigned times)
+{
+    for (unsigned i = 0; i < PARKED_FLOWS; i++)
+        assert_int_equal(all[i].asked, times * REQUESTS);
+}
+
+static void what_waits_for_a_credential_is_looked_at_in_slices(void **state)
+{
+    struct world *w = *state;
+    struct parked all[PARKED_FLOWS];
+
+    put(w, NULL, 0);
+    park(w, all);
+    looks = 0;
+    assert_in_range(run_until_asked(w, all, PARKED_FLOWS * REQUESTS), 1, SLICE);
+    assert_each_asked(all, 1);
+    assert_int_equal(looks, PARKED_FLOWS * REQUESTS); /* no rule was asked */
+    turn(w);
+    assert_null(w->s->sweep);
+    assert_int_equal(turn(w), 0);
+    assert_in_range(run_until_asked(w, all, 2 * PARKED_FLOWS * REQUESTS), 1, SLICE);
+    assert_each_asked(all, 2); /* a second later: they wait on */
+}
+
+static void a_policy_that_brings_it_looks_once(void **state)
+{
+    struct world *w = *state;
+    struct parked all[PARKED_FLOWS];
+    struct told told;
+
+    put(w, NULL, 0);
+    park(w, all);
+    for (unsigned i = 0; i < PARKED_FLOWS; i++)
+        all[i].has_come = true;
+    looks = 0;
+    put(w, NULL, 0);
+    await(w, &told);
+    /* of the connection that is asked about last, its first request too */
+    assert_in_range(run_until_told(w, &told), 1, SLICE + 1);
+    assert_each_asked(all, 1);
+    assert_int_equal(looks, PARKED_FLOWS * (REQUESTS + 21)); /* and the rules of each connection */
+}
+
+static void a_sandbox_ends_where_requests_wait(void **state)
+{
+    struct world *w = *state;
+    struct parked all[PARKED_FLOWS];
+
+    put(w, NULL, 0);
+    park(w, all);
+    assert_true(w->s->awaits);
+    registry_close(&w->egress, SLOT, GEN, 0); /* before its second is over */
+    put(w, NULL, 0);
+    park(w, all);
+    run_until_asked(w, all, REQUESTS / 2); /* and in the middle of a look */
+    assert_true(w->s->awaits);
+    registry_close(&w->egress, SLOT, GEN, 0);
+    usleep(1000 * (POLICY_SWEEP_LOOK_MS + 100));
+    looks = 0;
+    for (unsigned i = 0; i < FLOWS; i++)
+        turn(w);
+    assert_int_equal(looks, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,6 +632,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_end_closes_in_slices, setup, teardown),
         cmocka_unit_test_setup_teardown(a_command_that_is_not_named_is_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_dial_outlives_its_rules, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_waits_for_a_credential_is_looked_at_in_slices, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_policy_that_brings_it_looks_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_sandbox_ends_where_requests_wait, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

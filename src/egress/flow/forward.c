@@ -19,6 +19,7 @@
 #include "egress/flow/local_info_page.h"
 #include "egress/flow/names.h"
 #include "egress/flow/oauth.h"
+#include "egress/flow/policy_sweep.h"
 #include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
@@ -111,8 +112,6 @@ static void on_sweep(uv_timer_t *t)
         struct flow *f = forward_flow(l);
 
         next = l->next;
-        if (f)
-            forward_again(f);
         if (!f || !registry_counts_bytes(f->sandbox))
             continue;
         sample(l);
@@ -239,6 +238,7 @@ static bool has_credential(struct http_exchange *x, struct client_conn *l, struc
     case OAUTH_WAITING:
         if (!l->waiting_ms)
             l->waiting_ms = now;
+        policy_sweep_look_later(f->sandbox);
         return false;
     default: break;
     }

@@ -14,6 +14,7 @@
 #include "egress/flow/flow.h"
 #include "egress/flow/intercept_internal.h"
 #include "egress/flow/oauth.h"
+#include "egress/flow/policy_sweep.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/request.h"
 #include "egress/flow/sandbox.h"
@@ -139,7 +140,10 @@ static bool has_credential(struct flow *f, const struct http_head *h,
 
     switch (oauth_inspect(f->sandbox, p->credential, v->waited_ms, &e)) {
     case OAUTH_READY: return true;
-    case OAUTH_WAITING: v->later = true; return false;
+    case OAUTH_WAITING:
+        v->later = true;
+        policy_sweep_look_later(f->sandbox);
+        return false;
     default: break;
     }
     request_refuse(f, NULL, "credential", h, "%s", e.text);
@@ -258,11 +262,11 @@ static bool may_go_on(void *arg)
     return standing == FLOW_SETTLED;
 }
 
-void h2_flow_again(struct flow *f)
+bool h2_flow_again(struct flow *f, uint64_t look)
 {
     struct h2_flow *hf = f->user;
 
-    h2_again(hf->conn);
+    return h2_again(hf->conn, look);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */

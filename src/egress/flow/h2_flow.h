@@ -33,5 +33,5 @@ int h2_flow_start(struct flow *f, const struct tls_endpoint *client,
 void h2_flow_recheck_all(struct flow *f);
 bool h2_flow_recheck(struct flow *f);
 
-/* Its requests that wait for a credential are looked at again. */
-void h2_flow_again(struct flow *f);
+/* The next of its requests that wait for a credential is looked at again: h2_again. */
+bool h2_flow_again(struct flow *f, uint64_t look);

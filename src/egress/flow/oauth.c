@@ -80,10 +80,11 @@ enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t wai
     return OAUTH_REFUSED;
 }
 
-void oauth_go_on(struct flow *f)
+bool oauth_go_on(struct flow *f, uint64_t look)
 {
+    if (f->state == FLOW_STREAMS)
+        return h2_flow_again(f, look);
     if (f->state == FLOW_FORWARDED)
         forward_again(f);
-    else if (f->state == FLOW_STREAMS)
-        h2_flow_again(f);
+    return false;
 }

@@ -5,14 +5,15 @@
  * way however many sandboxes and processes of cay-egress use it (core/renewal.h); renew.h is the
  * process that does it. Here cayd is asked (event_stream.h), and what came of it arrives with the
  * sandbox's policy: an access token, or why there is none. Until then the request waits, at most
- * OAUTH_WAIT_MS. It keeps its place among connections and streams, so that nothing else has to
- * bound how many wait.
+ * OAUTH_WAIT_MS; a sweep looks at it each second (policy_sweep.h). It keeps its place among
+ * connections and streams, so that nothing else has to bound how many wait.
  *
  * A token is renewed when a request needs it and it is about to end (it is used meanwhile), has
  * ended, or was refused with 401 by a server. */
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct flow;
@@ -25,7 +26,7 @@ struct sandbox;
 
 enum oauth_state {
     OAUTH_READY,   /* as far as it matters: also of every other kind, and of none */
-    OAUTH_WAITING, /* put the request off */
+    OAUTH_WAITING, /* put the request off, and have it looked at (policy_sweep_look_later) */
     OAUTH_REFUSED /* e says why; ERR_DENIED: it stays so until the owner sets the credential anew */
 };
 
@@ -33,5 +34,7 @@ enum oauth_state {
 enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t waited_ms,
                                struct err *e);
 
-/* The policy, and its credentials with it, have come: what waits in f is looked at again. */
-void oauth_go_on(struct flow *f);
+/* The next request that waits in f is looked at again, once in a look (its number, from 1): the
+ * policy, and its credentials with it, have come, or it has waited for a second more. True: there
+ * may be another, unless f has ended. */
+bool oauth_go_on(struct flow *f, uint64_t look);

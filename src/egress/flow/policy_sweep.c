@@ -23,7 +23,9 @@ struct policy_sweeps {
     struct egress *egress;
     struct policy_sweep *first, *last; /* those under way, the first in the next turn */
     uv_prepare_t slice;
-    uv_idle_t awake; /* while there are any: the loop does not sleep */
+    uv_idle_t awake;          /* while there are any: the loop does not sleep */
+    struct sandbox *awaiting; /* where a request waits for a credential */
+    uv_timer_t look;          /* while there are any */
     unsigned handles;
 };
 
@@ -50,14 +52,19 @@ static bool ask_next(struct sandbox *whole)
 {
     struct sandbox *s = find_unsettled(whole);
     struct flow *f;
+    uint64_t id;
 
     if (!s)
         return false;
     f = s->unsettled;
+    id = f->id;
     s->unsettled = f->next;
     switch (flow_settle(f)) {
     case FLOW_UNSETTLED: s->unsettled = f; break;
-    case FLOW_SETTLED: oauth_go_on(f); break;
+    case FLOW_SETTLED:
+        if (oauth_go_on(f, whole->look) && flow_find(whole->egress, id) == f)
+            s->unsettled = f;
+        break;
     case FLOW_ENDED: break;
     }
     return find_unsettled(whole) != NULL;
@@ -134,30 +141,42 @@ static void on_awake(uv_idle_t *h)
 
 static void reset(struct sandbox *s)
 {
+    s->look++;
     s->unsettled = s->flows;
     for (struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
         r->unsettled = r->flows;
 }
 
+static struct policy_sweep *sweep_new(struct sandbox *s)
+{
+    struct policy_sweep *w = calloc(1, sizeof(*w));
+
+    if (w)
+        w->sandbox = s;
+    s->sweep = w;
+    return w;
+}
+
+static void go_on_later(struct policy_sweeps *all, struct policy_sweep *w)
+{
+    link_last(all, w);
+    uv_prepare_start(&all->slice, on_slice);
+    uv_idle_start(&all->awake, on_awake);
+}
+
 static void start(struct sandbox *s)
 {
-    struct policy_sweeps *all = all_of(s);
-    struct policy_sweep *w = calloc(1, sizeof(*w));
+    struct policy_sweep *w = sweep_new(s);
 
     if (!w) { /* at once, rather than not at all */
         while (ask_next(s))
             ;
         return;
     }
-    w->sandbox = s;
-    s->sweep = w;
-    if (!ask_some(w)) {
+    if (ask_some(w))
+        go_on_later(all_of(s), w);
+    else
         finish(w, false);
-        return;
-    }
-    link_last(all, w);
-    uv_prepare_start(&all->slice, on_slice);
-    uv_idle_start(&all->awake, on_awake);
 }
 
 void policy_sweep_start(struct sandbox *s)
@@ -166,6 +185,59 @@ void policy_sweep_start(struct sandbox *s)
     reset(s);
     if (!s->sweep && find_unsettled(s))
         start(s);
+}
+
+/* -- requests that wait for a credential ------------------------------------------------------- */
+
+/* A sweep that is under way may have passed them already. */
+static void look(struct policy_sweeps *all, struct sandbox *s)
+{
+    struct policy_sweep *w = s->sweep ? NULL : sweep_new(s);
+
+    if (!w) {
+        policy_sweep_look_later(s);
+        return;
+    }
+    reset(s);
+    go_on_later(all, w);
+}
+
+static void on_look(uv_timer_t *t)
+{
+    struct policy_sweeps *all = t->data;
+    struct sandbox *s = TAKE_PTR(all->awaiting);
+
+    for (struct sandbox *next; s; s = next) {
+        next = s->next_awaiting;
+        s->awaits = false;
+        look(all, s);
+    }
+}
+
+void policy_sweep_look_later(struct sandbox *s)
+{
+    struct policy_sweeps *all = all_of(s);
+
+    s = s->parent ? s->parent : s;
+    if (s->awaits || s->over)
+        return;
+    s->awaits = true;
+    s->next_awaiting = all->awaiting;
+    all->awaiting = s;
+    if (!uv_is_active((uv_handle_t *)&all->look))
+        uv_timer_start(&all->look, on_look, POLICY_SWEEP_LOOK_MS, 0);
+}
+
+static void leave_awaiting(struct sandbox *s)
+{
+    struct sandbox **at = &all_of(s)->awaiting;
+
+    if (!s->awaits)
+        return;
+    while (*at != s)
+        at = &(*at)->next_awaiting;
+    *at = s->next_awaiting;
+    s->awaits = false;
 }
 
 /* -- who waits --------------------------------------------------------------------------------- */
@@ -193,6 +265,7 @@ void policy_sweep_end(struct sandbox *s)
 {
     struct policy_sweep *w = s->sweep;
 
+    leave_awaiting(s);
     if (!w)
         return;
     unlink_sweep(all_of(s), w);
@@ -210,8 +283,9 @@ int policy_sweeps_new(struct egress *eg, struct policy_sweeps **out)
     all->egress = eg;
     uv_prepare_init(eg->loop, &all->slice);
     uv_idle_init(eg->loop, &all->awake);
-    all->slice.data = all->awake.data = all;
-    all->handles = 2;
+    uv_timer_init(eg->loop, &all->look);
+    all->slice.data = all->awake.data = all->look.data = all;
+    all->handles = 3;
     *out = all;
     return 0;
 }
@@ -228,4 +302,5 @@ void policy_sweeps_free(struct policy_sweeps *all)
 {
     uv_close((uv_handle_t *)&all->slice, on_closed);
     uv_close((uv_handle_t *)&all->awake, on_closed);
+    uv_close((uv_handle_t *)&all->look, on_closed);
 }

@@ -8,7 +8,10 @@
  * sweep asks in slices, one of one sandbox in a turn of the loop, in its owner's share of the time
  * (turns.h). An owner who uses all of its share otherwise does not stop it: one question is asked
  * in each turn, and POLICY_SWEEP_LATE of them once it has had POLICY_SWEEP_LATE_TURNS. A policy
- * that changes again during it begins it anew; the callers of the first one wait for that. */
+ * that changes again during it begins it anew; the callers of the first one wait for that.
+ *
+ * Requests that wait for a credential are looked at by sweeps too: with the policy that brings it,
+ * and each second while there are such, since their time runs out (oauth.h). */
 
 #include <stdbool.h>
 
@@ -16,6 +19,7 @@ struct egress;
 struct policy_sweeps;
 struct sandbox;
 
+#define POLICY_SWEEP_LOOK_MS    1000u
 #define POLICY_SWEEP_LATE       8u /* questions in a turn */
 #define POLICY_SWEEP_LATE_TURNS 1000u
 
@@ -28,6 +32,9 @@ void policy_sweeps_free(struct policy_sweeps *all);
 /* s, no command sandbox, has new rules, and its command sandboxes with it. The first slice is done
  * before it returns, which is all of it as a rule. */
 void policy_sweep_start(struct sandbox *s);
+
+/* In POLICY_SWEEP_LOOK_MS, once: what waits for a credential in s (or its sandbox) is looked at. */
+void policy_sweep_look_later(struct sandbox *s);
 
 struct policy_waiter {
     struct policy_waiter *next;

@@ -58,6 +58,9 @@ struct sandbox {
     struct flow *unsettled; /* the next that a sweep asks about (policy_sweep.h), or NULL */
     struct sandbox *next_ending; /* registry_end.c */
     struct policy_sweep *sweep;  /* under way, or NULL; of a sandbox only */
+    uint64_t look;               /* its number */
+    bool awaits;                 /* a credential, in some request: in the list of policy_sweep.c */
+    struct sandbox *next_awaiting;
     struct rate connections, requests;
     struct rate handshakes;        /* of refused clients: deny.c */
     uint64_t up_bytes, down_bytes; /* of flows that ended; registry_usage adds the others */

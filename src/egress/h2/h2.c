@@ -373,7 +373,6 @@ static void sweep_one(struct h2 *conn, uint64_t now)
         return;
     for (struct h2_stream *s = conn->streams; s; s = s->next)
         stream_hush(s, now);
-    h2_again(conn);
     end_watch(&conn->end[H2_CLIENT]);
     if ((conn->linger_ms && now - conn->linger_ms > H2_LINGER_MS) ||
         is_stuck(&conn->end[H2_CLIENT], now) || is_stuck(&conn->end[H2_SERVER], now) ||

@@ -254,19 +254,19 @@ void request_begin(struct h2_stream *s, bool ends)
     evaluate(s, ends);
 }
 
-void h2_again(struct h2 *conn)
+bool h2_again(struct h2 *conn, uint64_t look)
 {
-    bool any = false;
+    struct h2_stream *s = conn->streams;
 
-    for (struct h2_stream *s = conn->streams; s; s = s->next)
-        if (s->parked && s->open[H2_CLIENT]) {
-            any = true;
-            evaluate(s, s->to[H2_SERVER].ended);
-        }
-    if (!any)
-        return;
+    while (s && (!s->parked || !s->open[H2_CLIENT] || s->look == look))
+        s = s->next;
+    if (!s)
+        return false;
+    s->look = look;
+    evaluate(s, s->to[H2_SERVER].ended);
     end_watch(&conn->end[H2_CLIENT]); /* what is to be said leaves in the next turn */
     end_watch(&conn->end[H2_SERVER]);
+    return true;
 }
 
 /* Names that no trailer may have: those of RFC 9110 6.5.1, and of a key, a method or a path: there
