@@ -16,6 +16,7 @@ import zipfile
 
 import pytest
 
+from conftest import BUILD
 from egresslib import ZONE, Stack, internet, library_archive
 
 GRPC_PORT, GIT_PORT, PROXY = 9443, 9418, "127.0.0.1:3128"
@@ -346,6 +347,81 @@ def test_the_presets_open_nothing_else(stack, developer):
     assert "egress_denied" in r.out and "package-registries" in r.out
     with trusted(stack, {}) as closed:
         assert "egress_denied" in closed.run("curl -sS --max-time 20 http://deb.debian.org/").out
+
+
+# -- a policy that is learned -------------------------------------------------------------------------
+
+PIP = "python3 -m pip install -q --no-cache-dir --disable-pip-version-check --retries 0 --target /tmp/py"
+NPM = "mkdir -p /tmp/npm; cd /tmp/npm; npm install --no-audit --no-fund --fetch-retries=0 --cache=/tmp/npm-cache"
+
+
+def cay(stack, *arguments, given=""):
+    done = subprocess.run([BUILD / "src/cli/cay", *arguments], input=given, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "CAY_URL": stack.server.url, "E2B_API_KEY": stack.server.key()})
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def installs(sandbox, command):
+    """Does it? And what the last refusals name, where it does not."""
+    r = sandbox.run(command, env={**THRIFTY, "NODE_EXTRA_CA_CERTS": BUNDLE}, timeout=120)
+    return r.exit_code == 0, {d["name"] for d in sandbox.client.call(
+        "GET", f"/cay/v1/sandboxes/{sandbox.id}/denials").json["denials"]}
+
+
+def learn(stack, warn, command):
+    """As its owner: a policy that only warns, the job, what was learned from it; which is then a new sandbox's own."""
+    with trusted(stack) as first:
+        cay(stack, "policy", "set", first.id, "-", given=json.dumps({"default": "deny"}))
+        assert not installs(first, command)[0]  # the control: nothing is allowed
+        cay(stack, "policy", "set", first.id, "-", given=json.dumps({"mode": "warn", **warn}))
+        assert installs(first, command)[0]
+        learned = cay(stack, "policy", "learned", first.id)
+    second = trusted(stack)
+    cay(stack, "policy", "set", second.id, "-", given=learned)
+    assert json.loads(cay(stack, "policy", "show", second.id)) == json.loads(learned)
+    return second, json.loads(learned)
+
+
+def names_of(policy):
+    assert policy["default"] == "deny"
+    return {name for rule in policy["rules"] for name in rule["domains"]}
+
+
+@pytest.mark.parametrize("learner", ["pip", "npm"])
+def test_a_policy_learned_from_a_program_is_enough_for_it_alone(stack, home, learner):
+    needs_pip()
+    needs("npm")
+    make_wheel(home)
+    make_npm_package(home)
+    jobs = {"pip": f"{PIP} cay-tiny", "npm": f"{NPM} cay-tiny"}
+    hosts = {"pip": {"pypi.org", "files.pythonhosted.org"}, "npm": {"registry.npmjs.org"}}
+    stranger, = jobs.keys() - {learner}
+    second, policy = learn(stack, {}, jobs[learner])
+    with second:
+        assert names_of(policy) == hosts[learner] and all(rule["ports"] == [443] for rule in policy["rules"])
+        assert installs(second, jobs[learner]) == (True, set())
+        passed, refused = installs(second, jobs[stranger])
+        assert not passed and refused and refused <= hosts[stranger], refused
+        r = second.run("curl -sS --max-time 20 http://web.example.com/")
+        assert "egress_denied" in r.out and "web.example.com" in r.out
+
+
+def test_a_policy_learned_where_requests_were_read_has_their_paths(stack, home):
+    """As pip's index is asked: its own package alone is got afterwards, from the host that it was got from."""
+    needs_pip()
+    make_wheel(home)
+    write(home, "pypi.org/simple/cay-other/index.html", "<!DOCTYPE html><html><body></body></html>")
+    read = {"rules": [{"action": "allow", "domains": ["pypi.org"], "paths": ["/never"]}]}
+    second, policy = learn(stack, read, f"{PIP} cay-tiny")
+    with second:
+        index, = (rule for rule in policy["rules"] if rule["domains"] == ["pypi.org"])
+        assert (index["methods"], index["paths"]) == (["GET"], ["/simple/cay-tiny/"])
+        assert names_of(policy) == {"pypi.org", "files.pythonhosted.org"}
+        assert installs(second, f"{PIP} cay-tiny") == (True, set())
+        assert installs(second, f"{PIP} cay-other") == (False, {"pypi.org"})
+        last = second.client.call("GET", f"/cay/v1/sandboxes/{second.id}/denials").json["denials"][-1]
+        assert "/simple/cay-other/" in last["reason"], last
 
 
 # -- languages ---------------------------------------------------------------------------------------
