@@ -52,7 +52,8 @@ static void show_live(const struct build_run *r)
     for (begin = end; begin > r->tail.data && begin[-1] != '\n' && begin[-1] != '\r';)
         begin--;
     snprintf(line, sizeof(line), "%.*s", (int)MIN(end - begin, (ptrdiff_t)LIVE_COLUMNS), begin);
-    terminal_put(stderr, "\r\033[K      ", line);
+    terminal_control(stderr, "\r\033[K");
+    terminal_put(stderr, "      ", line);
 }
 
 static void take_output(void *arg, const char *bytes, size_t n)
@@ -101,7 +102,7 @@ static enum err_code run_command(struct build_run *r, const struct command *c, s
     r->status = session_run(r->api, &spec, e);
     json_decref(process);
     if (r->live)
-        fputs("\r\033[K", stderr);
+        terminal_control(stderr, "\r\033[K");
     if (e->code == ERR_TIMEOUT)
         err_hint(e, "--ttl sets how long all the steps together may take.");
     if (r->status != 0 && e->code == ERR_OK)

@@ -170,7 +170,7 @@ int cmd_kill(struct cli *c)
     size_t i;
 
     for (int k = 0; k < c->operand_count; k++)
-        json_array_append_new(ids, json_string(c->operands[k]));
+        json_array_append_new(ids, json_string_nocheck(c->operands[k]));
     if (c->operand_count == 0 && !cli_flag(c, "all"))
         status = cli_usage(c, "kill needs a sandbox, or --all");
     else if (api_open(&a, c, &e) != ERR_OK)
@@ -274,7 +274,8 @@ static void print_log(const json_t *line)
     const char *key;
     json_t *value;
 
-    printf("%s %-5s", cli_text(line, "timestamp"), cli_text(line, "level"));
+    terminal_put(stdout, "", cli_text(line, "timestamp"));
+    printf(" %-5.16s", cli_text(line, "level"));
     terminal_put(stdout, " ", cli_text(line, "message"));
     json_object_foreach ((json_t *)fields, key, value) {
         if (!json_is_string(value))

@@ -37,8 +37,11 @@ int cmd_snapshot_create(struct cli *c)
     json_t *body = json_object(), *made = NULL;
     struct err e = {.code = ERR_OK};
 
-    if (c->operand_count > 1)
-        json_object_set_new(body, "name", json_string(c->operands[1]));
+    if (c->operand_count > 1 &&
+        json_object_set_new(body, "name", json_string(c->operands[1])) < 0) {
+        json_decref(body);
+        return cli_usage(c, "the name \"%s\" is not UTF-8", c->operands[1]);
+    }
     if (post(c, "snapshots", body, &made, &e) != ERR_OK)
         return cli_fail(c, &e);
     if (c->json)

@@ -1,5 +1,6 @@
 /* top: what the sandboxes use, again and again on a terminal, once otherwise. */
 #include "cli/commands.h"
+#include "cli/terminal.h"
 
 #include <string.h>
 #include <time.h>
@@ -89,7 +90,7 @@ int cmd_top(struct cli *c)
             cli_print_json(json_incref(rows));
         else {
             if (again)
-                fputs("\033[H\033[J", stdout);
+                terminal_control(stdout, "\033[H\033[J");
             print_rows(rows);
             fflush(stdout);
         }

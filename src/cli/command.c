@@ -85,12 +85,13 @@ int cli_fail(const struct cli *c, const struct err *e)
 
 int cli_usage(const struct cli *c, const char *fmt, ...)
 {
+    char text[1024]; /* has words of the command line, which may be a script's */
     va_list ap;
 
-    fputs("cay: ", stderr);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    terminal_put(stderr, "cay: ", text);
     if (c->command)
         fprintf(stderr, "\n     Usage: cay %s %s; more with `cay help %s`.\n", c->command->name,
                 c->command->operands, c->command->name);
@@ -108,12 +109,14 @@ void cli_print_json(json_t *value)
 
 void cli_note(const struct cli *c, const char *fmt, ...)
 {
+    char text[4096];
     va_list ap;
 
     if (c->json || cli_flag(c, "quiet"))
         return;
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    terminal_put(stderr, "", text);
     fputc('\n', stderr);
 }

@@ -3,6 +3,7 @@
  * the command wants it, the function; its result is the exit status. A mistake in any of them
  * ends the program with a hint before anything was done. */
 #include "cli/cli.h"
+#include "cli/terminal.h"
 
 #include <curl/curl.h>
 #include <locale.h>
@@ -247,6 +248,7 @@ int main(int argc, char **argv)
     int status;
 
     setlocale(LC_ALL, "");
+    terminal_guard();
     signal(SIGPIPE, SIG_IGN);
     curl_global_init(CURL_GLOBAL_DEFAULT);
     status = run(&c, argc, argv);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/terminal.h"
 
 #define SHOW_EVERY_US 100000
 #define BAR_WIDTH     30
@@ -26,11 +27,13 @@ static void show(const struct progress *p, uint64_t done)
     bar[BAR_WIDTH] = '\0';
     table_bytes(done, amount, sizeof(amount));
     table_bytes((uint64_t)((double)done * 1e6 / (double)us), rate, sizeof(rate));
+    terminal_control(stderr, "\r");
     if (p->total_bytes)
-        fprintf(stderr, "\r%.40s [%s] %3u%% %s %s/s\033[K", p->name, bar,
+        fprintf(stderr, "%.40s [%s] %3u%% %s %s/s", p->name, bar,
                 (unsigned)(MIN(done, p->total_bytes) * 100 / p->total_bytes), amount, rate);
     else
-        fprintf(stderr, "\r%.40s %s %s/s\033[K", p->name, amount, rate);
+        fprintf(stderr, "%.40s %s %s/s", p->name, amount, rate);
+    terminal_control(stderr, "\033[K");
 }
 
 void progress_step(struct progress *p, uint64_t done_bytes)
