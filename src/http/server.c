@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define ACCEPT_BATCH      64
 #define ACCEPT_RETRY_MS   200
@@ -108,8 +107,6 @@ static void expire(struct http_server *s, enum wait_kind kind, uint64_t now)
     }
 }
 
-static void set_accepting(struct http_server *s, bool on);
-
 static void on_timer(uv_timer_t *timer)
 {
     struct http_server *s = timer->data;
@@ -117,7 +114,7 @@ static void on_timer(uv_timer_t *timer)
 
     s->timer_due_ms = 0;
     if (s->accept_paused && s->accept_again_ms <= now)
-        set_accepting(s, true);
+        server_set_accepting(s, true);
     if (s->stopping && s->stop_at_ms <= now) {
         for (struct conn *c = s->conns, *after; c; c = after) {
             after = c->next;
@@ -135,19 +132,6 @@ static void on_timer(uv_timer_t *timer)
         next = MIN(next, s->stop_at_ms);
     if (next != UINT64_MAX)
         timer_by(s, next);
-}
-
-const char *server_date(struct http_server *s)
-{
-    time_t now = time(NULL);
-    struct tm tm;
-
-    if (now != s->date_second) {
-        gmtime_r(&now, &tm);
-        strftime(s->date, sizeof(s->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
-        s->date_second = now;
-    }
-    return s->date;
 }
 
 /* -- work before sleep ------------------------------------------------------------------------- */
@@ -227,8 +211,10 @@ void server_leave(struct http_server *s, uint64_t tag)
 
 static void on_acceptable(uv_poll_t *poll, int status, int events);
 
-static void set_accepting(struct http_server *s, bool on)
+void server_set_accepting(struct http_server *s, bool on)
 {
+    if (s->resting)
+        return;
     s->accept_paused = !on;
     for (struct listener *l = s->listeners; l; l = l->next) {
         if (on)
@@ -342,7 +328,7 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
 
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
             log_warn("no new connections for %d ms: %s", ACCEPT_RETRY_MS, strerror(errno));
-            set_accepting(s, false);
+            server_set_accepting(s, false);
             return;
         }
         if (fd < 0 && (errno == ECONNABORTED || errno == EINTR || errno == EPROTO))
@@ -413,11 +399,6 @@ int http_server_adopt_layer(struct http_server *s, int fd, uint64_t tag,
     return conn_new(s, fd, tag, ops, layer);
 }
 
-size_t http_server_connections(const struct http_server *s)
-{
-    return s->conn_count;
-}
-
 /* -- life -------------------------------------------------------------------------------------- */
 
 static void on_own_handle_closed(uv_handle_t *handle)
@@ -471,7 +452,26 @@ void server_conn_gone(struct conn *c)
     s->conns_closing++;
     uv_close((uv_handle_t *)&c->poll, on_conn_closed);
     if (s->accept_paused && !s->stopping)
-        set_accepting(s, true);
+        server_set_accepting(s, true);
+}
+
+void http_server_rest(struct http_server *s)
+{
+    for (struct listener *l = s->listeners; l; l = l->next)
+        uv_poll_stop(&l->poll);
+    s->resting = true;
+    s->accept_paused = false;
+    for (struct conn *c = s->conns, *after; c; c = after) {
+        after = c->next;
+        c->broken = c->cut = true;
+        conn_pump(c);
+    }
+}
+
+void http_server_go_on(struct http_server *s)
+{
+    s->resting = false;
+    server_set_accepting(s, true);
 }
 
 void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(void *ctx), void *ctx)

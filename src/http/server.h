@@ -97,6 +97,12 @@ int http_server_adopt_layer(struct http_server *s, int fd, uint64_t tag,
  * called and the server is freed. */
 void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(void *ctx), void *ctx);
 
+/* Resets all connections with what is served on them, and takes no new ones: those wait in the
+ * kernel until it goes on. The last has gone when http_server_connections says 0, after turns of
+ * the loop. */
+void http_server_rest(struct http_server *s);
+void http_server_go_on(struct http_server *s);
+
 size_t http_server_connections(const struct http_server *s);
 
 /* -- the request ------------------------------------------------------------------------------- */

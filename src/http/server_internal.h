@@ -43,7 +43,7 @@ struct http_server {
     struct buf scratch; /* heads in the making */
     time_t date_second;
     char date[32];
-    bool stopping, accept_paused;
+    bool stopping, accept_paused, resting;
     uint64_t accept_again_ms, stop_at_ms;
     void (*on_stopped)(void *);
     void *stopped_ctx;
@@ -57,6 +57,9 @@ void server_mark_dirty(struct conn *c);
 /* http_server_config.enter and leave, of a connection with this tag. */
 bool server_enter(struct http_server *s, uint64_t tag, uint32_t *round);
 void server_leave(struct http_server *s, uint64_t tag);
+/* Whether new connections are taken; not while it rests. */
+void server_set_accepting(struct http_server *s, bool on);
+
 void server_conn_gone(struct conn *c); /* takes it off the list; its handle is closing */
 const char *server_date(struct http_server *s);
 

@@ -6,6 +6,7 @@
 #include "http/exchange.h"
 
 #include <errno.h>
+#include <time.h>
 
 #define READ_BUF_BYTES (64u * 1024u)
 #define READ_BUF_MAX   (1024u * 1024u)
@@ -70,6 +71,24 @@ int http_server_new(uv_loop_t *loop, const struct http_server_config *config, ht
     s->handles = 2;
     *out = s;
     return 0;
+}
+
+const char *server_date(struct http_server *s)
+{
+    time_t now = time(NULL);
+    struct tm tm;
+
+    if (now != s->date_second) {
+        gmtime_r(&now, &tm);
+        strftime(s->date, sizeof(s->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        s->date_second = now;
+    }
+    return s->date;
+}
+
+size_t http_server_connections(const struct http_server *s)
+{
+    return s->conn_count;
 }
 
 void server_free(struct http_server *s)

@@ -804,6 +804,51 @@ static void test_stop_with_grace(void **state)
 }
 
 /* Each must be refused with 400, and the connection ended: what follows cannot be trusted. */
+/* A connection of a server's own listener, of which it is told nothing. */
+static int connect_to(int listener)
+{
+    struct sockaddr_in name;
+    socklen_t size = sizeof(name);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&name, &size), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&name, size), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    return fd;
+}
+
+/* While it rests its connections are gone, with what was served on them; new ones wait. */
+static void test_rests_and_goes_on(void **state)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct fixture f;
+
+    fixture_start(&f, NULL, handler);
+    assert_int_equal(bind(listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(http_server_listen(f.server, listener), 0);
+    int idle = connect_to(listener), served = connect_to(listener);
+    assert_int_equal(ask(&f, idle, R("/hello")), FIXTURE_OPEN);
+    fixture_send(&f, served, R("/wait"));
+    assert_int_equal(http_server_connections(f.server), 2);
+    http_server_rest(f.server);
+    assert_int_equal(f.closes, 2);
+    fixture_spin(&f);
+    assert_int_equal(http_server_connections(f.server), 0);
+    int waiting = connect_to(listener);
+    assert_int_equal(ask(&f, waiting, R("/hello")), FIXTURE_OPEN);
+    assert_int_equal(got.len, 0);
+    assert_int_equal(http_server_connections(f.server), 0);
+    http_server_go_on(f.server);
+    assert_int_equal(fixture_recv(&f, waiting, &got), FIXTURE_OPEN);
+    assert_string_equal(body_of(&got), "hello\n");
+    close(idle);
+    close(served);
+    close(waiting);
+    fixture_stop(&f);
+}
+
 static void test_smuggling(void **state)
 {
     static const char *const bad[] = {
@@ -964,6 +1009,7 @@ int main(void)
         cmocka_unit_test(test_all_bodies_together),
         cmocka_unit_test(test_idle_costs_nothing),
         cmocka_unit_test(test_stop_with_grace),
+        cmocka_unit_test(test_rests_and_goes_on),
         cmocka_unit_test(test_smuggling),
         cmocka_unit_test(test_nul),
     };
