@@ -42,10 +42,10 @@ void boot_standard_descriptors(void)
         close(fd);
 }
 
-enum err_code boot_read(struct agent *a, struct err *e)
+enum err_code boot_read(struct agent *a, int boot_fd, struct err *e)
 {
     struct agent_boot boot;
-    int ret = io_read_full(AGENT_BOOT_FD, &boot, sizeof(boot));
+    int ret = io_read_full(boot_fd, &boot, sizeof(boot));
 
     if (ret < 0)
         return err_set_sys(e, ERR_UNAVAILABLE, ret, "reading the boot block");
@@ -75,9 +75,12 @@ enum err_code boot_read(struct agent *a, struct err *e)
 
 static int write_name_file(int etc, const char *name, const char *text)
 {
-    CLEANUP_CLOSE int fd = openat(etc, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    CLEANUP_CLOSE int fd = openat(etc, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
 
-    return fd < 0 ? -errno : io_write_full(fd, text, strlen(text));
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISREG(st.st_mode) ? io_write_full(fd, text, strlen(text)) : -ENXIO;
 }
 
 /* A number of its own for each sandbox, as long as it lives: D-Bus, journals and licences take it
@@ -120,17 +123,18 @@ static int write_names(const char *id)
     return ret < 0 ? ret : write_name_file(etc, AGENT_MACHINE_ID_NAME, machine);
 }
 
-enum err_code boot_claim(struct agent *a, struct err *e)
+enum err_code boot_claim(struct agent *a, int boot_fd, struct err *e)
 {
     struct agent_claim claim;
-    int ret = io_read_full(AGENT_BOOT_FD, &claim, sizeof(claim));
+    int ret = io_read_full(boot_fd, &claim, sizeof(claim));
 
     if (ret < 0)
         return err_set_sys(e, ERR_UNAVAILABLE, ret, "waiting to be claimed");
     memcpy(a->key, claim.key, sizeof(a->key));
     memcpy(a->id, claim.id, sizeof(a->id) - 1);
     explicit_bzero(&claim, sizeof(claim));
-    if (!a->command_sandbox && (ret = write_names(a->id)) < 0)
+    /* Where programs run already, as after a restore, what they made of the files is theirs. */
+    if (!a->command_sandbox && (ret = write_names(a->id)) < 0 && !a->prepared)
         return err_set_sys(e, ERR_INTERNAL, ret, "writing the sandbox's name");
     if (!a->command_sandbox)
         generation_renew();
@@ -250,11 +254,11 @@ int boot_listen(uint32_t address, uint16_t port)
     return TAKE_FD(fd);
 }
 
-void boot_report(const struct err *why)
+void boot_report(int boot_fd, const struct err *why)
 {
     char answer = why ? AGENT_FAILED : AGENT_READY;
 
-    if (io_write_full(AGENT_BOOT_FD, &answer, 1) == 0 && why)
-        (void)!io_write_full(AGENT_BOOT_FD, why->text, strlen(why->text) + 1);
-    close(AGENT_BOOT_FD);
+    if (io_write_full(boot_fd, &answer, 1) == 0 && why)
+        (void)!io_write_full(boot_fd, why->text, strlen(why->text) + 1);
+    close(boot_fd);
 }

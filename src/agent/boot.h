@@ -7,12 +7,12 @@
 /* Descriptors 0 to 2 are open after it, whatever was handed in. */
 void boot_standard_descriptors(void);
 
-/* Reads the boot block from AGENT_BOOT_FD into the agent. */
-enum err_code boot_read(struct agent *a, struct err *e);
+/* Reads the boot block from the boot socket, at a start AGENT_BOOT_FD, into the agent. */
+enum err_code boot_read(struct agent *a, int boot_fd, struct err *e);
 
 /* Waits until the starter says whose sandbox this is, takes id and key, writes the sandbox's names.
  * Blocks, perhaps for long: nothing has to be served before. */
-enum err_code boot_claim(struct agent *a, struct err *e);
+enum err_code boot_claim(struct agent *a, int boot_fd, struct err *e);
 
 /* Becomes AGENT_UID with all its capabilities, cuts the bounding set to what children may have, and
  * makes itself unreadable for the sandbox's own root. */
@@ -25,4 +25,4 @@ void boot_prepare(void);
 int boot_listen(uint32_t address, uint16_t port);
 
 /* Tells the starter, and closes the descriptor: ready when why is NULL. */
-void boot_report(const struct err *why);
+void boot_report(int boot_fd, const struct err *why);

@@ -6,6 +6,7 @@
 #include "agent/boot.h"
 #include "agent/common/logs.h"
 #include "agent/generation.h"
+#include "agent/go_on.h"
 #include "agent/netlink.h"
 #include "agent/process/proc.h"
 #include "base/log.h"
@@ -129,6 +130,8 @@ static enum err_code serve(struct agent *a, const struct options *o, struct err 
         return err_set_sys(e, ERR_INTERNAL, ret, "making the server");
     if (!o->no_boot && (ret = netlink_serve(a)) < 0)
         return err_set_sys(e, ERR_INTERNAL, ret, "taking what the filter asks");
+    if (!o->no_boot && (ret = go_on_listen(a)) < 0)
+        return err_set_sys(e, ERR_INTERNAL, ret, "listening for what privd says");
     if ((fd = boot_listen(o->address, o->port)) < 0)
         return err_set_sys(e, ERR_INTERNAL, fd, "listening on port %u", o->port);
     if ((ret = http_server_listen(a->server, fd)) < 0)
@@ -154,18 +157,20 @@ int main(int argc, char **argv)
         return 2;
     }
     boot_prepare();
-    if ((!o.no_boot && (boot_read(&agent, &e) != ERR_OK || boot_confine(&agent, &e) != ERR_OK)) ||
-        serve(&agent, &o, &e) != ERR_OK || (!o.no_boot && boot_claim(&agent, &e) != ERR_OK)) {
+    if ((!o.no_boot &&
+         (boot_read(&agent, AGENT_BOOT_FD, &e) != ERR_OK || boot_confine(&agent, &e) != ERR_OK)) ||
+        serve(&agent, &o, &e) != ERR_OK ||
+        (!o.no_boot && boot_claim(&agent, AGENT_BOOT_FD, &e) != ERR_OK)) {
         log_error("%s", e.text);
         if (!o.no_boot)
-            boot_report(&e);
+            boot_report(AGENT_BOOT_FD, &e);
         return 1;
     }
     if (o.no_boot)
         take_signals(&agent, &poll, end_signals, ARRAY_SIZE(end_signals), on_end_signal);
     else {
         take_signals(&agent, &poll, privd_signals, ARRAY_SIZE(privd_signals), on_privd_signal);
-        boot_report(NULL);
+        boot_report(AGENT_BOOT_FD, NULL);
     }
     return uv_run(agent.loop, UV_RUN_DEFAULT);
 }

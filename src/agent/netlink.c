@@ -23,7 +23,7 @@
 
 struct netlink {
     uv_poll_t poll;
-    uint32_t pass[2];
+    const struct agent *agent; /* whose spawn.netlink_pass is the newest */
     int max;
     struct filters *filters; /* NULL: programs have none of their own, and nothing asks */
 };
@@ -57,6 +57,7 @@ static int make_socket(const struct netlink *n, const struct seccomp_data *call)
 {
     uint32_t type = (uint32_t)call->args[1], protocol = (uint32_t)call->args[2];
     uint32_t flags = type & (SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const uint32_t *pass = n->agent->spawn.netlink_pass;
     long fd;
 
     if (call->nr != SYS_socket || (uint32_t)call->args[0] != AF_NETLINK)
@@ -67,8 +68,8 @@ static int make_socket(const struct netlink *n, const struct seccomp_data *call)
     if (count < 0 || count >= n->max)
         return -ENOBUFS;
     fd = syscall(SYS_socket, (uint64_t)AF_NETLINK,
-                 filter_netlink_argument(n->pass[0], FILTER_NETLINK_TYPE),
-                 filter_netlink_argument(n->pass[1], NETLINK_ROUTE));
+                 filter_netlink_argument(pass[0], FILTER_NETLINK_TYPE),
+                 filter_netlink_argument(pass[1], NETLINK_ROUTE));
     if (fd < 0)
         return -errno;
     int ret = flags & SOCK_NONBLOCK ? io_set_nonblock((int)fd, true) : 0;
@@ -134,7 +135,7 @@ int netlink_serve(struct agent *a)
         free(n);
         return -ENOMEM;
     }
-    memcpy(n->pass, a->spawn.netlink_pass, sizeof(n->pass));
+    n->agent = a;
     n->max = a->command_sandbox ? NETLINK_COMMAND_SANDBOX_MAX : NETLINK_MAX;
     n->poll.data = n;
     if (uv_poll_init(a->loop, &n->poll, AGENT_LISTENER_FD) < 0 ||
@@ -143,5 +144,17 @@ int netlink_serve(struct agent *a)
         return -EIO;
     }
     uv_unref((uv_handle_t *)&n->poll);
+    a->netlink = n;
     return 0;
+}
+
+void netlink_rest(struct agent *a)
+{
+    if (a->netlink)
+        uv_poll_stop(&a->netlink->poll);
+}
+
+int netlink_go_on(struct agent *a)
+{
+    return a->netlink && uv_poll_start(&a->netlink->poll, UV_READABLE, on_call) < 0 ? -EIO : 0;
 }

@@ -14,8 +14,11 @@
 #define NETLINK_MAX                 8 /* of a sandbox, beside those of its command sandboxs */
 #define NETLINK_COMMAND_SANDBOX_MAX 2 /* of a command sandbox */
 
-struct netlink;
-
 /* Takes AGENT_LISTENER_FD, if it is open, and answers on the agent's loop from then on. Must come
  * before any program of a tenant's is started. 0 or -errno. */
 int netlink_serve(struct agent *a);
+
+/* It answers nothing, and AGENT_LISTENER_FD may be closed, until it goes on with a listener of that
+ * number: what is asked meanwhile waits there. 0 or -errno. */
+void netlink_rest(struct agent *a);
+int netlink_go_on(struct agent *a);

@@ -6,6 +6,7 @@
 #include "agent/common/agent.h"
 #include "agent/files/volume_files.h"
 #include "agent/hooks.h"
+#include "agent/prepare.h"
 
 #include "base/ids.h"
 
@@ -23,6 +24,8 @@ static const struct route {
     {"GET", "/cay/logs", logs_get},
     {"GET", "/cay/oom", process_oom_get},
     {"POST", "/cay/hooks", hooks_post},
+    {"POST", "/cay/prepare", prepare_post},
+    {"POST", "/cay/go-on", prepare_go_on},
 
     {"GET", "/files", files_get},
     {"HEAD", "/files", files_get},
@@ -61,6 +64,11 @@ static bool has_key(const struct http_exchange *x, const struct agent *a)
            ids_equal_secret(key, a->key, sizeof(key));
 }
 
+static bool of_preparation(const char *path)
+{
+    return strcmp(path, "/cay/prepare") == 0 || strcmp(path, "/cay/go-on") == 0;
+}
+
 void routes_dispatch(struct http_exchange *x, void *ctx)
 {
     const struct http_head *h = http_exchange_head(x);
@@ -69,6 +77,11 @@ void routes_dispatch(struct http_exchange *x, void *ctx)
 
     if (!has_key(x, a)) {
         http_respond_error(x, 401, "this port answers only to the sandbox's host");
+        return;
+    }
+    if (a->prepared && !of_preparation(h->path)) {
+        http_exchange_close_after(x);
+        http_respond_error(x, 503, "the sandbox is about to be paused");
         return;
     }
     if (a->serves_volume && strcmp(h->path, "/health") != 0) {

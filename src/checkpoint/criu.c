@@ -1,3 +1,7 @@
+/* CRIU as a child of cay-checkpoint: the environment and limits that it is started with, its
+ * deadline, and the reason that its log gives for a failure. The log and other files that it writes
+ * into the image's directory are removed, as they are no part of an image. */
+
 #include "checkpoint/criu.h"
 
 #include "base/io.h"
@@ -62,17 +66,32 @@ static int await(pid_t pid, int pidfd, unsigned seconds)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -ECHILD;
 }
 
-/* The last line of CRIU's log that says what went wrong. It has names of the tenant's in it, so
- * what is not printable is not shown. */
+/* Lines that say nothing of the cause: that it failed, and a limit that is not raised. */
+static bool is_summary(const char *line)
+{
+    return strncmp(line, "Error (criu/cr-dump.c", 21) == 0;
+}
+
+static bool is_noise(const char *line)
+{
+    const char *at = strstr(line, "rlimit: Can't setup RLIMIT_NOFILE");
+
+    return at && !memchr(line, '\n', (size_t)(at - line));
+}
+
+/* The last line of CRIU's log that says what went wrong, but the first of a restore, where each
+ * caller adds one. It has names of the tenant's in it, so what is not printable is not shown. */
 static void read_log(const char *log, struct checkpoint_why *why)
 {
     static char text[LOG_MAX];
     ssize_t n = io_read_text_at(CHECKPOINT_DIR_FD, log, text, sizeof(text));
     const char *last = NULL;
+    bool is_restore = strcmp(log, CRIU_RESTORE_LOG) == 0;
 
-    for (const char *at = n < 0 ? NULL : text; at && (at = strstr(at, "Error (")) != NULL; at++)
-        if (!strstr(at, "rlimit: Can't setup RLIMIT_NOFILE") || strchr(at, '\n'))
-            last = strncmp(at + 7, "criu/cr-dump.c", 14) == 0 && last ? last : at;
+    for (const char *at = n < 0 ? NULL : strstr(text, "Error ("); at;
+         at = strstr(at + 1, "Error ("))
+        if (!is_noise(at) && !(last && (is_restore || is_summary(at))))
+            last = at;
     if (!last)
         return;
     snprintf(why->text, sizeof(why->text), "CRIU: %.*s", (int)strcspn(last, "\n"), last);

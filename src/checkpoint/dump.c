@@ -20,6 +20,7 @@
 #include "checkpoint/hook.h"
 #include "checkpoint/notes.h"
 #include "checkpoint/refusal.h"
+#include "checkpoint/terminals.h"
 #include "sys/ns.h"
 
 #include <errno.h>
@@ -139,10 +140,16 @@ int dump_run(const struct criu_limits *limits, struct checkpoint_why *why)
     rc = enter(&pid, why);
     if (rc == 0)
         rc = refusal_check(pid, why);
-    if (rc == 0)
-        rc = dump_options_make(&words, pid, self, why);
+    if (rc < 0)
+        return rc;
+    rc = terminals_remove(CHECKPOINT_PID_FD);
+    if (rc < 0)
+        return checkpoint_fail(why, rc, "terminals of commands: %s", strerror(-rc));
+    rc = dump_options_make(&words, pid, self, why);
     if (rc == 0)
         rc = criu_run(words.argv, limits, why);
     criu_remove_beside();
+    if (rc < 0 && rc != -ETIMEDOUT && rc != -ECHILD && terminals_make(CHECKPOINT_PID_FD) < 0)
+        rc = checkpoint_fail(why, -ECHILD, "terminals of commands could not be made anew");
     return rc;
 }

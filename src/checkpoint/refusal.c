@@ -4,7 +4,8 @@
  * are left out (scripts/criu.patches). A process that is traced cannot be dumped, and one of a
  * command sandbox is in namespaces that CRIU does not restore. A shared mapping of a memory file
  * comes back as memory of its own, as CRIU cannot open what is mapped without a right on the host:
- * what is written through a descriptor of the file would no longer be seen in it. */
+ * what is written through a descriptor of the file would no longer be seen in it. A connection that
+ * one side has closed needs raw packets to be made anew, which no process of a sandbox may send. */
 
 #include "checkpoint/refusal.h"
 
@@ -134,6 +135,38 @@ static int check_mappings(const struct check *c)
                  : 0;
 }
 
+/* "  0: 0100007F:C34F 0100007F:1F90 08 00000000:00000000 00:00000000 00000000  1000  0 12345 1 ..."
+ * of /proc/net/tcp. Without an inode it is no program's any more, and in no image. */
+bool refusal_is_half_closed(const char *line)
+{
+    enum { FIN_WAIT1 = 4, FIN_WAIT2 = 5, CLOSE_WAIT = 8, LAST_ACK = 9, CLOSING = 11 };
+    unsigned state;
+    unsigned long inode;
+
+    return sscanf(line, " %*u: %*[0-9A-F]:%*x %*[0-9A-F]:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu",
+                  &state, &inode) == 2 &&
+           inode != 0 &&
+           (state == FIN_WAIT1 || state == FIN_WAIT2 || state == CLOSE_WAIT || state == LAST_ACK ||
+            state == CLOSING);
+}
+
+/* This process is in the sandbox's network namespace. */
+static int check_connections(const char *path, struct checkpoint_why *why)
+{
+    char line[512];
+    FILE *in = fopen(path, "re");
+    bool found = false;
+
+    if (!in)
+        return errno == ENOENT ? 0 : checkpoint_fail(why, -errno, "reading %s", path);
+    while (!found && fgets(line, sizeof(line), in))
+        found = refusal_is_half_closed(line);
+    fclose(in);
+    return found ? checkpoint_fail(why, -EOPNOTSUPP,
+                                   "a program holds a TCP connection that one side has closed")
+                 : 0;
+}
+
 static bool each_process(void *arg, const char *pid)
 {
     struct check *c = arg;
@@ -167,5 +200,9 @@ int refusal_check(pid_t pid, struct checkpoint_why *why)
     c.proc_fd = proc;
     c.filters = (unsigned)filters;
     int rc = io_each_name_at(proc, ".", each_process, &c);
+    if (rc == 0 && c.rc == 0)
+        c.rc = check_connections("/proc/net/tcp", why);
+    if (rc == 0 && c.rc == 0)
+        c.rc = check_connections("/proc/net/tcp6", why);
     return c.rc == 0 && rc < 0 ? checkpoint_fail(why, rc, "reading the sandbox's /proc") : c.rc;
 }

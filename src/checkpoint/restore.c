@@ -14,8 +14,10 @@
 #include "checkpoint/hook.h"
 #include "checkpoint/notes.h"
 #include "checkpoint/restore_options.h"
+#include "checkpoint/terminals.h"
 #include "contract/agent_boot.h"
 #include "sys/fdpass.h"
+#include "sys/mnt.h"
 #include "sys/pid.h"
 
 #include <errno.h>
@@ -26,6 +28,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define NANOSECONDS 1000000000L
@@ -114,7 +117,7 @@ int restore_hook(const char *self, const char *pid_text)
     if (pid <= 0 || hook_take_descriptors(self, wanted, ARRAY_SIZE(wanted)) < 0)
         return 1;
     CLEANUP_CLOSE int pidfd = pid_open(pid);
-    if (pidfd < 0 ||
+    if (pidfd < 0 || terminals_make(pidfd) < 0 ||
         fdpass_send(CHECKPOINT_ASK_FD, CHECKPOINT_DONE, strlen(CHECKPOINT_DONE), &pidfd, 1, 0) < 0)
         return 1;
     return await_claim() < 0;
@@ -122,16 +125,16 @@ int restore_hook(const char *self, const char *pid_text)
 
 /* -- before and after -------------------------------------------------------------------------- */
 
-/* Stands in for cay-init, which does not take it yet. */
-static int take_claim(struct checkpoint_why *why)
+/* CRIU takes its root with all that is mounted there, and mounts those of the image over it: each
+ * restore would add as many as there are. */
+static int bare_root(void)
 {
-    char block[sizeof(struct agent_boot) + sizeof(struct agent_claim)], ready = AGENT_READY;
-    int rc = io_read_full(CHECKPOINT_BOOT_FD, block, sizeof(block));
+    CLEANUP_CLOSE int tree = mnt_copy(AT_FDCWD, CHECKPOINT_ROOT);
 
-    explicit_bzero(block, sizeof(block));
-    if (rc == 0)
-        rc = io_write_full(CHECKPOINT_BOOT_FD, &ready, 1);
-    return rc < 0 ? checkpoint_fail(why, rc, "the claim of what was restored") : 0;
+    if (tree < 0 || mkdir(CHECKPOINT_BARE, 0755) < 0)
+        return tree < 0 ? tree : -errno;
+    CLEANUP_CLOSE int at = open(CHECKPOINT_BARE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return at < 0 ? -errno : mnt_attach(tree, at, "");
 }
 
 static int prepare(struct words *words, struct checkpoint_why *why)
@@ -150,6 +153,9 @@ static int prepare(struct words *words, struct checkpoint_why *why)
         return checkpoint_fail(why, rc, "clocks of the sandbox: %s", strerror(-rc));
     if (unpack_tmpfs() < 0)
         return checkpoint_fail(why, -EIO, "/run and /dev/shm could not be unpacked");
+    rc = bare_root();
+    if (rc < 0)
+        return checkpoint_fail(why, rc, "the sandbox's root: %s", strerror(-rc));
     snprintf(self, sizeof(self), HOOK_PROGRAM, (int)getpid());
     return restore_options_make(words, notes.program, self, why);
 }
@@ -162,8 +168,6 @@ int restore_run(unsigned seconds, struct checkpoint_why *why)
 
     if (rc == 0)
         rc = criu_run(words.argv, &limits, why);
-    if (rc == 0)
-        rc = take_claim(why);
     criu_remove_beside();
     return rc;
 }

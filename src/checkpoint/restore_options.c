@@ -11,7 +11,7 @@ static const char *const fixed[] = {
     "--log-file",
     CRIU_RESTORE_LOG,
     "--root",
-    CHECKPOINT_ROOT,
+    CHECKPOINT_BARE,
     "--restore-detached",
     /* PID 1 is a child of the process that starts CRIU, so that its number stays its own. */
     "--restore-sibling",

@@ -12,8 +12,9 @@
 #define CHECKPOINT_FILTERS_FD  7 /* a file of filter_file */
 #define CHECKPOINT_LISTENER_FD 8 /* a socket: gets the listener of those filters */
 #define CHECKPOINT_PROGRAM_FD  9 /* PID 1's program: what /proc/1/exe is */
-/* A socket that brings what cay-init is given at a start (agent_boot.h): a struct agent_boot, then,
- * when the processes may go on, a struct agent_claim. It gets what cay-init would say. */
+/* cay-init's end of the boot socket (agent_boot.h), which it gets by another way (agent_go_on.h):
+ * here it is only seen whether a struct agent_boot and a struct agent_claim are there, which says
+ * that the processes may go on. */
 #define CHECKPOINT_BOOT_FD 10
 #define CHECKPOINT_LAST_FD 10
 
@@ -24,3 +25,5 @@
  * CRIU makes its working directories in /tmp, and this is then a /tmp of its own. */
 #define CHECKPOINT_STAGE "/tmp"
 #define CHECKPOINT_ROOT  "/tmp/root"
+/* That tree without what is mounted in it, which CRIU mounts there one by one. */
+#define CHECKPOINT_BARE "/tmp/bare"

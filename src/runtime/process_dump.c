@@ -4,11 +4,14 @@
  * failure lets them go on. */
 
 #include "base/io.h"
+#include "contract/agent_boot.h"
 #include "contract/checkpoint_boot.h"
 #include "runtime/level.h"
 #include "runtime/memory_image.h"
+#include "runtime/process_go_on.h"
 #include "runtime/state.h"
 #include "sys/ns.h"
+#include "sys/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,6 +116,27 @@ static int dump_and_seal(const struct dump_args *a, int dir_fd, int file_fd,
     return rc == 0 && ended < 0 ? -ECHILD : ended;
 }
 
+/* cay-init gives up what cannot be in an image, and gets it back where it goes on. */
+static int dump_prepared(const struct dump_args *a, int dir_fd, int file_fd,
+                         char why[static TASK_WHY_SIZE])
+{
+    struct go_on_files files;
+    CLEANUP_CLOSE int listener = pid_get_fd(a->sb.pidfd, AGENT_LISTENER_FD);
+    int rc = process_go_on_open(a->rt, a->sb.slot, &files);
+
+    files.listener_fd = listener;
+    if (rc == 0)
+        rc = process_go_on_take(a->sb.pidfd, why);
+    if (rc == 0) {
+        rc = dump_and_seal(a, dir_fd, file_fd, why);
+        if (rc < 0 && rc != -ETIMEDOUT && rc != -ECHILD &&
+            process_go_on_back(a->sb.pidfd, &files) < 0)
+            rc = -ECHILD;
+    }
+    process_go_on_close(&files);
+    return rc;
+}
+
 static int join(const struct dump_args *a)
 {
     for (int i = 0; i < a->n_join_fds; i++)
@@ -132,7 +156,7 @@ static int dump(void *arg, struct task_result *out)
 
     if (file < 0)
         return file;
-    rc = dump_and_seal(a, dir, file, out->why);
+    rc = dump_prepared(a, dir, file, out->why);
     if (rc < 0)
         (void)d->backend->image_remove(d, a->sb.slot, a->sb.gen);
     return rc;

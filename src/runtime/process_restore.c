@@ -15,6 +15,7 @@
 #include "contract/checkpoint_boot.h"
 #include "runtime/level.h"
 #include "runtime/memory_image.h"
+#include "runtime/process_go_on.h"
 #include "runtime/process_prepare.h"
 #include "runtime/restore.h"
 #include "runtime/slot.h"
@@ -163,6 +164,20 @@ static int open_socks(struct socks *s)
                : 0;
 }
 
+/* PID 1 finds it when the processes go on. */
+static int tell_agent(const struct process_start_args *a, const struct restore_place *place,
+                      const struct task_result *out)
+{
+    struct go_on_files files;
+    int rc = process_go_on_open(a->rt, a->slot->number, &files);
+
+    files.listener_fd = out->fds[1];
+    if (rc == 0)
+        rc = process_go_on_new(place->netns_fd, place->boot_fd, &files);
+    process_go_on_close(&files);
+    return rc;
+}
+
 /* The child's output is where it says why not. */
 static int fork_restore(const struct inside *in, const struct restore_place *place,
                         struct image_program *out)
@@ -202,6 +217,8 @@ static int restore(const struct process_start_args *a, struct inside *in,
     util_close(&s.listener[1]);
     if (rc == 0)
         rc = await_pid_1(a, in, s.ask[0], s.listener[0], out);
+    if (rc == 0)
+        rc = tell_agent(a, place, out);
     if (rc == -ECHILD) /* it has ended, and says why */
         rc = memory_image_end(&program, out->why) < 0 ? -EBADMSG : -ECHILD;
     util_close(&s.ask[0]);

@@ -73,35 +73,17 @@ static int mount_shm(const struct rootfs *b)
     return fd < 0 ? fd : rootfs_attach_at(fd, b->dev_fd, "shm");
 }
 
-static int new_terminals(unsigned max)
-{
-    /* The kernel's pool of terminals is one for the whole host (kernel.pty.max, which cay-keep
-     * sets), and what one of them holds is charged to no group: a maximum for each instance. No
-     * `gid`: mountinfo would show it in the host's numbers; cay-init gives the terminals that it
-     * opens to the group tty by itself. */
-    char number[16];
-    const struct mnt_option tty[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {"gid", "5"}, {NULL, NULL}};
-    const struct mnt_option usual[] = {
-        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {NULL, NULL}};
-    const struct mnt_option *options = TEST_BYPASS(MASKS) ? tty : usual;
-
-    snprintf(number, sizeof(number), "%u", max);
-
-    return mnt_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-}
-
 /* Two instances, one over the other: below is that of all command sandboxes, who take the upper one
  * away (command_sandbox.c). An instance for each of them would bound nothing: a terminal that one
  * of them hands on, by a socket that is a file, outlives it, and its successor would have as many
  * again. Test: test_pools_kept.py. */
 static int mount_terminals(const struct rootfs *b)
 {
-    CLEANUP_CLOSE int commands = new_terminals(PRIVSEP_COMMAND_TERMINALS_MAX);
+    CLEANUP_CLOSE int commands = mnt_new_terminals(PRIVSEP_COMMAND_TERMINALS_MAX);
     int rc = commands < 0 ? commands : rootfs_attach_at(commands, b->dev_fd, "pts");
     if (rc < 0)
         return rc;
-    CLEANUP_CLOSE int own = new_terminals(PRIVSEP_TERMINALS_MAX);
+    CLEANUP_CLOSE int own = mnt_new_terminals(PRIVSEP_TERMINALS_MAX);
     return own < 0 ? own : rootfs_attach_at(own, b->dev_fd, "pts");
 }
 

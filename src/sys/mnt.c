@@ -1,10 +1,12 @@
 #include "sys/mnt.h"
 
 #include "base/log.h"
+#include "base/test_bypass.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -94,6 +96,24 @@ int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr)
         return -errnum;
     }
     return fd;
+}
+
+int mnt_new_terminals(unsigned max)
+{
+    /* The kernel's pool of terminals is one for the whole host (kernel.pty.max, which cay-keep
+     * sets), and what one of them holds is charged to no group: a maximum for each instance. No
+     * `gid`: mountinfo would show it in the host's numbers; cay-init gives the terminals that it
+     * opens to the group tty by itself. */
+    char number[16];
+    const struct mnt_option tty[] = {
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {"gid", "5"}, {NULL, NULL}};
+    const struct mnt_option usual[] = {
+        {"mode", "0620"}, {"ptmxmode", "0666"}, {"max", number}, {NULL, NULL}};
+    const struct mnt_option *options = TEST_BYPASS(MASKS) ? tty : usual;
+
+    snprintf(number, sizeof(number), "%u", max);
+
+    return mnt_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
 int mnt_pivot(int new_root_fd)

@@ -38,6 +38,9 @@ struct mnt_option {
  * about a failure go to the log. A descriptor of its root or -errno. */
 int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr) WARN_UNUSED;
 
+/* The same, of an instance of devpts that has at most so many terminals. */
+int mnt_new_terminals(unsigned max) WARN_UNUSED;
+
 /* Makes the (just attached) new_root_fd the root of this mount namespace and detaches everything
  * that was there before. 0 or -errno. */
 int mnt_pivot(int new_root_fd) WARN_UNUSED;

@@ -6,6 +6,7 @@
 #include "contract/agent_boot.h"
 #include "contract/checkpoint_boot.h"
 #include "contract/proto.h"
+#include "runtime/process_go_on.h"
 #include "runtime/restore.h"
 #include "runtime/slot.h"
 #include "runtime/stage.h"
@@ -91,12 +92,21 @@ static int await_pid_1(int listener_sock, int ask_sock, int *listener_fd)
 }
 
 /* The processes stand still until their claim is there. */
-static void go_on(int boot_fd)
+static void go_on(const struct restore_place *place, const struct filter *filter, int boot_fd,
+                  int listener_fd)
 {
-    static const char block[sizeof(struct agent_boot) + sizeof(struct agent_claim)];
+    const struct agent_boot boot = {
+        .version = AGENT_BOOT_VERSION,
+        .open_files = 1024,
+        .netlink_pass = {filter->netlink_pass[0], filter->netlink_pass[1]}};
+    const struct agent_claim claim = {.id = "irestored"};
+    const struct go_on_files files = {.listener_fd = listener_fd, .oom_fd = -1};
     char said = 0;
 
-    MUST(write(boot_fd, block, sizeof(block)));
+    MUST(process_go_on_new(place->netns_fd, place->boot_fd, &files));
+    close(place->boot_fd);
+    MUST(write(boot_fd, &boot, sizeof(boot)));
+    MUST(write(boot_fd, &claim, sizeof(claim)));
     MUST(read(boot_fd, &said, 1));
     MUST(said == AGENT_READY ? 0 : -EBADMSG);
 }
@@ -153,10 +163,9 @@ int main(int argc, char **argv)
     }
     close(listener[1]);
     close(ask[1]);
-    close(boot[1]);
     int status, pidfd = await_pid_1(listener[0], ask[0], &listener_fd);
     if (pidfd >= 0)
-        go_on(boot[0]);
+        go_on(&place, &filter, boot[0], listener_fd);
     MUST(waitpid(pid, &status, 0));
     if (pidfd >= 0)
         hold(pidfd);

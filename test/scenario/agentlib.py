@@ -57,15 +57,15 @@ def set_up_script(binary):
     return SET_UP.format(binary=binary, passwd=escape(PASSWD), group=escape(GROUP))
 
 
-def socket_in(pid):
-    """A TCP socket of the network namespace of pid; only a thread of its own enters it."""
+def socket_in(pid, *kind):
+    """A TCP socket, or one of another kind, of the network namespace of pid; only a thread of its own enters it."""
     made = []
 
     def enter():
         libc = ctypes.CDLL(None, use_errno=True)
         ns = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
         if libc.setns(ns, 0x40000000) == 0:
-            made.append(socket.socket())
+            made.append(socket.socket(*kind))
         os.close(ns)
 
     thread = threading.Thread(target=enter)
@@ -73,6 +73,18 @@ def socket_in(pid):
     thread.join()
     assert made, "cannot enter the network namespace"
     return made[0]
+
+
+TAKE, BACK = 1, 2  # AGENT_GO_ON_* of src/contract/agent_go_on.h
+
+
+def go_on(pid, kind, listener=0, cgroup_fds=0, oom=0):
+    """A message for the cay-init of that pid's network, from outside; its answer."""
+    with socket_in(pid, socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.settimeout(20)
+        s.connect(b"\0cay-init")
+        s.send(struct.pack("=IIII", kind, listener, cgroup_fds, oom))
+        return s.recv(512)
 
 
 class Connection(http.client.HTTPConnection):
@@ -181,6 +193,11 @@ class Agent:
 
     def sh(self, script, **more):
         return self.run("/bin/sh", "-c", script, **more)
+
+    def prepare(self):
+        """To be dumped."""
+        status, body, _ = self.raw("POST", "/cay/prepare")
+        assert status == 204, body
 
     def stop(self):
         # unshare's --kill-child ends with the change of uid (prctl(2), PR_SET_PDEATHSIG).

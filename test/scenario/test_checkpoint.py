@@ -1,6 +1,5 @@
 """cay-checkpoint on real sandboxes: what is dumped, what is refused by name, and that CRIU has no right on the host meanwhile.
-
-What cay-init will do itself before it is dumped is done to it from outside here (checkpoint_prepare.c)."""
+"""
 
 import contextlib
 import fcntl
@@ -16,13 +15,12 @@ import time
 import pytest
 
 import test_seal
+from agentlib import TAKE, go_on
 from conftest import BUILD, REPOSITORY
 from waitlib import until
 
 CHECKPOINT = BUILD / "src/checkpoint/cay-checkpoint"
 CRIU = "/usr/local/sbin/criu"
-EPOLL_CTL, CLOSE, PRCTL = 233, 3, 157
-EPOLL_CTL_DEL, PR_SET_DUMPABLE, LISTENER = 2, 4, 8
 PT_LOAD, PF_X = 1, 1
 
 
@@ -35,13 +33,6 @@ def needs(own_server):
         pytest.skip(found.stderr.strip())
 
 
-@pytest.fixture(scope="module")
-def prepare_program(tmp_path_factory):
-    out = tmp_path_factory.mktemp("prepare") / "prepare"
-    subprocess.run([shutil.which("cc") or "gcc", "-O1", "-o", out, REPOSITORY / "test/scenario/checkpoint_prepare.c"], check=True)
-    return out
-
-
 def pid_of(box):
     for p in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -52,23 +43,9 @@ def pid_of(box):
     raise AssertionError(f"no PID 1 of {box.id}")
 
 
-def links(pid):
-    found = {}
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):
-            found[int(fd)] = os.readlink(f"/proc/{pid}/fd/{fd}")
-    return found
-
-
-def prepare(program, pid):
-    """Descriptors of the host's are closed, the terminals of command sandboxes unmounted; last, it is dumpable."""
-    fds = links(pid)
-    epolls = [n for n, to in fds.items() if to == "anon_inode:[eventpoll]"]
-    calls = [f"{EPOLL_CTL}:{n}:{EPOLL_CTL_DEL}:{LISTENER}" for n in epolls]
-    calls += [f"{CLOSE}:{n}:0:0" for n, to in fds.items() if n == LISTENER or "cgroup" in to or "/tasks" in to or "memory." in to]
-    subprocess.run([program, str(pid), *calls, f"{PRCTL}:{PR_SET_DUMPABLE}:1:0"], check=True, capture_output=True)
-    script = "mkdir -p /tmp/.x && mount --move /dev/pts /tmp/.x && umount /dev/pts && mount --move /tmp/.x /dev/pts && rmdir /tmp/.x"
-    subprocess.run(["nsenter", "-t", str(pid), "-m", "-U", "-S", "0", "-G", "0", "sh", "-c", script], check=True)
+def prepare(pid):
+    """As a task of cay-privd does, just before."""
+    assert go_on(pid, TAKE) == b"R"
 
 
 class Dump:
@@ -102,7 +79,7 @@ class Dump:
 
 
 @pytest.fixture
-def box(cay, prepare_program):
+def box(cay):
     with cay.create(timeout_s=1800) as b:
         b.pid = pid_of(b)
         yield b
@@ -120,9 +97,9 @@ def goes_on(pid):
     return until(lambda: counts(pid) > before, patient=True)
 
 
-def test_a_sandbox_is_dumped_and_ends(box, prepare_program, tmp_path):
+def test_a_sandbox_is_dumped_and_ends(box, tmp_path):
     assert box.run(COUNTER + "sleep 0.3; echo kept > /run/kept; echo kept > /dev/shm/kept", user="root").exit_code == 0
-    prepare(prepare_program, box.pid)
+    prepare(box.pid)
     dump = Dump(box.pid, tmp_path)
     assert dump.line() == "D\n", dump.end()
     assert dump.end(b"e") == (0, "")
@@ -145,10 +122,10 @@ def pages_to_execute(path):
                 yield program[page:page + 4096]
 
 
-def test_the_program_of_pid_1_is_in_the_image(box, prepare_program, tmp_path):
+def test_the_program_of_pid_1_is_in_the_image(box, tmp_path):
     """It is mapped from a memory file, which is not there when it is restored: every page of it, whether it was used or not."""
     wanted = {*pages_to_execute(pathlib.Path(f"/proc/{box.pid}/exe"))}
-    prepare(prepare_program, box.pid)
+    prepare(box.pid)
     dump = Dump(box.pid, tmp_path)
     assert dump.line() == "D\n", dump.end()
     assert dump.end(b"e") == (0, "")
@@ -160,10 +137,10 @@ def test_the_program_of_pid_1_is_in_the_image(box, prepare_program, tmp_path):
 
 
 @pytest.mark.parametrize("answer", [b"x", None])
-def test_it_goes_on_where_it_is_not_told_to_end(box, prepare_program, tmp_path, answer):
+def test_it_goes_on_where_it_is_not_told_to_end(box, tmp_path, answer):
     """So does one whose image could not be kept, and what asked for it may be gone. Then it can be dumped again."""
     assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
-    prepare(prepare_program, box.pid)
+    prepare(box.pid)
     dump = Dump(box.pid, tmp_path)
     assert dump.line() == "D\n", dump.end()
     stands = counts(box.pid)
@@ -177,7 +154,7 @@ def test_it_goes_on_where_it_is_not_told_to_end(box, prepare_program, tmp_path, 
     assert again.end(b"e") == (0, "")
 
 
-def test_an_image_is_sealed_while_its_sandbox_stands_still(box, prepare_program, tmp_path):
+def test_an_image_is_sealed_while_its_sandbox_stands_still(box, tmp_path):
     """What CRIU writes is what cay-seal takes: it goes into one file and comes back, before a process is given up."""
     dumped, opened = tmp_path / "dumped", tmp_path / "opened"
     uid = int(pathlib.Path(f"/proc/{box.pid}/uid_map").read_text().split()[1])
@@ -185,7 +162,7 @@ def test_an_image_is_sealed_while_its_sandbox_stands_still(box, prepare_program,
         d.mkdir()
         os.chown(d, uid, uid)
     assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
-    prepare(prepare_program, box.pid)
+    prepare(box.pid)
     dump = Dump(box.pid, dumped)
     assert dump.line() == "D\n", dump.end()
     assert test_seal.start("seal", dumped, tmp_path / "sealed", uid=uid) == (0, "")
@@ -204,8 +181,8 @@ def is_below(ancestor, pid):
     return int(pid) == ancestor
 
 
-def test_criu_has_no_right_on_the_host(box, prepare_program, tmp_path):
-    prepare(prepare_program, box.pid)
+def test_criu_has_no_right_on_the_host(box, tmp_path):
+    prepare(box.pid)
     dump = Dump(box.pid, tmp_path)
     assert dump.line() == "D\n", dump.end()
     users, seen = {}, {}
@@ -242,17 +219,20 @@ REFUSED = {
                      r"process \d+ has set no_new_privs: a Landlock domain would be lost"),
     "traced": ("exec python3 -c 'import ctypes, os, time; c = ctypes.CDLL(None); p = os.fork() or c.ptrace(0, 0, 0, 0) or time.sleep(1000); "
                "time.sleep(1000)'", r"process \d+ is traced by a debugger"),
+    "half closed": ("exec python3 -c 'import socket, time; l = socket.create_server((\"127.0.0.1\", 0)); "
+                    "c = socket.create_connection(l.getsockname()); a, _ = l.accept(); a.close(); time.sleep(1000)'",
+                    "a program holds a TCP connection that one side has closed"),
     "memory file": ("exec python3 -c 'import mmap, os, time; fd = os.memfd_create(\"pool\"); os.truncate(fd, 4096); m = mmap.mmap(fd, 4096); "
                     "time.sleep(1000)'", r"process \d+ shares a mapping of a memory file \(memfd_create\), which would no longer be that file's"),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_would_be_lost_is_refused_by_name(box, prepare_program, tmp_path, what):
+def test_what_would_be_lost_is_refused_by_name(box, tmp_path, what):
     script, told = REFUSED[what]
     assert box.run(f"{COUNTER} setsid sh -c {shlex.quote(script)} > /tmp/out 2>&1 < /dev/null & echo $! > /tmp/pid; sleep 2",
                    user="root").exit_code == 0
-    prepare(prepare_program, box.pid)
+    prepare(box.pid)
     dump = Dump(box.pid, tmp_path)
     assert dump.line() == ""
     status, out = dump.end()
@@ -265,9 +245,9 @@ def test_what_would_be_lost_is_refused_by_name(box, prepare_program, tmp_path, w
     assert dump.end(b"e") == (0, "")
 
 
-def test_one_that_takes_too_long_is_given_up(box, prepare_program, tmp_path):
+def test_one_that_takes_too_long_is_given_up(box, tmp_path):
     """Here what is asked never answers. Whether it goes on is not known then: it has to be ended, and can be."""
-    prepare(prepare_program, box.pid)
+    prepare(box.pid)
     dump = Dump(box.pid, tmp_path, seconds=3)
     assert dump.line() == "D\n", dump.end()
     assert dump.process.wait(60) == 1

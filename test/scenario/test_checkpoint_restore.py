@@ -13,7 +13,7 @@ import pytest
 import test_seal
 from conftest import BUILD
 from leftovers import SLOTS_MAX
-from test_checkpoint import CHECKPOINT, COUNTER, Dump, box, counts, goes_on, needs, prepare, prepare_program  # noqa: F401 (fixtures)
+from test_checkpoint import CHECKPOINT, COUNTER, Dump, box, counts, goes_on, needs, prepare  # noqa: F401 (fixtures)
 from waitlib import until
 
 RANGE = 65536
@@ -67,10 +67,10 @@ def copy_layer(server, pid, to):
 class Image:
     """A sandbox's memory, layer and program, as of the moment in which it ended."""
 
-    def __init__(self, server, pid, prepare_program, place):
+    def __init__(self, server, pid, place):
         self.directory, self.layer, self.program = place / "image", place / "layer", place / "cay-init"
         self.directory.mkdir()
-        prepare(prepare_program, pid)
+        prepare(pid)
         dump = Dump(pid, self.directory)
         assert dump.line() == "D\n", dump.end()
         copy_layer(server, pid, self.layer)
@@ -140,12 +140,12 @@ def asks_for_its_key(pid):
     return subprocess.run(asked, capture_output=True, text=True).stdout == "401"
 
 
-def test_a_restored_sandbox_lives(own_server, box, prepare_program, template, other_uid, tmp_path):
+def test_a_restored_sandbox_lives(own_server, box, template, other_uid, tmp_path):
     """Its counter counts on, in another range of ids, behind the same walls, with the files that it had in memory; cay-init answers."""
     assert box.run(COUNTER + "sleep 0.3; echo kept > /run/kept; echo kept > /dev/shm/kept", user="root").exit_code == 0
     assert asks_for_its_key(box.pid)
     before = walls(box.pid, outer=int(status_of(privd_of(own_server))["Seccomp_filters"]))
-    image = Image(own_server, box.pid, prepare_program, tmp_path)
+    image = Image(own_server, box.pid, tmp_path)
     with Restored(image, template, other_uid) as restored:
         assert restored.pid, restored.said
         assert counts(restored.pid) >= image.counted > 0
@@ -160,11 +160,11 @@ def test_a_restored_sandbox_lives(own_server, box, prepare_program, template, ot
     until(lambda: not pathlib.Path(f"/proc/{restored.pid}").exists())
 
 
-def test_clocks_go_on_from_where_they_stood(own_server, box, prepare_program, template, other_uid, tmp_path):
+def test_clocks_go_on_from_where_they_stood(own_server, box, template, other_uid, tmp_path):
     clock = ("import time\nwhile True:\n  open('/tmp/clock', 'w').write(f'{time.monotonic()} {time.clock_gettime(time.CLOCK_BOOTTIME)}')\n"
              "  time.sleep(0.05)")
     assert box.run(COUNTER + f"setsid python3 -c \"{clock}\" > /dev/null 2>&1 < /dev/null & sleep 1", user="root").exit_code == 0
-    image = Image(own_server, box.pid, prepare_program, tmp_path)
+    image = Image(own_server, box.pid, tmp_path)
 
     def read(path):
         return [float(n) for n in path.read_text().split()]
@@ -180,11 +180,11 @@ def test_clocks_go_on_from_where_they_stood(own_server, box, prepare_program, te
     assert all(0 < w < passed - 2.5 for w in went), (went, passed)
 
 
-def test_an_image_comes_back_through_a_sealed_file(own_server, box, prepare_program, template, other_uid, tmp_path):
+def test_an_image_comes_back_through_a_sealed_file(own_server, box, template, other_uid, tmp_path):
     """Sealed by the range that it was dumped in, opened by the one that it is restored in."""
     assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
     uid = first_id(box.pid)
-    image, sealed = Image(own_server, box.pid, prepare_program, tmp_path), tmp_path / "sealed"
+    image, sealed = Image(own_server, box.pid, tmp_path), tmp_path / "sealed"
     assert test_seal.start("seal", image.directory, sealed, uid=uid) == (0, "")
     shutil.rmtree(image.directory)
     image.directory.mkdir()
@@ -196,10 +196,10 @@ def test_an_image_comes_back_through_a_sealed_file(own_server, box, prepare_prog
 
 
 @pytest.mark.parametrize("name", ["mm-1.img", "core-1.img", "pagemap-1.img"])
-def test_an_image_in_which_a_file_is_missing_is_refused(own_server, box, prepare_program, template, other_uid, tmp_path, name):
+def test_an_image_in_which_a_file_is_missing_is_refused(own_server, box, template, other_uid, tmp_path, name):
     """CRIU takes a process without a file of its memory for one without memory. Control: with that file it is restored."""
     assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
-    image = Image(own_server, box.pid, prepare_program, tmp_path)
+    image = Image(own_server, box.pid, tmp_path)
     (image.directory / name).rename(tmp_path / name)
     with Restored(image, template, other_uid) as restored:
         assert restored.pid is None
@@ -211,10 +211,10 @@ def test_an_image_in_which_a_file_is_missing_is_refused(own_server, box, prepare
         goes_on(restored.pid)
 
 
-def test_what_runs_is_root_of_its_own_alone(own_server, box, prepare_program, template, other_uid, tmp_path):
+def test_what_runs_is_root_of_its_own_alone(own_server, box, template, other_uid, tmp_path):
     """Nothing that was restored, and nothing that restored it, is in a user namespace or mount namespace of the host's."""
     assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
-    image = Image(own_server, box.pid, prepare_program, tmp_path)
+    image = Image(own_server, box.pid, tmp_path)
     with Restored(image, template, other_uid) as restored:
         assert restored.pid, restored.said
         for kind in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup"):
@@ -225,13 +225,14 @@ def test_what_runs_is_root_of_its_own_alone(own_server, box, prepare_program, te
         assert not any(str(tmp_path) in to or "filters" in to for to in held), held
 
 
-def test_one_that_was_restored_is_dumped_and_restored_again(own_server, box, prepare_program, template, other_uid, tmp_path):
+def test_one_that_was_restored_is_dumped_and_restored_again(own_server, box, template, other_uid, tmp_path):
     assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
-    image, again = Image(own_server, box.pid, prepare_program, tmp_path), tmp_path / "again"
+    image, again = Image(own_server, box.pid, tmp_path), tmp_path / "again"
     again.mkdir()
     with Restored(image, template, other_uid) as restored:
         assert restored.pid, restored.said
         goes_on(restored.pid)
+        prepare(restored.pid)
         dump = Dump(restored.pid, again)
         assert dump.line() == "D\n", dump.end()
         counted = counts(restored.pid)

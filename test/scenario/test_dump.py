@@ -1,5 +1,4 @@
-"""DUMP: cay-privd has what runs in a sandbox kept beside its files, sealed; CREATE with that memory has it go on. The part of cay-init, to be
-ready for a dump, is done to it from outside here, as in test_checkpoint.py."""
+"""DUMP: cay-privd has what runs in a sandbox kept beside its files, sealed; CREATE with that memory has it go on."""
 
 import contextlib
 import errno
@@ -17,7 +16,7 @@ from agentlib import Agent
 from conftest import BUILD, REPOSITORY
 from leftovers import cgroup_name
 from privdlib import CAPACITY, HOST, JOB, MIB
-from test_checkpoint import CHECKPOINT, COUNTER, CRIU, counts, goes_on, kill_inside, prepare, prepare_program  # noqa: F401 (a fixture)
+from test_checkpoint import CHECKPOINT, COUNTER, CRIU, counts, goes_on, kill_inside
 from test_checkpoint_restore import processes, walls
 from test_kept import KEEP, NONE, OTHER, OWNER, create_body, create_on, drop, inside, kept_body, kepts, marks, owners, pid_of
 from test_privd import left_behind
@@ -113,12 +112,12 @@ def programs_at_work(p, group="-jobs/"):
     return found
 
 
-def test_memory_is_kept_sealed_beside_the_files(privd, prepare_program):
+def test_memory_is_kept_sealed_beside_the_files(privd):
     c = privd.channel()
     box = Box(privd, c, "ifirsta")
     assert box.agent.sh("cp /proc/sys/kernel/random/uuid /run/word; cat /run/word > /root/mark", user="root").end
     word = box.agent.sh("cat /run/word", user="root").text().strip()
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     r = dump(c, box, 7)
     assert (r.status, r.unpack("I")[0]) == (0, 7)
     assert c.list() == {} and kepts(c) == {7} and not pathlib.Path(f"/proc/{box.pid}").exists()
@@ -136,11 +135,11 @@ def test_memory_is_kept_sealed_beside_the_files(privd, prepare_program):
     assert c.kill(t).status == 0
 
 
-def test_while_it_is_dumped(privd, prepare_program):
+def test_while_it_is_dumped(privd):
     """It is not used, can be looked at, and no other is dumped meanwhile."""
     c = privd.channel()
     box, other = Box(privd, c, "iboxb"), Box(privd, c, "iotherc")
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     seq = send_dump(c, box, 7)
     assert c.connect(box).status == -errno.EBUSY and c.freeze(box).status == -errno.EBUSY
     assert c.ask(privdlib.STAT, slot=box.slot, gen=box.gen).status == 0
@@ -151,12 +150,12 @@ def test_while_it_is_dumped(privd, prepare_program):
     assert c.kill(other).status == 0 and drop(c, 7).status == 0
 
 
-def test_what_cannot_be_kept_goes_on_and_is_named(privd, prepare_program):
+def test_what_cannot_be_kept_goes_on_and_is_named(privd):
     c = privd.channel()
     box = Box(privd, c, "iboxd")
     assert box.agent.sh("setsid python3 -c 'import ctypes, time; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); time.sleep(1000)' "
                         "> /dev/null 2>&1 < /dev/null & sleep 2", user="root").end
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     r = dump(c, box, 7)
     assert r.status == -errno.EOPNOTSUPP
     assert re.fullmatch(r"process \d+ has set no_new_privs: a Landlock domain would be lost", r.text(0, 192)), r.text(0, 192)
@@ -169,23 +168,23 @@ def test_what_cannot_be_kept_goes_on_and_is_named(privd, prepare_program):
     assert kepts(c) == {7}
 
 
-def test_memory_for_which_its_disk_has_no_room_goes_on(privd, prepare_program):
+def test_memory_for_which_its_disk_has_no_room_goes_on(privd):
     """Control: with room it is kept (above)."""
     c = privd.channel()
     box = Box(privd, c, "iboxe", disk=16 * MIB)
     hold = "setsid python3 -c 'import os, time; x = os.urandom(40_000_000); time.sleep(1000)' > /dev/null 2>&1 < /dev/null & sleep 2"
     assert box.agent.sh(hold, user="root").end
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     r = dump(c, box, 7)
     assert r.status in (-errno.EDQUOT, -errno.ENOSPC), r.text(0, 192)
     assert kepts(c) == set()
     goes_on(box.pid)
 
 
-def test_one_that_is_killed_meanwhile_is_not_kept(privd, prepare_program):
+def test_one_that_is_killed_meanwhile_is_not_kept(privd):
     c = privd.channel()
     box = Box(privd, c, "iboxf")
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     seq = send_dump(c, box, 7)
     until(lambda: programs_at_work(privd), every=0.005)
     assert c.kill(box).status == 0
@@ -194,12 +193,12 @@ def test_one_that_is_killed_meanwhile_is_not_kept(privd, prepare_program):
     assert c.list() == {} and kepts(c) == set()
 
 
-def test_files_are_kept_where_privd_dies_meanwhile(privd, prepare_program):
+def test_files_are_kept_where_privd_dies_meanwhile(privd):
     """CRIU dies with it, so that it is not known whether the processes are whole: they end."""
     c = privd.channel()
     box = Box(privd, c, "iboxg")
     assert box.agent.sh("echo one > /root/mark", user="root").end
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     send_dump(c, box, 7)
     until(lambda: programs_at_work(privd), every=0.005)
     privd.crash()
@@ -212,7 +211,7 @@ def test_files_are_kept_where_privd_dies_meanwhile(privd, prepare_program):
     assert t.status == 0 and "one" in marks(privd, t)
 
 
-def test_without_its_programs_it_is_refused_with_the_reason(prepare_program):
+def test_without_its_programs_it_is_refused_with_the_reason():
     p = start_privd()
     c = p.channel()
     assert c.ask(JOB, b"\1\0\0\0\1\0\0\0").status == 0
@@ -255,13 +254,13 @@ def leaf(p, s, pid):
     return {line.removeprefix(own) for line in lines if line.startswith(own)}
 
 
-def test_what_ran_goes_on(privd, prepare_program):
+def test_what_ran_goes_on(privd):
     """In another slot, behind the same walls, under its new name; it can be ended like any."""
     c = privd.channel()
     box = Box(privd, c, "ifirsth")
     assert box.agent.sh("echo kept > /run/kept; echo kept > /root/kept", user="root").end
     before, of_pid_1 = steady(lambda: walls(box.pid)), leaf(privd, box, box.pid)
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     assert dump(c, box, 7).status == 0
     at = int((kept_dir(privd, 7) / "root/tmp/count").read_text())
     t = restored(privd, c, "iafter", 7)
@@ -281,10 +280,10 @@ def test_what_ran_goes_on(privd, prepare_program):
     until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
 
 
-def test_a_restored_one_outlives_privd_and_is_dumped_again(privd, prepare_program):
+def test_a_restored_one_outlives_privd_and_is_dumped_again(privd):
     c = privd.channel()
     box = Box(privd, c, "ifirsti")
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     assert dump(c, box, 7).status == 0
     t = restored(privd, c, "ilives", 7)
     pid = pid_of(privd, t)
@@ -306,11 +305,11 @@ def flip(path, at):
         image.write(bytes([byte[0] ^ 1]))
 
 
-def test_an_image_that_was_changed_is_not_read(privd, prepare_program):
+def test_an_image_that_was_changed_is_not_read(privd):
     """Nor one of another's; it stays kept as it is. Control: with the byte as it was it is restored."""
     c = privd.channel()
     box = Box(privd, c, "ifirstj")
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     assert dump(c, box, 7).status == 0
     image = kept_dir(privd, 7) / "image"
     for at in (0, 100, 209, image.stat().st_size // 2, image.stat().st_size - 1):
@@ -325,7 +324,7 @@ def test_an_image_that_was_changed_is_not_read(privd, prepare_program):
     image.write_bytes(content)
     # one of a sandbox of the same template, and of another owner
     other = Box(privd, c, "iotherk")
-    prepare(prepare_program, other.pid)
+    other.agent.prepare()
     assert c.wait(c.send(DUMP, kept_body(8, OTHER), slot=other.slot, gen=other.gen)).status == 0
     foreign = kept_dir(privd, 8) / "image"
     own, theirs = image.read_bytes(), foreign.read_bytes()
@@ -337,7 +336,7 @@ def test_an_image_that_was_changed_is_not_read(privd, prepare_program):
     goes_on(pid_of(privd, t))
 
 
-def test_files_without_memory_are_not_restored(privd, prepare_program):
+def test_files_without_memory_are_not_restored(privd):
     c = privd.channel()
     box = Box(privd, c, "ifirstl")
     assert c.ask(KEEP, kept_body(7), slot=box.slot, gen=box.gen).status == 0
@@ -348,10 +347,10 @@ def test_files_without_memory_are_not_restored(privd, prepare_program):
     assert create_on(c, "inextl", 7).status == 0  # control: its files are there
 
 
-def test_memory_stays_kept_where_privd_dies_before_it_goes_on(privd, prepare_program):
+def test_memory_stays_kept_where_privd_dies_before_it_goes_on(privd):
     c = privd.channel()
     box = Box(privd, c, "ifirstm")
-    prepare(prepare_program, box.pid)
+    box.agent.prepare()
     assert dump(c, box, 7).status == 0
     c.send(privdlib.CREATE, create_body("inextm", 7, flags=2))
     until(lambda: programs_at_work(privd, "/"), every=0.005)

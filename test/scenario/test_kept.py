@@ -41,9 +41,9 @@ def kepts(c):
     return {number for number, _, busy in (m.unpack("III") for m in c.events if m.op == KEPT) if not busy}
 
 
-def create_body(name, number, template=HOST, owner=OWNER, flags=0):
+def create_body(name, number, template=HOST, owner=OWNER, flags=0, key=b"k" * 32):
     body = struct.pack("<II", template, 0) + privdlib.LIMITS.pack(256 * MIB, 256 * MIB, 1000, 256, 1024, 0)
-    return body + name.encode().ljust(32, b"\0") + b"k" * 32 + struct.pack("<II", flags, number) + (owner if number else NONE)
+    return body + name.encode().ljust(32, b"\0") + key + struct.pack("<II", flags, number) + (owner if number else NONE)
 
 
 def create_on(c, name, number, template=HOST, owner=OWNER):

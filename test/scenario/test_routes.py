@@ -10,7 +10,7 @@ from routelib import ROUTES, TOOLBOX, UNKNOWN, ask, inside, same, table
 
 API_BODY, TOOLBOX_BODY = 1 << 20, 4 << 20
 AGENT = table("src/agent/routes.c", r'^    \{"([A-Z]+)", "(/[^"]+)", \w+\}', r'^    \{"')
-CLOSED = ("/init", "/cay/envs", "/cay/hooks", "/cay/logs", "/cay/oom")  # between cayd and the agent: not to be had from outside by any key
+CLOSED = ("/init", "/cay/envs", "/cay/go-on", "/cay/hooks", "/cay/logs", "/cay/oom", "/cay/prepare")  # between cayd and the agent: not to be had from outside by any key
 OPEN = ("/health",)
 
 

@@ -76,6 +76,37 @@ static void shared_mappings_of_memory_files_are_seen(void **state)
             fail_msg("%s", cases[i].line);
 }
 
+static void half_closed_connections_are_found(void **state)
+{
+    static const struct {
+        const char *line;
+        bool seen;
+    } cases[] = {
+        {"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  "
+         "timeout inode",
+         false},
+        {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000        "
+         "0 12345 1 0000000000000000 20 4 30 10 -1",
+         true},
+        {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000        "
+         "0 0 1 0000000000000000 20 4 30 10 -1",
+         false}, /* no program's */
+        {"   1: 0100007F:C33F 00000000:0000 0A 00000000:00000000 00:00000000 00000000 65533        "
+         "0 4711 1 0000000000000000 100 0 0 10 0",
+         false},
+        {"  12: 00000000000000000000000001000000:1F91 00000000000000000000000001000000:A1B2 05 "
+         "00000000:00000000 02:00000A1B 00000000     0        0 99 2 0000000000000000 20 0 0 10 -1",
+         true},
+        {"  13: 0100007F:1F90 0100007F:C34F 01 00000000:00000000 00:00000000 00000000     0        "
+         "0 31 1 0000000000000000 20 4 30 10 -1",
+         false},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        if (refusal_is_half_closed(cases[i].line) != cases[i].seen)
+            fail_msg("%s", cases[i].line);
+}
+
 static void mounts_are_external_but_those_that_criu_makes(void **state)
 {
     static const struct {
@@ -261,6 +292,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_that_lose_something_are_refused),
         cmocka_unit_test(shared_mappings_of_memory_files_are_seen),
+        cmocka_unit_test(half_closed_connections_are_found),
         cmocka_unit_test(mounts_are_external_but_those_that_criu_makes),
         cmocka_unit_test(options_of_a_process_are_whole),
         cmocka_unit_test(mounts_below_a_root_are_told_by_their_path),

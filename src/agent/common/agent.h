@@ -49,7 +49,9 @@ struct agent_limits {
     uint64_t output_bytes_per_second; /* of all processes together (output_rate.h) */
 };
 
+struct go_on;
 struct hooks_run;
+struct netlink;
 struct process_table;
 struct logs;
 struct files_state;
@@ -78,9 +80,13 @@ struct agent {
     struct agent_limits limits;
     bool start_command_read; /* once (start_command.h) */
 
-    size_t transfers;    /* of files, and other calls of a volume's contents, that are under way */
-    bool serves_volume;  /* that is all it does (files/volume_files.h) */
-    bool serves_no_more; /* it is about to be ended */
+    size_t transfers;     /* of files, and other calls of a volume's contents, that are under way */
+    bool serves_volume;   /* that is all it does (files/volume_files.h) */
+    bool serves_no_more;  /* it is about to be ended */
+    bool prepared;        /* to be dumped: it serves nothing meanwhile (prepare.h) */
+    uv_timer_t not_taken; /* since it was prepared */
+    struct go_on *go_on;  /* go_on.h; NULL: it cannot be dumped */
+    struct netlink *netlink; /* netlink.h; NULL: there is no listener */
 
     struct process_table *processes;
     struct hooks_run *hooks; /* that are being run (hooks.h); NULL: none */
