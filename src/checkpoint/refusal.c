@@ -4,8 +4,10 @@
  * are left out (scripts/criu.patches). A process that is traced cannot be dumped, and one of a
  * command sandbox is in namespaces that CRIU does not restore. A shared mapping of a memory file
  * comes back as memory of its own, as CRIU cannot open what is mapped without a right on the host:
- * what is written through a descriptor of the file would no longer be seen in it. A connection that
- * one side has closed needs raw packets to be made anew, which no process of a sandbox may send. */
+ * what is written through a descriptor of the file would no longer be seen in it. The end of a
+ * TCP connection needs raw packets to be made anew, which no process of a sandbox may send: a
+ * connection that has ended comes back as a socket without one (scripts/criu.patches), so one that
+ * can still be read from is refused. */
 
 #include "checkpoint/refusal.h"
 
@@ -135,19 +137,21 @@ static int check_mappings(const struct check *c)
                  : 0;
 }
 
-/* "  0: 0100007F:C34F 0100007F:1F90 08 00000000:00000000 00:00000000 00000000  1000  0 12345 1 ..."
- * of /proc/net/tcp. Without an inode it is no program's any more, and in no image. */
+/* "  0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000  0 12345 1 ..."
+ * of /proc/net/tcp. Without an inode it is no program's any more, and in no image. The end that the
+ * other side sent counts as a byte that was not read. */
 bool refusal_is_half_closed(const char *line)
 {
     enum { FIN_WAIT1 = 4, FIN_WAIT2 = 5, CLOSE_WAIT = 8, LAST_ACK = 9, CLOSING = 11 };
-    unsigned state;
+    unsigned state, unread;
     unsigned long inode;
 
-    return sscanf(line, " %*u: %*[0-9A-F]:%*x %*[0-9A-F]:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu",
-                  &state, &inode) == 2 &&
-           inode != 0 &&
-           (state == FIN_WAIT1 || state == FIN_WAIT2 || state == CLOSE_WAIT || state == LAST_ACK ||
-            state == CLOSING);
+    if (sscanf(line, " %*u: %*[0-9A-F]:%*x %*[0-9A-F]:%*x %x %*x:%x %*x:%*x %*x %*u %*u %lu",
+               &state, &unread, &inode) != 3 ||
+        inode == 0)
+        return false;
+    return state == FIN_WAIT1 || state == FIN_WAIT2 || state == CLOSING ||
+           ((state == CLOSE_WAIT || state == LAST_ACK) && unread > 1);
 }
 
 /* This process is in the sandbox's network namespace. */
@@ -162,8 +166,9 @@ static int check_connections(const char *path, struct checkpoint_why *why)
     while (!found && fgets(line, sizeof(line), in))
         found = refusal_is_half_closed(line);
     fclose(in);
-    return found ? checkpoint_fail(why, -EOPNOTSUPP,
-                                   "a program holds a TCP connection that one side has closed")
+    return found ? checkpoint_fail(
+                       why, -EOPNOTSUPP,
+                       "a program has a TCP connection that is closed in one direction alone")
                  : 0;
 }
 

@@ -18,5 +18,6 @@ int refusal_of(const char *status, const char *pid, unsigned filters, struct che
 /* Checks a line of a process's maps. */
 bool refusal_is_shared_memory_file(const char *line);
 
-/* Checks a line of /proc/net/tcp. */
+/* Checks a line of /proc/net/tcp: is there something to come by a connection that one side has
+ * ended? */
 bool refusal_is_half_closed(const char *line);

@@ -220,8 +220,11 @@ REFUSED = {
     "traced": ("exec python3 -c 'import ctypes, os, time; c = ctypes.CDLL(None); p = os.fork() or c.ptrace(0, 0, 0, 0) or time.sleep(1000); "
                "time.sleep(1000)'", r"process \d+ is traced by a debugger"),
     "half closed": ("exec python3 -c 'import socket, time; l = socket.create_server((\"127.0.0.1\", 0)); "
-                    "c = socket.create_connection(l.getsockname()); a, _ = l.accept(); a.close(); time.sleep(1000)'",
-                    "a program holds a TCP connection that one side has closed"),
+                    "c = socket.create_connection(l.getsockname()); a, _ = l.accept(); a.shutdown(socket.SHUT_WR); time.sleep(1000)'",
+                    "a program has a TCP connection that is closed in one direction alone"),
+    "unread": ("exec python3 -c 'import socket, time; l = socket.create_server((\"127.0.0.1\", 0)); "
+               "c = socket.create_connection(l.getsockname()); a, _ = l.accept(); a.send(b\"last\"); a.close(); time.sleep(1000)'",
+               "a program has a TCP connection that is closed in one direction alone"),
     "memory file": ("exec python3 -c 'import mmap, os, time; fd = os.memfd_create(\"pool\"); os.truncate(fd, 4096); m = mmap.mmap(fd, 4096); "
                     "time.sleep(1000)'", r"process \d+ shares a mapping of a memory file \(memfd_create\), which would no longer be that file's"),
 }

@@ -347,6 +347,50 @@ def test_one_that_is_killed_before_its_dump_begins_and_one_that_is_not_taken(pri
     assert c.wait(seq).status == 0 and drop(c, 7).status == 0
 
 
+CONNECTIONS = """
+import os, socket, struct, time
+def pair():
+    c = socket.create_connection(l.getsockname())
+    return c, l.accept()[0]
+def said(c):
+    try:
+        c.send(b"x")
+        c.settimeout(20)
+        return c.recv(9).decode()
+    except OSError as e:
+        return str(e.errno)
+l = socket.create_server(("127.0.0.1", 0))
+(ended, a), (reset, b), (whole, other) = pair(), pair(), pair()
+a.close()
+b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+b.close()
+other.send(b"before")
+open("/tmp/made", "w").close()
+while not os.path.exists("/tmp/look"):
+    time.sleep(0.05)
+new, end = pair()
+end.send(b"new")
+open("/tmp/.said", "w").write(" ".join([said(whole), said(new), said(ended), said(reset)]))
+os.rename("/tmp/.said", "/tmp/said")
+"""
+
+
+def test_connections_inside_go_on_and_those_that_ended_are_not_connected(privd):  # noqa: F811
+    """One with bytes on their way, one that is made anew, one that its other side closed, and one that it reset."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirstn")
+    box.agent.start("python3", "-c", CONNECTIONS, user="root")
+    until(lambda: pathlib.Path(f"/proc/{box.pid}/root/tmp/made").exists())
+    box.agent.prepare()
+    r = dump(c, box, 7)
+    assert r.status == 0, r.text(0, 192)
+    t = restore(privd, c, "iaftern", 7)
+    assert t.agent.sh("touch /tmp/look", user="root").end
+    said = pathlib.Path(f"/proc/{t.pid}/root/tmp/said")
+    until(said.exists)
+    assert said.read_text() == f"before new {errno.EPIPE} {errno.EPIPE}"
+
+
 def test_a_connection_that_is_there_ends_with_the_dump(privd):  # noqa: F811
     """Also one from inside, and it can be made anew."""
     c = privd.channel()
@@ -354,7 +398,7 @@ def test_a_connection_that_is_there_ends_with_the_dump(privd):  # noqa: F811
     watcher = box.agent.start("sleep", "1000")
     pid = started_pid(watcher)
     held = ("import socket, time\ns = socket.create_connection(('127.0.0.1', 49983))\nopen('/tmp/there', 'w')\ntry:\n  s.recv(1)\n"
-            "except ConnectionResetError:\n  s.close()\n  open('/tmp/ended', 'w')\ntime.sleep(1000)")
+            "except ConnectionResetError:\n  open('/tmp/ended', 'w')\ntime.sleep(1000)")
     box.agent.start("python3", "-c", held, user="root")
     until(lambda: pathlib.Path(f"/proc/{box.pid}/root/tmp/there").exists())
     box.agent.prepare()

@@ -85,9 +85,12 @@ static void half_closed_connections_are_found(void **state)
         {"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  "
          "timeout inode",
          false},
-        {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000        "
+        {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000011 00:00000000 00000000  1000        "
          "0 12345 1 0000000000000000 20 4 30 10 -1",
          true},
+        {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000        "
+         "0 12345 1 0000000000000000 20 4 30 10 -1",
+         false}, /* nothing is left to be read */
         {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000        "
          "0 0 1 0000000000000000 20 4 30 10 -1",
          false}, /* no program's */
