@@ -12,18 +12,30 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 
-#define PROGRAM "cay-unpack"
+#define PROGRAM     "cay-unpack"
+#define SPOOL_SIZE  64
+#define COUNTS_SIZE 160u
+#define LAYERS_MAX  128u /* src/unpack/main.c has the same */
 
-/* "P <percent> <text>" and "E <errno> <text>" are handed on; what else it writes is dropped. */
+struct said {
+    int failure;
+    char counts[COUNTS_SIZE];
+};
+
+/* "P <percent> <text>" and "E <errno> <text>" are handed on, "C <numbers>" is
+ * kept for the next call; what else it writes is dropped. */
 static void on_line(void *arg, const char *line)
 {
-    int *failure = arg;
+    struct said *said = arg;
     char *rest;
     long n;
 
+    if (line[0] == 'C' && line[1] == ' ' && strspn(line + 2, "0123456789,") == strlen(line + 2))
+        snprintf(said->counts, sizeof(said->counts), "%s", line + 2);
     if ((line[0] != 'P' && line[0] != 'E') || line[1] != ' ')
         return;
     n = strtol(line + 2, &rest, 10);
@@ -31,7 +43,7 @@ static void on_line(void *arg, const char *line)
     if (line[0] == 'P')
         say_progress(n >= 0 && n < 100 ? (unsigned)n : 0, "%s", rest);
     else
-        *failure = say_failure(n > 0 && n < 4096 ? (int)n : EIO, "%s", rest);
+        said->failure = say_failure(n > 0 && n < 4096 ? (int)n : EIO, "%s", rest);
 }
 
 /* Beside this program. */
@@ -50,31 +62,46 @@ static int find_program(char out[static PATH_MAX])
     return access(out, X_OK) < 0 ? -errno : 0;
 }
 
-static int unpack(uint32_t number)
+static void spool_name(uint32_t number, char out[static SPOOL_SIZE])
 {
-    char program[PATH_MAX], spool[64], here[PATH_MAX - 64], tree[PATH_MAX];
-    char *argv[] = {program, spool, tree, NULL};
-    int failure = 0, r = find_program(program);
+    snprintf(out, SPOOL_SIZE, "%s/%u",
+             number > META_TEMPLATES_SERVER ? TENANT_IMPORT_DIR : IMPORT_DIR, number);
+}
+
+/* n layers from the first on, or, where n is 0, what all templates have. */
+static int unpack(uint32_t number, size_t first, size_t n, char counts[static COUNTS_SIZE])
+{
+    char program[PATH_MAX], spool[SPOOL_SIZE], here[PATH_MAX - 64], tree[PATH_MAX];
+    char from[24], many[24], before[COUNTS_SIZE];
+    char *argv[] = {program, spool, tree, from, many, before, NULL};
+    struct said said = {.failure = 0};
+    int r = find_program(program);
 
     if (r < 0)
         return say_failure(r, PROGRAM " is not there: the installation of cay is not whole");
     if (!getcwd(here, sizeof(here)))
         return say_failure(errno, "cannot tell where templates are");
-    snprintf(spool, sizeof(spool), "%s/%u",
-             number > META_TEMPLATES_SERVER ? TENANT_IMPORT_DIR : IMPORT_DIR, number);
+    spool_name(number, spool);
     snprintf(tree, sizeof(tree), "%s/.build-%u/" TEMPLATE_ROOT, here, number);
-    r = run_program(argv, on_line, &failure);
-    if (failure < 0)
-        return failure;
+    snprintf(from, sizeof(from), "%zu", first);
+    snprintf(many, sizeof(many), "%zu", n);
+    snprintf(before, sizeof(before), "%s", counts);
+    r = run_program(argv, on_line, &said);
+    memcpy(counts, said.counts, sizeof(said.counts));
+    if (said.failure < 0)
+        return said.failure;
     return r == 0 ? 0 : say_failure(EIO, PROGRAM " ended with status %d", r);
 }
 
 int import_build(uint32_t number)
 {
+    char counts[COUNTS_SIZE] = "";
     int r = template_begin(number);
 
     if (r == 0)
-        r = unpack(number);
+        r = unpack(number, 0, LAYERS_MAX, counts);
+    if (r == 0)
+        r = unpack(number, 0, 0, counts);
     if (r == 0) {
         say_progress(95, "putting it in its place");
         r = template_commit(number, "");

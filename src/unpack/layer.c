@@ -129,6 +129,7 @@ static enum err_code write_contents(struct unpack *u, const struct entry *n, int
             return err_set(e, ERR_INVALID, "%.100s has more contents than it says", n->path);
         if (write_at(fd, bytes, len, at, n, e) != ERR_OK || count_written(u, len, e) != ERR_OK)
             return e->code;
+        u->contents += len;
     }
     if (r != ARCHIVE_EOF)
         return archive_failed(n->archive, n, e);

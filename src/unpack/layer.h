@@ -31,6 +31,7 @@ struct unpack {
     uint64_t entries, bytes, written;
     uint64_t read; /* of the passes before */
     uint64_t left_out, set_id_dropped;
+    uint64_t contents; /* bytes of files that were written, without holes */
 };
 
 /* fd: the layer, read from its beginning, twice where it is not the first. */

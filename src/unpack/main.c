@@ -1,9 +1,13 @@
-/* cay-unpack: makes the files of a template out of the layers of an image. `cay-unpack SPOOL
- * TREE`: SPOOL has the layers as files 0, 1, ... (what the image's manifest calls layers, lowest
- * first), start.json and image.json, and cwd where the image names a folder; TREE is an empty
- * folder. Started by cay-job as root; it opens what is in SPOOL, enters its walls, and only then
- * reads. Says what cay-job's other programs say (contract/meta.h). A program of its own, so that
- * nothing that keeps privileges links libarchive. */
+/* cay-unpack: makes the files of a template out of the layers of an image. `cay-unpack SPOOL TREE
+ * FIRST N COUNTS`: SPOOL has the layers as files 0, 1, ... (what the image's manifest calls
+ * layers, lowest first), start.json and image.json, and cwd where the image names a folder; TREE
+ * has the files of the layers below FIRST. N layers are put over them; with N 0 what every
+ * template has is added. Limits are the image's, so COUNTS ("" at first) is what the call before
+ * said of its own in a line "C NUMBERS"; only this program understands them.
+ *
+ * Started by cay-job as root; it opens what is in SPOOL, enters its walls, and only then reads.
+ * Says what cay-job's other programs say (contract/meta.h). A program of its own, so that nothing
+ * that keeps privileges links libarchive. */
 #include "base/buf.h"
 #include "base/io.h"
 #include "contract/meta.h"
@@ -13,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +27,11 @@
 #define LAYERS_MAX 128u /* src/image/manifest.h has the same */
 
 static bool has_ended; /* by its own decision */
+
+struct work {
+    const char *from, *tree, *counts;
+    size_t first, n;
+};
 
 struct spool {
     int layers[LAYERS_MAX];
@@ -76,9 +86,10 @@ static enum err_code open_spool(const char *path, struct spool *s, struct err *e
                : err_set(e, ERR_NOT_FOUND, "the image was not given whole: import it again");
 }
 
-static enum err_code unpack_all(const struct spool *s, struct unpack *u, struct err *e)
+static enum err_code unpack_layers(const struct work *w, const struct spool *s, struct unpack *u,
+                                   struct err *e)
 {
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = w->first; i < s->count && i - w->first < w->n; i++) {
         struct err why;
 
         printf("P %zu layer %zu of %zu\n", 5 + i * 80 / s->count, i + 1, s->count);
@@ -119,42 +130,95 @@ static enum err_code finish(const struct spool *s, const struct unpack *u, struc
     return ERR_OK;
 }
 
-static int run(const char *from, const char *tree)
+/* -- counts ------------------------------------------------------------------------------------ */
+
+#define COUNTS 7
+
+/* written is among them, since the room on the disk is looked at by it. */
+static void list_counts(struct unpack *u, uint64_t *out[static COUNTS])
+{
+    uint64_t *all[COUNTS] = {&u->entries,  &u->bytes,          &u->written, &u->read,
+                             &u->left_out, &u->set_id_dropped, &u->contents};
+
+    memcpy(out, all, sizeof(all));
+}
+
+static bool read_counts(const char *text, struct unpack *u)
+{
+    uint64_t *all[COUNTS];
+
+    list_counts(u, all);
+    if (text[0] == '\0')
+        return true;
+    for (size_t i = 0; i < COUNTS; i++) {
+        char *end;
+
+        *all[i] = strtoull(text, &end, 10);
+        if (end == text || *end != (i == COUNTS - 1 ? '\0' : ','))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}
+
+static void say_counts(struct unpack *u)
+{
+    uint64_t *all[COUNTS];
+
+    list_counts(u, all);
+    for (size_t i = 0; i < COUNTS; i++)
+        printf("%s%" PRIu64, i == 0 ? "C " : ",", *all[i]);
+    printf("\n");
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static int run(const struct work *w)
 {
     struct spool spool = {.start_fd = -1, .image_fd = -1, .cwd_fd = -1};
     struct unpack u = {.root_fd = -1};
     struct err e = {.code = ERR_OK};
-    const char *what = "";
-    int r;
+    const char *what = "the counts of the layers below";
+    int r = read_counts(w->counts, &u) ? 0 : -EINVAL;
 
-    if (open_spool(from, &spool, &e) != ERR_OK)
+    if (r == 0 && open_spool(w->from, &spool, &e) != ERR_OK)
         return fail(&e);
-    r = walls_enter(tree, &what);
+    if (r == 0)
+        r = walls_enter(w->tree, &what);
     if (r == 0)
         u.root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r < 0 || u.root_fd < 0) {
         err_set_sys(&e, ERR_INTERNAL, r < 0 ? r : errno, "%s", what);
         return fail(&e);
     }
-    if (unpack_all(&spool, &u, &e) != ERR_OK || finish(&spool, &u, &e) != ERR_OK)
+    if (w->n == 0 ? finish(&spool, &u, &e) != ERR_OK : unpack_layers(w, &spool, &u, &e) != ERR_OK)
         return fail(&e);
+    say_counts(&u);
     return 0;
+}
+
+static bool is_number(const char *text)
+{
+    return text[0] && strlen(text) <= 4 && strspn(text, "0123456789") == strlen(text);
 }
 
 int main(int argc, char **argv)
 {
+    struct work w;
     int status;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     setlocale(LC_CTYPE, "C.UTF-8"); /* names of pax headers are UTF-8 */
     umask(0);
-    if (argc != 3 || argv[2][0] != '/') {
-        fprintf(stderr, "usage: cay-unpack SPOOL TREE   (started by cay-job)\n");
+    if (argc != 6 || argv[2][0] != '/' || !is_number(argv[3]) || !is_number(argv[4])) {
+        fprintf(stderr, "usage: cay-unpack SPOOL TREE FIRST N COUNTS   (started by cay-job)\n");
         return 2;
     }
+    w = (struct work){argv[1], argv[2], argv[5], strtoul(argv[3], NULL, 10),
+                      strtoul(argv[4], NULL, 10)};
     if (atexit(on_exit_of_another) != 0)
         return 1;
-    status = run(argv[1], argv[2]);
+    status = run(&w);
     has_ended = true;
     return status;
 }

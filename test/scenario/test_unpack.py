@@ -17,6 +17,13 @@ UNPACK = BUILD / "src/job/cay-unpack"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners and mounts need root")
 
 
+def call(spool, root, first, n, said=""):
+    """The counts that an earlier call has said are handed on. Its status, and what both said."""
+    counts = said.rsplit("\nC ", 1)[1].strip() if "\nC " in said else ""
+    done = subprocess.run([UNPACK, spool, root, str(first), str(n), counts], stdout=subprocess.PIPE, text=True, timeout=60, errors="replace")
+    return done.returncode, said + done.stdout
+
+
 class Tree:
     def __init__(self, base):
         self.base, self.root = base, base / "tree"
@@ -34,8 +41,8 @@ class Tree:
             (spool / str(number)).write_bytes(data)
         for name in ("start.json", "image.json"):
             (spool / name).write_text("{}")
-        done = subprocess.run([UNPACK, spool, self.root], stdout=subprocess.PIPE, text=True, timeout=60, errors="replace")
-        return done.returncode, done.stdout
+        status, said = call(spool, self.root, 0, len(layers))
+        return call(spool, self.root, 0, 0, said) if status == 0 else (status, said)
 
     def refused(self, *layers):
         status, said = self.unpack(*layers)
@@ -128,6 +135,23 @@ def test_devices_fifos_and_set_id_bits(tree):
     assert modes == {"su": 0o4755, "agents": 0o755, "shared": 0o2777}
     where = tree.control(layer)
     assert stat.S_ISCHR(os.stat(where / "null").st_mode) and os.stat(where / "agents").st_mode & stat.S_ISUID
+
+
+def test_layers_in_calls_of_their_own_count_as_in_one(tree):
+    layers = [tar(("a", "file", {"data": b"x" * 5000}), ("null", "char", {"device": (1, 3)})), tar((".wh.a", "file"), ("b", "file", {"mode": 0o4755, "uid": 65533}))]
+    in_one = tree.taken(*layers).rsplit("\nC ", 1)[1]
+    shutil.rmtree(tree.root)
+    tree.root.mkdir()
+    spool, said = tree.base / "spool", ""
+    for first, n in ((0, 1), (1, 1), (0, 0)):
+        status, said = call(spool, tree.root, first, n, said)
+        assert status == 0, said
+    assert said.rsplit("\nC ", 1)[1] == in_one and tree.has("b") and not tree.has("a")
+    for counts in ("1", "1,2,3,4,5,6,7,8", "1,2,3,4,5,6,x", ",,,,,,"):
+        status, said = call(spool, tree.root, 1, 1, f"\nC {counts}\n")
+        assert status == 1 and "\nE " in said, said
+    status, said = call(spool, tree.root, 1, 1, "\nC 999999,0,0,0,0,0,0\n")
+    assert status == 1 and "over 1000000 entries" in said, said
 
 
 def test_owners(tree):
