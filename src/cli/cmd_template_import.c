@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/image_fetch.h"
 #include "image/build_file.h"
+#include "image/layer_names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -106,10 +107,14 @@ static enum err_code put_notes(const struct import *m, struct err *e)
     const struct image_config *c = &m->image.config;
     json_t *start = json_pack("{s:O}", "env", c->env);
     json_t *image = image_config_note(c, m->source, m->image.digest);
+    char layers[IMAGE_LAYER_NAMES_SIZE];
 
-    if ((!cli_flag(m->c, "start") || add_start(m, start, e) == ERR_OK) &&
-        put_json(m, "start.json", start, e) == ERR_OK &&
-        put_json(m, "image.json", image, e) == ERR_OK && c->cwd[0])
+    if (image_layer_names("", &m->image.manifest, layers) < 0)
+        err_set(e, ERR_EXHAUSTED, "memory is out");
+    else if (put_note(m, "layers", layers, e) == ERR_OK &&
+             (!cli_flag(m->c, "start") || add_start(m, start, e) == ERR_OK) &&
+             put_json(m, "start.json", start, e) == ERR_OK &&
+             put_json(m, "image.json", image, e) == ERR_OK && c->cwd[0])
         put_note(m, "cwd", c->cwd, e);
     json_decref(start);
     json_decref(image);

@@ -11,6 +11,7 @@
 #include "core/image_spool.h"
 #include "core/template_tenant.h"
 #include "http/digest.h"
+#include "image/layer_names.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -90,9 +91,16 @@ static enum err_code put_json(const struct build_image_read *m, const char *name
 static void put_notes(struct build_image_read *m)
 {
     const struct core *c = m->r->core;
+    char layers[IMAGE_LAYER_NAMES_SIZE];
     struct err e;
 
-    if (put_json(m, "start.json", json_pack("{s:O}", "env", m->config.env), &e) != ERR_OK ||
+    if (image_layer_names(m->r->o->b.tenant, &m->manifest, layers) < 0) {
+        err_set(&e, ERR_EXHAUSTED, "memory is out");
+        fail(m, &e);
+        return;
+    }
+    if (image_spool_note(c, m->number, "layers", layers, &e) != ERR_OK ||
+        put_json(m, "start.json", json_pack("{s:O}", "env", m->config.env), &e) != ERR_OK ||
         put_json(m, "image.json", image_config_note(&m->config, m->source, m->digest), &e) !=
             ERR_OK ||
         (m->config.cwd[0] && image_spool_note(c, m->number, "cwd", m->config.cwd, &e) != ERR_OK))

@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/io.h"
 #include "image/image.h"
+#include "image/layer_names.h"
 #include "image/tar_index.h"
 
 #include <fcntl.h>
@@ -373,6 +374,35 @@ static void pax_records_that_lie_are_refused(void **state)
         assert_true(tar_index_pax(bad[k], strlen(bad[k]), &m) < 0);
 }
 
+/* Line 0 is the tenant's, line i that of the lowest i layers. */
+static bool same_line(const char *a, const char *b, size_t i)
+{
+    return memcmp(a + i * 65, b + i * 65, 65) == 0;
+}
+
+static void names_of_layers_tell_all_below(void **state)
+{
+    static struct image_manifest m[3] = {{.count = 2}, {.count = 2}, {.count = 2}};
+    static const char *const digits[3] = {"12", "13", "21"};
+    char first[IMAGE_LAYER_NAMES_SIZE], other[IMAGE_LAYER_NAMES_SIZE];
+
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < 2; k++)
+            snprintf(m[i].layers[k].digest, IMAGE_DIGEST_SIZE, "sha256:%.63s%c", HEX64,
+                     digits[i][k]);
+    assert_int_equal(image_layer_names("a", &m[0], first), 0);
+    assert_int_equal(strlen(first), 3 * 65);
+    assert_int_equal(strspn(first, "0123456789abcdef"), 64);
+    assert_int_equal(image_layer_names("a", &m[1], other), 0); /* the lowest is the same */
+    assert_true(same_line(first, other, 0) && same_line(first, other, 1));
+    assert_false(same_line(first, other, 2));
+    assert_int_equal(image_layer_names("a", &m[2], other), 0); /* the other way round */
+    assert_false(same_line(first, other, 1) || same_line(first, other, 2));
+    assert_int_equal(image_layer_names("b", &m[0], other), 0); /* another tenant */
+    assert_false(same_line(first, other, 0));
+    assert_true(same_line(first, other, 1) && same_line(first, other, 2));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -384,6 +414,7 @@ int main(void)
         cmocka_unit_test(an_index_gives_the_image_of_this_platform),
         cmocka_unit_test_setup_teardown(a_docker_archive_is_read, set_up, tear_down),
         cmocka_unit_test(pax_records_that_lie_are_refused),
+        cmocka_unit_test(names_of_layers_tell_all_below),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
