@@ -340,7 +340,7 @@ int base_build(void)
     (void)umount2(TARGET, MNT_DETACH);
     if (r == 0) {
         say_progress(96, "putting it in its place");
-        r = template_commit(NUMBER, "");
+        r = template_commit(NUMBER, "", 0);
     }
     if (r == 0 && note[0])
         say_progress(99, "it has no Node: %.200s", note);

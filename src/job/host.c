@@ -211,7 +211,7 @@ static int build(const char *fingerprint)
         return say_failure(errno, "cannot go back: %s", strerror(errno));
     if (r == 0) {
         say_progress(90, "putting it in its place");
-        r = template_commit(NUMBER, fingerprint);
+        r = template_commit(NUMBER, fingerprint, 0);
     }
     if (r < 0)
         template_abandon(NUMBER);

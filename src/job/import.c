@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/util.h"
 #include "contract/meta.h"
+#include "job/layers.h"
 #include "job/run.h"
 #include "job/say.h"
 #include "job/template.h"
@@ -16,18 +17,16 @@
 #include <string.h>
 #include <sys/file.h>
 
-#define PROGRAM     "cay-unpack"
-#define SPOOL_SIZE  64
-#define COUNTS_SIZE 160u
-#define LAYERS_MAX  128u /* src/unpack/main.c has the same */
+#define PROGRAM    "cay-unpack"
+#define SPOOL_SIZE 64
 
 struct said {
     int failure;
-    char counts[COUNTS_SIZE];
+    char counts[LAYERS_COUNTS_SIZE];
 };
 
-/* "P <percent> <text>" and "E <errno> <text>" are handed on, "C <numbers>" is
- * kept for the next call; what else it writes is dropped. */
+/* "P <percent> <text>" and "E <errno> <text>" are handed on, "C <numbers>" is kept for the next
+ * call; what else it writes is dropped. */
 static void on_line(void *arg, const char *line)
 {
     struct said *said = arg;
@@ -69,10 +68,10 @@ static void spool_name(uint32_t number, char out[static SPOOL_SIZE])
 }
 
 /* n layers from the first on, or, where n is 0, what all templates have. */
-static int unpack(uint32_t number, size_t first, size_t n, char counts[static COUNTS_SIZE])
+static int unpack(uint32_t number, size_t first, size_t n, char counts[static LAYERS_COUNTS_SIZE])
 {
     char program[PATH_MAX], spool[SPOOL_SIZE], here[PATH_MAX - 64], tree[PATH_MAX];
-    char from[24], many[24], before[COUNTS_SIZE];
+    char from[24], many[24], before[LAYERS_COUNTS_SIZE];
     char *argv[] = {program, spool, tree, from, many, before, NULL};
     struct said said = {.failure = 0};
     int r = find_program(program);
@@ -93,21 +92,68 @@ static int unpack(uint32_t number, size_t first, size_t n, char counts[static CO
     return r == 0 ? 0 : say_failure(EIO, PROGRAM " ended with status %d", r);
 }
 
+/* Layer by layer, from the first that is not kept on. */
+static int unpack_shared(struct layers *l)
+{
+    int r = layers_begin(l);
+
+    if (r == 0 && l->have > 0)
+        say_progress(5, "%zu of %zu layers are there already", l->have, l->count);
+    while (r == 0 && l->have < l->count) {
+        r = unpack(l->number, l->have, 1, l->counts);
+        if (r == 0)
+            r = layers_keep(l);
+    }
+    return r;
+}
+
+static int unpack_own(struct layers *l)
+{
+    int r = template_begin(l->number);
+
+    return r == 0 ? unpack(l->number, 0, LAYERS_MAX, l->counts) : r;
+}
+
+/* The last of the numbers: bytes of contents that all layers wrote, of which a higher one may have
+ * replaced some: they are on the disk as long as the layer is kept. */
+static uint64_t contents_of(const char *counts)
+{
+    const char *last = strrchr(counts, ',');
+
+    return last ? strtoull(last + 1, NULL, 10) : 0;
+}
+
+/* The layers that it made go at once: no template counts with them, and the next sweep may be long
+ * in coming. */
+static void give_up(uint32_t number)
+{
+    template_abandon(number);
+    if (layers_sweep() < 0)
+        say_progress(100, "its layers could not be removed; it is tried again");
+}
+
 int import_build(uint32_t number)
 {
-    char counts[COUNTS_SIZE] = "";
-    int r = template_begin(number);
+    char spool[SPOOL_SIZE], counts[LAYERS_COUNTS_SIZE];
+    static struct layers layers;
+    uint64_t contents;
+    int r;
 
-    if (r == 0)
-        r = unpack(number, 0, LAYERS_MAX, counts);
+    spool_name(number, spool);
+    r = layers_read(spool, number, template_first_inode(), &layers);
+    if (r < 0)
+        return say_failure(r, "the list of the image's layers cannot be read: import it again");
+    r = layers.count > 0 ? unpack_shared(&layers) : unpack_own(&layers);
+    contents = layers.count > 0 ? MAX(contents_of(layers.counts), layers_bytes(&layers)) : 0;
+    memcpy(counts, layers.counts, sizeof(counts));
     if (r == 0)
         r = unpack(number, 0, 0, counts);
     if (r == 0) {
         say_progress(95, "putting it in its place");
-        r = template_commit(number, "");
+        r = template_commit(number, "", contents);
     }
     if (r < 0)
-        template_abandon(number);
+        give_up(number);
     return r;
 }
 

@@ -5,6 +5,7 @@
 #include "contract/meta.h"
 #include "job/import.h"
 #include "job/kinds.h"
+#include "job/layers.h"
 #include "job/say.h"
 #include "job/template.h"
 
@@ -37,6 +38,8 @@ static int sweep(uint32_t number)
 {
     int r = template_sweep();
 
+    if (r == 0)
+        r = layers_sweep();
     return r < 0 ? r : import_sweep();
 }
 
@@ -45,7 +48,7 @@ static const struct {
     bool needs_network;
 } kinds[JOB_KIND_COUNT] = {
     [JOB_TEMPLATE_BUILD] = {build, true},
-    [JOB_TEMPLATE_REMOVE] = {template_remove, false},
+    [JOB_TEMPLATE_REMOVE] = {layers_remove_template, false},
     [JOB_TEMPLATE_REFRESH] = {refresh, false},
     [JOB_SWEEP] = {sweep, false},
 };

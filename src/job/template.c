@@ -6,6 +6,7 @@
 #include "job/inodes.h"
 #include "job/say.h"
 #include "job/tree.h"
+#include "sys/btrfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#define NAME_SIZE 64
+#define NAME_SIZE TEMPLATE_NAME_SIZE
 #define HOST      1u
 
 static uint64_t first_inode;
@@ -22,6 +23,18 @@ static uint64_t first_inode;
 void template_set_first_inode(uint64_t first)
 {
     first_inode = first;
+}
+
+uint64_t template_first_inode(void)
+{
+    return first_inode;
+}
+
+int template_remove_tree(const char *name)
+{
+    CLEANUP_CLOSE int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return here >= 0 && btrfs_subvolume_destroy(here, name) == 0 ? 0 : tree_remove(name);
 }
 
 static void build_name(uint32_t number, char out[static NAME_SIZE])
@@ -47,25 +60,46 @@ static int lock_dir(const char *name)
     return fd;
 }
 
-int template_begin(uint32_t number)
+static int make_dir(const char *name, int source_fd)
+{
+    CLEANUP_CLOSE int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = here < 0 ? -errno : 0;
+
+    if (r == 0 && source_fd >= 0)
+        r = btrfs_snapshot(source_fd, here, name, false);
+    return r < 0 ? r : tree_put_dir(name, 0755, 0, 0);
+}
+
+/* source_fd -1: an empty one. */
+static int begin(uint32_t number, int source_fd)
 {
     char name[NAME_SIZE], root[2 * NAME_SIZE];
-    int r = inodes_raise(number, number == HOST ? MIN(first_inode, META_HOST_INODES) : first_inode);
+    int r;
 
-    if (r < 0)
-        return r;
     build_name(number, name);
-    r = tree_remove(name);
+    r = template_remove_tree(name);
     if (r == 0)
-        r = tree_put_dir(name, 0755, 0, 0);
+        r = make_dir(name, source_fd);
     if (r == 0) {
         build_lock = lock_dir(name);
         r = MIN(build_lock, 0);
     }
     snprintf(root, sizeof(root), "%s/" TEMPLATE_ROOT, name);
-    if (r == 0)
+    if (r == 0 && source_fd < 0)
         r = tree_put_dir(root, 0755, 0, 0);
     return r < 0 ? say_failure(r, "cannot make %s: %s", root, strerror(-r)) : 0;
+}
+
+int template_begin(uint32_t number)
+{
+    int r = inodes_raise(number, number == HOST ? MIN(first_inode, META_HOST_INODES) : first_inode);
+
+    return r < 0 ? r : begin(number, -1);
+}
+
+int template_begin_on(uint32_t number, int source_fd)
+{
+    return begin(number, source_fd);
 }
 
 int template_enter(uint32_t number)
@@ -81,7 +115,8 @@ int template_leave(void)
     return chdir("../..") < 0 ? -errno : 0;
 }
 
-static int write_meta(const char *dir, uint32_t number, const char *fingerprint)
+static int write_meta(const char *dir, uint32_t number, const char *fingerprint,
+                      uint64_t least_bytes)
 {
     struct meta m = {.magic = META_MAGIC,
                      .version = META_VERSION,
@@ -95,6 +130,7 @@ static int write_meta(const char *dir, uint32_t number, const char *fingerprint)
     r = tree_size(dir, &m.size_bytes);
     if (r < 0)
         return r;
+    m.size_bytes = MAX(m.size_bytes, least_bytes);
     snprintf(m.fingerprint, sizeof(m.fingerprint), "%s", fingerprint);
     /* All of it reaches the disk before the file that says that it is whole. */
     if (syncfs(fd) < 0)
@@ -131,13 +167,13 @@ static int put_in_place(const char *name, uint32_t number)
     return errno != ENOENT || rename(old, dir) < 0 ? -errno : 0;
 }
 
-int template_commit(uint32_t number, const char *fingerprint)
+int template_commit(uint32_t number, const char *fingerprint, uint64_t least_bytes)
 {
     char name[NAME_SIZE];
     int r;
 
     build_name(number, name);
-    r = write_meta(name, number, fingerprint);
+    r = write_meta(name, number, fingerprint, least_bytes);
     if (r == 0)
         r = put_in_place(name, number);
     if (r == 0)
@@ -151,7 +187,7 @@ void template_abandon(uint32_t number)
 
     util_close(&build_lock);
     build_name(number, name);
-    if (tree_remove(name) < 0)
+    if (template_remove_tree(name) < 0)
         say_progress(100, "%s could not be removed; it is tried again at the next start", name);
 }
 
@@ -168,21 +204,18 @@ bool template_is_current(uint32_t number, const char *fingerprint)
            strncmp(m.fingerprint, fingerprint, sizeof(m.fingerprint)) == 0;
 }
 
-/* Out of its place first: from then on it is not a template any more, whatever happens. */
-int template_remove(uint32_t number)
+/* From then on it is not a template any more, whatever happens. */
+int template_put_aside(uint32_t number, char old[static NAME_SIZE], int *lock)
 {
-    char dir[NAME_SIZE], old[NAME_SIZE];
-    CLEANUP_CLOSE int lock = -1;
+    char dir[NAME_SIZE];
     int r;
 
     snprintf(dir, sizeof(dir), "%u", number);
-    lock = lock_dir(dir);
-    r = lock < 0 ? lock : put_aside(dir, number, old);
+    *lock = lock_dir(dir);
+    r = *lock < 0 ? *lock : put_aside(dir, number, old);
     if (r < 0)
-        return say_failure(r, "template %u cannot be removed: %s", number, strerror(-r));
-    say_progress(50, "removing");
-    r = tree_remove(old);
-    return r < 0 ? say_failure(r, "cannot remove all of it: %s", strerror(-r)) : 0;
+        util_close(lock);
+    return r < 0 ? say_failure(r, "template %u cannot be removed: %s", number, strerror(-r)) : 0;
 }
 
 static bool sweep_name(void *arg, const char *name)
@@ -190,7 +223,7 @@ static bool sweep_name(void *arg, const char *name)
     if (strncmp(name, ".old-", 5) == 0 || strncmp(name, ".build-", 7) == 0) {
         CLEANUP_CLOSE int lock = lock_dir(name);
 
-        if (lock >= 0 && tree_remove(name) < 0)
+        if (lock >= 0 && template_remove_tree(name) < 0)
             say_progress(50, "%s could not be removed", name);
     }
     return true;

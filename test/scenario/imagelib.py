@@ -37,7 +37,7 @@ def configuration(layers, config=None, architecture="amd64"):
 
 
 def layout(where, layers, config=None, architecture="amd64", tag="latest"):
-    """An OCI layout of these layers (bytes of tar, stored with gzip); gives the manifest's digest."""
+    """An OCI layout of these layers (bytes of tar, stored with gzip: the same bytes give the same digest); gives the manifest's digest."""
     blobs = pathlib.Path(where) / "blobs/sha256"
     blobs.mkdir(parents=True, exist_ok=True)
 
@@ -47,7 +47,7 @@ def layout(where, layers, config=None, architecture="amd64", tag="latest"):
 
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
                 "config": put(configuration(layers, config, architecture), "application/vnd.oci.image.config.v1+json"),
-                "layers": [put(gzip.compress(one, 1), "application/vnd.oci.image.layer.v1.tar+gzip") for one in layers]}
+                "layers": [put(gzip.compress(one, 1, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip") for one in layers]}
     entry = put(json.dumps(manifest).encode(), manifest["mediaType"])
     entry["annotations"] = {"org.opencontainers.image.ref.name": tag}
     (blobs.parents[1] / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))

@@ -49,7 +49,19 @@ def left(server, cay):
     return [*(sorted(p.name for p in spool.iterdir()) if spool.exists() else []), *([entry(cay)] if entry(cay) else [])]
 
 
-def templates(server):
-    """Names in the folder of templates, which only cay-privd's mount namespace has."""
+def folder(server):
+    """Of templates, which only cay-privd's mount namespace has."""
     privd = leftovers.children(server.own.keep_pid, "cay-privd")[0]
-    return sorted(os.listdir(f"/proc/{privd}/root{server.own.state}/privd/disk/templates"))
+    return pathlib.Path(f"/proc/{privd}/root{server.own.state}/privd/disk/templates")
+
+
+def templates(server):
+    """Names in the folder of templates; of the layers that are kept, which stand in one of their own, as ".layers/NAME"."""
+    there = sorted(os.listdir(folder(server)))
+    return [*(name for name in there if name != ".layers"), *(f".layers/{name}" for name in kept(server))]
+
+
+def kept(server):
+    """Names of layers; a seed, which has no files, stays."""
+    where = folder(server) / ".layers"
+    return sorted(one.name for one in where.iterdir() if "seed" not in one.name) if where.exists() else []

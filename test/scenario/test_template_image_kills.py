@@ -2,6 +2,8 @@
 back: the build ends with an error, all that there is of the image goes, and the same build is made again. Debian's
 docker-registry, in the stand-in internet."""
 
+import contextlib
+import fcntl
 import os
 import signal
 import types
@@ -9,7 +11,7 @@ import types
 import pytest
 from egresslib import internet
 from imagelib import layout, tar
-from importerlib import shell
+from importerlib import folder, shell
 from test_pause_files import crash
 from test_recovery import wait_ready
 from test_template_builder import ended, request, start
@@ -72,25 +74,23 @@ def test_killed_while_it_is_unpacked(world, cay, name, victim):  # noqa: F811
     check_it_is_made_again(cay, name)
 
 
-def stop_in_the_middle(world):
-    """The job that removes it, once it has begun to: the tree has another name then."""
-    held = until(lambda: of_import(world.own, "cay-job"), 60, "the image is being removed", every=0.002)
-
-    def begun():
-        """Goes on by a millisecond or two."""
-        for how in (signal.SIGCONT, signal.SIGSTOP):
-            for pid in held:
-                os.kill(pid, how)
-        return [one for one in unfinished(world.own) if one.startswith(".old-")]
-    until(begun, 60, "its removal has begun", every=0)
-    return held
+@contextlib.contextmanager
+def in_the_middle(world):
+    """A removal that has begun: the tree has another name, and stays, as the job waits for the lock of layers."""
+    lock = os.open(folder(world.own) / ".layers", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lambda: until(lambda: [one for one in unfinished(world.own) if one.startswith(".old-")], 60, "its removal has begun")
+    finally:
+        os.close(lock)
 
 
 @pytest.mark.parametrize("victim", ["cayd", "cay-privd", "cay-job", "all"])
 def test_killed_while_it_is_given_back(world, cay, name, victim):  # noqa: F811
     built(cay, name, IMAGE)
-    assert cay.call("DELETE", f"/templates/{name}").status == 204
-    held = stop_in_the_middle(world)
-    end(world, victim, held)
+    with in_the_middle(world) as wait:
+        assert cay.call("DELETE", f"/templates/{name}").status == 204
+        wait()
+        end(world, victim, [])
     check_nothing_is_left(world, cay)
     check_it_is_made_again(cay, name)

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "contract/meta.h"
 #include "job/kinds.h"
+#include "job/layers.h"
 #include "job/node.h"
 #include "job/run.h"
 #include "job/say.h"
@@ -189,7 +190,7 @@ static void build_one(uint32_t number, const char *fingerprint, const char *cont
     assert_int_equal(template_enter(number), 0);
     put("content", 0644, content);
     assert_int_equal(template_leave(), 0);
-    assert_int_equal(template_commit(number, fingerprint), 0);
+    assert_int_equal(template_commit(number, fingerprint, 0), 0);
 }
 
 static void a_template_is_there_when_it_is_whole(void **state)
@@ -209,9 +210,9 @@ static void a_template_is_there_when_it_is_whole(void **state)
     build_one(5, "two", "second");
     assert_int_equal(io_read_text_at(AT_FDCWD, "5/rootfs/content", text, sizeof(text)), 6);
     assert_string_equal(text, "second");
-    assert_int_equal(template_remove(5), 0);
+    assert_int_equal(layers_remove_template(5), 0);
     assert_false(exists("5"));
-    assert_int_equal(template_remove(5), -ENOENT);
+    assert_int_equal(layers_remove_template(5), -ENOENT);
 }
 
 /* As host is refreshed while sandboxes start. Control: with two renames, the old one out and the new
@@ -276,7 +277,7 @@ static void a_sweep_beside_a_removal_takes_nothing_from_it(void **state)
             _exit(r < 0 || template_sweep() < 0);
         }
         assert_true(sweeper > 0);
-        assert_int_equal(template_remove(1), 0);
+        assert_int_equal(layers_remove_template(1), 0);
         assert_int_equal(waitpid(sweeper, &status, 0), sweeper);
         assert_int_equal(status, 0);
     }
