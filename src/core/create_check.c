@@ -24,6 +24,8 @@
 
 #include <string.h>
 
+#define REASON_MAX 200u
+
 static enum err_code count_tenant(void *arg, const struct core_tenant *t, struct err *e)
 {
     ++*(size_t *)arg;
@@ -123,6 +125,25 @@ static const char *made_of(struct core *c, const struct sandbox_request *r,
     return b ? b->template_id : s->id;
 }
 
+/* A template of a build that is not ready is none yet: the error says how far the build is. */
+static enum err_code find_template(struct core *c, const struct sandbox_request *r,
+                                   const struct template_info **requested,
+                                   const struct template_info **used, struct err *e)
+{
+    enum err_code code = templates_resolve(c, r->tenant, r->template_name, requested, used, e);
+    const struct build *b = code == ERR_NOT_FOUND && r->template_name
+                                ? core_build_of_template(c, r->tenant, r->template_name)
+                                : NULL;
+
+    if (!b || b->state == BUILD_READY)
+        return code;
+    if (b->state == BUILD_ERROR)
+        return err_set(e, code, "template '%.100s' was not built: %.*s", b->name,
+                       (int)MIN(strcspn(b->reason, "\n"), REASON_MAX), b->reason);
+    return err_set(e, code, "template '%.100s' is not ready: %s", b->name,
+                   b->state == BUILD_WAITING ? "its build was not started" : "it is being built");
+}
+
 /* The files that it begins with: a template, or a snapshot with the template that it lies on. */
 static enum err_code resolve(struct core *c, struct sandbox_request *r,
                              const struct snapshot **snapshot,
@@ -135,7 +156,7 @@ static enum err_code resolve(struct core *c, struct sandbox_request *r,
     if (r->snapshot && (!s || strcmp(s->tenant, r->tenant) != 0))
         return err_set(e, ERR_NOT_FOUND, "the snapshot is gone");
     if (!s)
-        return templates_resolve(c, r->tenant, r->template_name, requested, used, e);
+        return find_template(c, r, requested, used, e);
     *snapshot = s;
     *requested = *used = templates_entry(c, s->template_id);
     if (!*used)

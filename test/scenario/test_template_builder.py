@@ -422,6 +422,23 @@ def test_two_of_one_name(cay, name):
         assert box.run("cat /tmp/said").out.strip() == str([one["buildID"] for one in made].index(tag["buildID"]))
 
 
+def test_a_create_says_how_far_the_build_is(cay, name):
+    def said():
+        reply = cay.call("POST", "/v2/sandboxes", {"templateID": name})
+        assert reply.status == 404, reply.body
+        return reply.json["message"]
+
+    made = request(cay, name)
+    assert f"template '{name}' is not ready: its build was not started" in said()
+    assert start(cay, made, steps=[run("sleep 1000")]).status == 202
+    assert f"template '{name}' is not ready: it is being built" in said()
+    box = until(lambda: of_builds(cay), what="it has a sandbox")[0]
+    assert cay.call("DELETE", f"/sandboxes/{box['sandboxID']}").status == 204
+    assert ended(cay, made)["status"] == "error"
+    assert f"template '{name}' was not built: " in said() and "\n" not in said()
+    assert "there is no template 'no-such'" in cay.call("POST", "/v2/sandboxes", {"templateID": "no-such"}).json["message"]
+
+
 def test_a_command_that_forks_without_end(cay, name):
     made = request(cay, name)
     assert start(cay, made, steps=[run(":(){ :|:& };: & sleep 1; exit 5", "user")]).status == 202
