@@ -103,15 +103,43 @@ static void add_public(void *arg, const struct core_public_template *t)
                                          "tenant", t->s->tenant));
 }
 
+struct build_list {
+    struct api_call *call;
+    json_t *out;
+};
+
+/* A failed build has no template, and that of a published one stands in the list already. */
+static bool add_build(void *arg, const struct build *b)
+{
+    const struct build_list *l = arg;
+    const char *base = core_build_base(l->call->core, b);
+    struct privsep_limits limits = {.memory_bytes = b->memory_bytes, .cpu_milli = b->cpu_milli};
+
+    if (b->state == BUILD_ERROR || core_template_is_public(l->call->core, b->tenant, b->name))
+        return true;
+    json_array_append_new(l->out, json_pack("{s:s, s:b, s:b, s:i, s:o, s:o, s:o, s:s, s:s, s:s}",
+                                            "id", b->name, "ready", b->state == BUILD_READY,
+                                            "building", b->state == BUILD_BUILDING, "sizeBytes", 0,
+                                            "madeAt", api_json_time(b->made_real_ms), "note",
+                                            json_sprintf("built by the tenant %s%s%s", b->tenant,
+                                                         base[0] ? ", stands on " : "", base),
+                                            "limits", limits_json(&limits), "source", "", "digest",
+                                            "", "tenant", b->tenant));
+    return true;
+}
+
 void cay_v1_template_list(struct api_call *call)
 {
+    bool all = call->who.role == CORE_ROLE_OPERATOR;
     const struct template_info *items = NULL;
-    size_t n = core_templates(call->core, call->who.role == CORE_ROLE_OPERATOR, &items);
+    size_t n = core_templates(call->core, all, &items);
     json_t *out = json_array();
 
     for (size_t i = 0; i < n; i++)
         json_array_append_new(out, template_json(call, &items[i]));
     core_template_each_public(call->core, add_public, out);
+    core_build_each(call->core, all ? NULL : call->who.tenant, NULL, add_build,
+                    &(struct build_list){call, out});
     api_reply_json(call, 200, out);
 }
 

@@ -99,11 +99,14 @@ const struct build *core_build_named(struct core *c, const char *tenant, const c
 /* The template of the tenant's that has the id, or the name, whatever its tag. NULL: none has. */
 const struct build *core_build_of_template(struct core *c, const char *tenant, const char *name);
 
+/* The name of the server's template that its files lie on; "" where it is not ready. */
+const char *core_build_base(struct core *c, const struct build *b);
+
 /* "": the tenant has no template of that id. */
 const char *core_build_template_name(struct core *c, const char *tenant, const char *template_id);
 
-/* The tenant's, newest first. template_id NULL or "": of all templates. Stops when fn says
- * false. */
+/* The tenant's, newest first. tenant NULL: of all tenants. template_id NULL or "": of all
+ * templates. Stops when fn says false. */
 void core_build_each(struct core *c, const char *tenant, const char *template_id,
                      bool (*fn)(void *arg, const struct build *b), void *arg);
 

@@ -150,11 +150,18 @@ const struct snapshot *builds_snapshot(struct core *c, const char *tenant, const
     return o ? snapshots_ready(c, o->b.snapshot) : NULL;
 }
 
+const char *core_build_base(struct core *c, const struct build *b)
+{
+    const struct snapshot *s = b->state == BUILD_READY ? snapshots_ready(c, b->snapshot) : NULL;
+
+    return s ? s->template_id : "";
+}
+
 void core_build_each(struct core *c, const char *tenant, const char *template_id,
                      bool (*fn)(void *arg, const struct build *b), void *arg)
 {
     for (struct build_obj *o = c->builds; o; o = o->next)
-        if (build_is_of(o, tenant, template_id) && !fn(arg, &o->b))
+        if (build_is_of(o, tenant ? tenant : o->b.tenant, template_id) && !fn(arg, &o->b))
             return;
 }
 

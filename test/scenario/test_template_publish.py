@@ -52,6 +52,29 @@ def shown(client, name):
     return [(one["public"], one["templateID"]) for one in client.call("GET", "/templates").json if name in one["names"]]
 
 
+def listed(client, name):
+    return [(one["ready"], one["building"], one["note"]) for one in client.call("GET", "/cay/v1/templates").json if one["id"] == name]
+
+
+def test_builds_are_listed_for_their_tenant_and_the_operator(cay, stranger, other_tenant, name):
+    tenant = stranger.call("GET", "/cay/v1/status").json["tenant"]
+    made = request(stranger, name)
+    assert listed(cay, name) == listed(stranger, name) == [(False, False, f"built by the tenant {tenant}")]
+    assert start(stranger, made).status == 202
+    assert ended(stranger, made)["status"] == "ready"
+    assert listed(cay, name) == listed(stranger, name) == [(True, False, f"built by the tenant {tenant}, stands on host")]
+    assert listed(other_tenant, name) == []
+    failed = request(stranger, name)
+    assert start(stranger, failed, steps=[run("false")]).status == 202
+    assert ended(stranger, failed)["status"] == "error" and len(listed(cay, name)) == 1
+    assert stranger.call("DELETE", f"/templates/{name}").status == 204
+    assert listed(cay, name) == []
+    build(cay, name)
+    assert len(listed(cay, name)) == 1
+    publish(cay, name)
+    assert listed(cay, name) == listed(stranger, name) == [(True, False, "published by the operator")]
+
+
 def test_a_published_template_is_for_all(cay, stranger, name):
     made = build(cay, name, "echo 1 > /tmp/made")
     paths = [f"/templates/{name}", f"/templates/aliases/{name}", f"/templates/{made['templateID']}"]
