@@ -4,6 +4,7 @@
 
 #include "core/call.h"
 #include "core/core_internal.h"
+#include "core/deferred.h"
 #include "core/egress.h"
 #include "core/egress_event_reader.h"
 #include "core/sandbox.h"
@@ -27,6 +28,8 @@ struct egress_link {
     struct timer again;
     struct sandbox_obj *first, *last; /* whose policies are to be sent */
     unsigned in_flight;
+    struct deferred later; /* the rest of the queue, where push_deferred */
+    bool push_deferred;
 };
 
 struct egress {

@@ -19,7 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IN_FLIGHT_MAX   32u /* policies sent at a time to one process */
+#define IN_FLIGHT_MAX   32u    /* policies sent at a time to one process */
+#define PUSH_TURN_BYTES 65536u /* of policies, in a turn of the loop; the last may exceed it */
 #define PUSH_TIMEOUT_MS 5000u
 #define ANSWER_MAX      4096u
 
@@ -138,12 +139,14 @@ static void on_pushed(struct core *c, const char *id, const struct err *why, int
         egress_push_queue(l);
 }
 
-static void push(struct egress_link *l, struct sandbox_obj *o)
+/* Bytes of it. */
+static size_t push(struct egress_link *l, struct sandbox_obj *o)
 {
     struct call_agent_request r = {
         .method = "PUT", .max_response_bytes = ANSWER_MAX, .timeout_ms = PUSH_TIMEOUT_MS};
     char target[192];
     struct err e;
+    size_t n;
 
     (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u?tenant=%s", o->s.slot, o->s.gen,
                    o->s.tenant);
@@ -151,12 +154,14 @@ static void push(struct egress_link *l, struct sandbox_obj *o)
     r.body = l->core->egress->uses.body(o, &e);
     if (!r.body) {
         not_reached(l, o, &e);
-        return;
+        return 0;
     }
+    n = strlen(r.body);
     o->egress_sending = true;
     o->egress_changed = false;
     l->in_flight++;
     call_unix(l->core, o->s.id, l->path, &r, on_pushed, l);
+    return n;
 }
 
 static bool wants_policy(const struct sandbox_obj *o)
@@ -184,18 +189,45 @@ static void not_wanted(struct sandbox_obj *o)
     answer(o, &e);
 }
 
+static bool may_push(const struct egress_link *l)
+{
+    return l->up && l->core->ready && l->first && l->in_flight < IN_FLIGHT_MAX &&
+           !l->push_deferred && !timer_armed(&l->again);
+}
+
+static void push_rest(void *arg)
+{
+    struct egress_link *l = arg;
+
+    l->push_deferred = false;
+    if (!l->core->stopping)
+        egress_push_queue(l);
+}
+
+/* Long policies take milliseconds each to be written: the rest follows in the next turn. */
+static void push_later(struct egress_link *l)
+{
+    if (l->core->stopping)
+        return;
+    l->push_deferred = true;
+    core_defer(l->core, &l->later, push_rest, l);
+}
+
 void egress_push_queue(struct egress_link *l)
 {
-    while (l->up && l->core->ready && l->first && l->in_flight < IN_FLIGHT_MAX &&
-           !timer_armed(&l->again)) {
+    size_t bytes = 0;
+
+    while (may_push(l) && bytes < PUSH_TURN_BYTES) {
         struct sandbox_obj *o = l->first;
 
         dequeue(l, o);
         if (wants_policy(o))
-            push(l, o);
+            bytes += push(l, o);
         else
             not_wanted(o);
     }
+    if (may_push(l))
+        push_later(l);
 }
 
 void egress_ready(struct core *c)
@@ -210,15 +242,20 @@ static bool has_only_files(const struct sandbox_obj *o)
     return sandbox_life(o)->files && !o->known_to_privd;
 }
 
+static void change(struct egress_link *l, struct sandbox_obj *o)
+{
+    o->egress_changed = true;
+    if (!o->egress_sending)
+        enqueue(l, o);
+}
+
 void egress_touch(struct sandbox_obj *o)
 {
     struct egress_link *l = egress_link_of(o);
 
     if (!l || has_only_files(o))
         return;
-    o->egress_changed = true;
-    if (!o->egress_sending)
-        enqueue(l, o);
+    change(l, o);
     egress_push_queue(l);
 }
 
@@ -241,7 +278,9 @@ void egress_touch_and_notify(struct sandbox_obj *o, core_sandbox_cb done, void *
         not_reached(l, o, &e);
         return;
     }
-    egress_touch(o);
+    change(l, o);
+    if (may_push(l)) /* not in the event that has read it, which took as long */
+        push_later(l);
 }
 
 void egress_leave(struct sandbox_obj *o)

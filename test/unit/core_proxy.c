@@ -113,7 +113,7 @@ static void handle(struct http_exchange *x, void *ctx)
         return;
     }
     assert_string_equal(http_exchange_head(x)->method, "PUT");
-    http_body_collect(x, PROXY_TEXT_MAX - 1, on_body);
+    http_body_collect(x, 64u * 1024, on_body);
 }
 
 void proxy_start(struct proxy *p, struct world *w)

@@ -15,6 +15,32 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Policies that were written: in this half of a turn of the loop (its sockets, or what was deferred), in any, and in all. */
+static struct {
+    unsigned now, most, all;
+} written;
+
+char *__real_egress_policy_body(struct sandbox_obj *o, struct err *e);
+char *__wrap_egress_policy_body(struct sandbox_obj *o, struct err *e);
+
+char *__wrap_egress_policy_body(struct sandbox_obj *o, struct err *e)
+{
+    written.now++;
+    written.all++;
+    written.most = MAX(written.most, written.now);
+    return __real_egress_policy_body(o, e);
+}
+
+static void before_sockets(uv_prepare_t *h)
+{
+    written.now = 0;
+}
+
+static void after_sockets(uv_check_t *h)
+{
+    written.now = 0;
+}
+
 static struct sandbox_request with_policy(json_t *policy)
 {
     struct sandbox_request r = world_request();
@@ -101,6 +127,48 @@ static void a_create_does_not_wait_for_it_and_a_restart_is_told_all(void **state
     world_stop_core(w);
     world_start_core(w); /* cayd, too */
     world_run_until(w, &p.puts, 3);
+    json_decref(policy);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
+static json_t *long_policy(void)
+{
+    json_t *names = json_array();
+    char name[64];
+
+    for (unsigned i = 0; i < 1000; i++) {
+        (void)snprintf(name, sizeof(name), "%016u.example.com", i);
+        json_array_append_new(names, json_string(name));
+    }
+    return json_pack("{s:[{s:s, s:o}]}", "rules", "action", "allow", "domains", names);
+}
+
+static void long_policies_are_written_in_several_turns(void **state)
+{
+    const unsigned count = 12;
+    struct world *w = *state;
+    json_t *policy = long_policy(); /* of 31 KiB */
+    struct sandbox_request r = with_policy(policy);
+    struct proxy p = {.status = 204};
+    char id[IDS_SANDBOX_SIZE];
+    uv_prepare_t before;
+    uv_check_t after;
+
+    proxy_known_to(w, NULL);
+    for (unsigned i = 0; i < count; i++)
+        world_create(w, &r, id); /* cay-egress is not there */
+    uv_prepare_init(&w->loop, &before);
+    uv_prepare_start(&before, before_sockets);
+    uv_check_init(&w->loop, &after);
+    uv_check_start(&after, after_sockets);
+    memset(&written, 0, sizeof(written));
+    proxy_start(&p, w);
+    world_run_until(w, &p.puts, count);
+    assert_int_equal(written.all, count);
+    assert_in_range(written.most, 2, 3);
+    uv_close((uv_handle_t *)&before, NULL);
+    uv_close((uv_handle_t *)&after, NULL);
     json_decref(policy);
     world_stop_core(w);
     proxy_stop(&p);
@@ -459,6 +527,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD(a_policy_is_sent_with_the_create),
         WORLD(a_create_does_not_wait_for_it_and_a_restart_is_told_all),
+        WORLD(long_policies_are_written_in_several_turns),
         WORLD(nothing_leaves_a_sandbox_without_a_tenant),
         WORLD(an_update_is_told_when_it_is_in_force),
         WORLD(many_are_sent_in_turn_and_those_that_end_are_forgotten),
