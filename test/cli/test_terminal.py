@@ -108,6 +108,21 @@ class Relay(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left(cay):
+    """Some of the commands make what other files' tests would find."""
+    def there():
+        return {(remove, one["id"] if "id" in one else one["sandboxID"]) for what, remove in
+                (("ls", "kill"), ("key ls", "key revoke"), ("webhook ls", "webhook rm"))
+                for one in json.loads(cay(*what.split(), "--json").stdout)}
+
+    before = there()
+    yield
+    cay("secret", "rm", "NEW")
+    for remove, one in there() - before:
+        assert cay(*remove.split(), one).returncode == 0, (remove, one)
+
+
 @pytest.fixture(scope="module")
 def api(cay):
     """The server's URL, and a key of its operator's."""
