@@ -90,20 +90,19 @@ bool pattern_domains_overlap(const char *a, const char *b)
 
 /* -- paths ------------------------------------------------------------------------------------- */
 
-/* Where the literal may stand in the path when what is skipped has no '/'; NULL: nowhere. A literal
- * with a '/' has one such place at most, since its first '/' must be the path's. memmem(3) is
- * linear in glibc, and no place is tried again, so the whole is linear in the path, whatever
- * pattern a tenant wrote. */
-static const char *find_literal(const char *path, const char *literal, size_t n)
+/* Where the literal may stand in the path when what is skipped has no '/'; NULL: nowhere. end: the
+ * '/' after path, or the path's end. A literal with a '/' has one such place at most, since its
+ * first '/' must be that one. memmem(3) is linear in glibc, and no place is tried again, so the
+ * whole is linear in the path, whatever pattern a tenant wrote. */
+static const char *find_literal(const char *path, const char *end, const char *literal, size_t n)
 {
     const char *slash = memchr(literal, '/', n);
-    size_t segment = strcspn(path, "/");
 
     if (!slash)
-        return memmem(path, segment, literal, n);
-    if ((size_t)(slash - literal) > segment)
+        return memmem(path, (size_t)(end - path), literal, n);
+    if (slash - literal > end - path)
         return NULL;
-    path += segment - (size_t)(slash - literal);
+    path = end - (slash - literal);
     return strncmp(path, literal, n) == 0 ? path : NULL;
 }
 
@@ -120,10 +119,12 @@ static bool ends_with(const char *path, const char *literal, size_t n)
 static bool match_path(const char *pattern, const char *path)
 {
     size_t n = strcspn(pattern, "*");
+    const char *end; /* of the segment: looked for once in each, not for each star */
 
     if (strncmp(pattern, path, n) != 0)
         return false;
     path += n;
+    end = path + strcspn(path, "/");
     for (pattern += n; *pattern == '*'; pattern += n) {
         pattern += strspn(pattern, "*");
         n = strcspn(pattern, "*");
@@ -131,10 +132,12 @@ static bool match_path(const char *pattern, const char *path)
             return true;
         if (pattern[n] == '\0')
             return ends_with(path, pattern, n);
-        path = find_literal(path, pattern, n);
+        path = find_literal(path, end, pattern, n);
         if (!path)
             return false;
         path += n;
+        if (path > end)
+            end = path + strcspn(path, "/");
     }
     return *path == '\0';
 }
@@ -148,8 +151,8 @@ static void lower(const char *text, char out[static PATTERN_PATH_MAX + 1])
 {
     size_t n = strnlen(text, PATTERN_PATH_MAX);
 
-    for (size_t i = 0; i < n; i++)
-        out[i] = (char)tolower((unsigned char)text[i]);
+    for (size_t i = 0; i < n; i++) /* tolower(3) looks each letter up in a table */
+        out[i] = (char)(text[i] + (text[i] >= 'A' && text[i] <= 'Z' ? 'a' - 'A' : 0));
     out[n] = '\0';
 }
 
