@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a neighbour of a sandbox that is at its limits notices: its requests, and what is asked of cay-egress meanwhile.
+"""The cost of a sandbox that is at its limits for a neighbour: its requests, and what is asked of cay-egress meanwhile.
 
     test/bench/fairness.py --build=DIR [--write=docs/reports] [--requests=N] [--rounds=N] [--only=LOADS] [--log-mib=N]
                            [--servers-congestion=NAME]
@@ -35,7 +35,7 @@ HEAD = """# Fairness of the way out
 
 Written by `make bench-fairness`; do not edit. Kernel {kernel}, {cores} cores, load of the machine {load:.1f} at the start, commit {commit}.
 
-One sandbox is at a limit, its neighbour (of another tenant) sends {requests} requests over HTTP, each on a connection of its
+A sandbox is at a limit, its neighbour (of another tenant) sends {requests} requests over HTTP, each on a connection of its
 own, in {rounds} rounds quiet and {rounds} loaded, by turns. The load's processes, and the servers that it asks, have a core of their
 own; cay-egress with all of its threads, the neighbour and its server share the other, where the neighbour and its server
 run before all else (SCHED_FIFO): so they wait for cay-egress, and not for their turn at the processor, which a program that computes
@@ -246,7 +246,7 @@ def timed(what):
 
 
 def calls_of(world, sandbox):
-    """What the operator and cayd need meanwhile."""
+    """Calls of the operator and cayd that are timed meanwhile."""
     seal = {"tenant": "tenant2", "name": "A", "value": "long-enough-value",
             "bind": {"domains": ["a.example.com"], "kind": "header", "header": "X-Key"}}
 
@@ -258,7 +258,7 @@ def calls_of(world, sandbox):
 
 
 def processor_s(pid):
-    """What it has had of the processor, user and kernel."""
+    """The time that it has had of the processor, user and kernel."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -3,7 +3,7 @@
 
 Starts a server of its own, creates SANDBOXES one after the other, looks at memory by kind, at processor time
 and at every table that could run out, runs a program in some of them, and ends them all; then nothing may be
-left. What stops it before is reported with the number it came to. --write writes the page docs/reports/many.md,
+left. A limit that stops it before is reported with the number it came to. --write writes the page docs/reports/many.md,
 --json the figures."""
 
 import argparse
@@ -206,8 +206,8 @@ def page(f):
     each, idle = f["memory_each_mib"], f["idle_cpu"] * 100
     stopped = f" Then it was stopped: {f['stopped_by']}." if "stopped_by" in f else ""
     out = ["# Many idle sandboxes at once", "",
-           "Written by `make many SANDBOXES=N WRITE=docs` (`test/bench/many.py`); not edited by hand. What the",
-           "figures mean is in [benchmarks.md](benchmarks.md).", "", report.headline(f), "",
+           "Written by `make many SANDBOXES=N WRITE=docs` (`test/bench/many.py`); not edited by hand. The",
+           "figures are explained in [benchmarks.md](benchmarks.md).", "", report.headline(f), "",
            f"**{f['alive']:,} of {f['wanted']:,} were alive at once.**{stopped} {f['used']} of them, chosen by chance, "
            f"then ran a program ({f['use_ms'] or 0:.1f} ms each). All together, with the daemons, used {idle:.1f} % of "
            f"one processor while idle.", "", "## While they become more", ""]
@@ -222,7 +222,7 @@ def page(f):
         ["cay-init, private pages", f"{f['agents_each_mib']['Private']:.3f}"]])
     out += ["Kernel objects:", ""]
     out += table(["slab", "KiB each"], [[f"`{name}`", f"{size:.1f}"] for name, size in f["slab_each_kib"].items()])
-    out += ["## What could run out", ""]
+    out += ["## Tables that could run out", ""]
     out += table(["table", "used", "ends at"], [[name, f"{used:,}", f"{end:,}" if end else "no end"]
                                                 for name, (used, end) in f["tables"].items()])
     out += table(["daemon", "descriptors", "memory, MiB"], [[name, d["descriptors"], f"{d['pss_mib']:.1f}"]

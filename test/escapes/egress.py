@@ -31,13 +31,12 @@ HEAD = """# Security tests of the way out
 Written by `make escapes`; do not edit. Kernel {kernel}, commit {commit}: {cases} cases by {tests} tests, {good} as they have
 to be, {bad} not.
 
-What a program in a sandbox may try in order to reach what its policy denies, or to get at a secret, and what comes of
-it. Each is tried in sandboxes of a server, or of `cay-egress` alone, against a stand-in internet in network namespaces of the
+Attempts of a program in a sandbox to reach what its policy denies, or to get at a secret, and their outcome. Each is tried in sandboxes of a server, or of `cay-egress` alone, against a stand-in internet in network namespaces of the
 tests' own (`test/egress/internet.py`) in which the forbidden addresses exist and answer. The positive control of a case is in
 the same test, unless another is named: the same attempt gets through where the policy allows it, or where no proxy is in
 between.
 
-What the sandbox itself does not let a program do: [security-tests.md](security-tests.md).
+Attempts that the sandbox itself refuses: [security-tests.md](security-tests.md).
 """
 
 
@@ -64,7 +63,7 @@ def missing():
 
 
 def run_units(build, tests):
-    """What each said: passed or failed."""
+    """The outcome of each: passed or failed."""
     said = {}
     for program in sorted({t.partition("::")[0] for t in tests}):
         done = subprocess.run([build / "test" / program], capture_output=True, text=True)
@@ -83,7 +82,7 @@ def load_runner():
 
 
 def run_pytest(folder, python, tests, env):
-    """What each said: passed, failed or skipped. Names are those of files in the folder."""
+    """The outcome of each: passed, failed or skipped. Names are those of files in the folder."""
     said = {t: [] for t in tests}
     with tempfile.TemporaryDirectory() as scratch:
         report = pathlib.Path(scratch) / "report.xml"
@@ -96,7 +95,7 @@ def run_pytest(folder, python, tests, env):
             for key in (name, f"{name}::{case.get('name').partition('[')[0]}"):
                 if key in said:
                     said[key].append(verdict)
-    # One that did not run at all has failed.
+    # A test that did not run at all has failed.
     return {t: next((v for v in ("failed", "skipped", "passed") if v in all_of), "failed") for t, all_of in said.items()}
 
 

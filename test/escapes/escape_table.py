@@ -9,7 +9,7 @@ CLASSES = {"file": 2, "upload": 4, "proc": 5, "sys": 5, "dev": 5, "cgroup": 5, "
            "net": 7, "id": 8, "init": 8, "agent": 8, "ipc": 9, "load": 15, "pool": 15, "share": 16}
 TITLES = {2: "Reading what is denied", 4: "The file API", 5: "/proc, /sys, /dev and control groups",
           6: "Namespaces and mounts", 7: "Kernel surface and sockets",
-          8: "Identity, capabilities, descriptors, PID 1", 9: "IPC and terminals", 15: "Exhaustion", 16: "What sandboxes share"}
+          8: "Identity, capabilities, descriptors, PID 1", 9: "IPC and terminals", 15: "Exhaustion", 16: "Shared by sandboxes"}
 
 HEAD = """# Security tests
 
@@ -30,7 +30,7 @@ The switches are in builds with `-Dtest_switches=true` only (`src/base/test_bypa
 """
 
 
-# What needs more than a sandbox and a switch: each is part of `make test`, with its control in the test itself.
+# Attempts that need more than a sandbox and a switch: each is part of `make test`, with its control in the test itself.
 ELSEWHERE = (
     ("stop what is to become a command sandbox, so that no other sandbox gets one",
      "test/scenario/test_stopped_command_sandboxes.py", "test_stopped_command_sandboxes", "what is stopped is ended by its deadline, and said so"),

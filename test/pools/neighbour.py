@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What it costs a neighbour while one sandbox does its worst within its limits, a pool at a time.
+"""The cost for a neighbour while one sandbox does its worst within its limits, a pool at a time.
 
     test/pools/neighbour.py --build=DIR [--seconds=4] [--only=NAME,NAME] [--write=docs/reports/neighbour-cost.md]
 
-One server in a network namespace of its own, with a stand-in internet behind it; two sandboxes with the usual limits.
+A server in a network namespace of its own, with a stand-in internet behind it; two sandboxes with the usual limits.
 In one test/pools/storm.c does one thing with four processes; in the other a program measures open, close, name
 look-ups and requests through the way out, while a client outside measures exec and create. Quiet is measured before
 each storm, in the same run. As root."""
@@ -83,8 +83,8 @@ def summary(times):
 
 
 def storm(attacker, name, seconds, pipe):
-    """In a process of its own: what the attacker's client takes of an interpreter is not to be measured. What comes is taken and
-    not looked at; how the storm ended stands at its end."""
+    """In a process of its own: what the attacker's client takes of an interpreter is not to be measured. The output is taken
+    and not looked at; how the storm ended stands at its end."""
     process = {"cmd": "/tmp/storm", "args": [name, str(seconds + 2)]}
     message = json.dumps({"process": process, "stdin": False}).encode()
     connection, buffer, tail, taken = attacker.client.connect(60), bytearray(1 << 20), b"", 0
@@ -133,14 +133,14 @@ def commit():
 
 
 def notes(path):
-    """What was written below the tables by hand stays."""
+    """The text that was written below the tables by hand stays."""
     text = path.read_text() if path.exists() else ""
     return text[text.index(NOTES):] if NOTES in text else ""
 
 
 def document(rows, abouts, options, load):
     worst = [f"`{row['name']}` {w} {ratio(row, w, 'p50_ms'):.1f}" for row in rows for w in WHAT if ratio(row, w, "p50_ms") > GOAL]
-    lines = ["# What a neighbour pays", "",
+    lines = ["# The cost for a neighbour", "",
              "While one sandbox does its worst within its limits, one thing at a time with four processes, what a",
              "neighbour on the same machine waits for the same things, against quiet in the same run (before each storm).",
              "Made by `make pools` (test/pools/neighbour.py, test/pools/storm.c). Each cell: ratio of the medians / ratio",

@@ -53,4 +53,4 @@ def test_many_runs_and_leaves_nothing(tmp_path):
     assert found["alive"] == 20 and "stopped_by" not in found
     assert found["used"] == 20
     assert set(found["left_behind"].values()) == {0}
-    assert "## What could run out" in (tmp_path / "many.md").read_text()
+    assert "## Tables that could run out" in (tmp_path / "many.md").read_text()
