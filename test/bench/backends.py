@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What an execution costs an agent: deepagents' backends above Daytona's SDKs, E2B's SDKs, and the same command without a sandbox, in
-turns and in one run; MCP's tool beside the same call by /cay/v1. As root.
+"""The cost of an execution for an agent: deepagents' backends above Daytona's SDKs, E2B's SDKs, and the same command without a
+sandbox, in turns and in one run; MCP's tool beside the same call by /cay/v1. As root.
 
     scripts/bench backends BUILD [--json=FILE] [--write=DIR]
 
@@ -35,7 +35,7 @@ POLL_MS = 100  # langchain-daytona asks again after so long
 
 
 def loop_commands():
-    """What an agent does in small: writes, reads, lists, searches, counts."""
+    """An agent's work in small: writes, reads, lists, searches, counts."""
     each = ("echo {0} >file{0}", "cat file{1}", "ls | wc -l", "grep -l {1} file*", "wc -c file{1}")
     return [each[i % len(each)].format(i, i - i % len(each)) for i in range(LOOP)]
 

@@ -1,5 +1,5 @@
-"""What a build of ten steps costs by the builder of E2B's SDKs, beside `buildah bud` of the same on the same disk: each step run, and
-again with all of them cached. Both begin with one image and keep what each step leaves (`--layers`)."""
+"""The cost of a build of ten steps by the builder of E2B's SDKs, beside `buildah bud` of the same on the same disk: each step run,
+and again with all of them cached. Both begin with one image and keep what each step leaves (`--layers`)."""
 
 import pathlib
 import re

@@ -1,6 +1,6 @@
 #pragma once
 /* The calls that the bench makes, over one connection that is kept, as an SDK would keep it. Blocking;
- * one struct calls per thread. What goes wrong ends the program with a sentence: a bench that went on
+ * one struct calls per thread. A failure ends the program with a sentence: a bench that went on
  * would measure something else. */
 
 #include "base/buf.h"
@@ -25,7 +25,7 @@ void calls_close(struct calls *c);
 
 /* Until the server has answered: the sandbox is ready. */
 void calls_create(struct calls *c, struct made *out);
-/* One that lives, by its id. */
+/* A sandbox that lives, by its id. */
 void calls_find(struct calls *c, const char *id, struct made *out);
 /* Until nothing of it is left. */
 void calls_kill(struct calls *c, const char *id);

@@ -127,7 +127,7 @@ class Bench:
         self.keyed = self.make_keyed()
 
     def policy(self):
-        """What the second sandbox may: one host, and a key is put on there."""
+        """The rights of the second sandbox: one host, and a key is put on there."""
         bind = {"domains": [API], "kind": "bearer"}
         status, text = self.world.call("POST", "/v1/seal",
                                        {"tenant": "tenant1", "name": "k", "value": KEY, "bind": bind})
@@ -333,7 +333,7 @@ def transfer(netns, *curl):
 
 
 def far(bench):
-    """One stream of HTTP/2 and of HTTP/1.1, through a relay that holds each byte for half of a round trip: direct, and
+    """A stream of HTTP/2 and of HTTP/1.1, through a relay that holds each byte for half of a round trip: direct, and
     with its requests read. {link: {what: {way: MiB/s}}}, or why not."""
     if not shutil.which("node"):
         return "node is not installed"

@@ -1,4 +1,4 @@
-/* What test/bench/egress.py measures with.
+/* The load that test/bench/egress.py measures with.
  *
  *   egress_load [OPTION...] trips ADDRESS PORT COUNT      microseconds of each question and answer on one connection
  *   egress_load [OPTION...] connects ADDRESS PORT COUNT   of each connect, first question, answer, close

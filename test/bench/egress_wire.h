@@ -1,6 +1,6 @@
-/* One client connection of the bench of the way out: bytes that are sent back, or HTTP over TLS; dialled
- * directly or through a proxy that is told where to. Everything blocks; what goes wrong ends the program with
- * a sentence. */
+/* A client connection of the bench of the way out: bytes that are sent back, or HTTP over TLS; dialled
+ * directly or through a proxy that is told where to. Everything blocks; what goes wrong ends the program
+ * with a sentence. */
 #pragma once
 
 #include "base/util.h"
@@ -40,9 +40,9 @@ struct wire wire_open(const struct wire_target *t);
 struct wire wire_open_asked(const struct wire_target *t);
 void wire_close(struct wire *w);
 
-/* One question (64 bytes, or a GET), and its whole answer. */
+/* A question (64 bytes, or a GET), and its whole answer. */
 void wire_ask(struct wire *w);
 void wire_answer(struct wire *w);
 
-/* One stream of so many MiB from the server, on a connection that nothing was asked on (bytes). */
+/* A stream of so many MiB from the server, on a connection that nothing was asked on (bytes). */
 void wire_pull(struct wire *w, unsigned mib);

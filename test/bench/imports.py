@@ -1,5 +1,5 @@
-"""What making a template of an image costs beside `skopeo copy` and `umoci unpack`, and a create from it beside one from `base`
-(BENCH_BASE=yes, which builds it: a minute or more, with Debian's archive), else from `host`."""
+"""The cost of making a template of an image beside `skopeo copy` and `umoci unpack`, and of a create from it beside one from
+`base` (BENCH_BASE=yes, which builds it: a minute or more, with Debian's archive), else from `host`."""
 
 import os
 import pathlib

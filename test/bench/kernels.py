@@ -1,5 +1,5 @@
-"""What cay-kernels costs beside a kernel: time from a create to the first execute, of each execute, and memory. In sandboxes of
-template host, with Debian's ipykernel; jupyter_client speaks to the same kernel there, in turns."""
+"""The cost of cay-kernels beside a kernel: time from a create to the first execute, of each execute, and memory. In
+sandboxes of template host, with Debian's ipykernel; jupyter_client speaks to the same kernel there, in turns."""
 
 import http.client
 import json
@@ -121,7 +121,7 @@ class Kernels:
         return [float(line) for line in self.command(f"/usr/bin/python3 /opt/cay/{script} {count}").split()]
 
     def template(self):
-        """One that starts cay-kernels in each sandbox, as `code-interpreter-v1` does."""
+        """A template that starts cay-kernels in each sandbox, as `code-interpreter-v1` does."""
         self.command("mkdir -p /etc/cay")
         self.box.write("/etc/cay/start.json", json.dumps(START).encode(), user="root")
         reply = self.client.call("POST", f"/sandboxes/{self.box.id}/snapshots", {})

@@ -55,7 +55,7 @@ FEW = {"podman", "runsc"}  # a tenth of a second each
 
 
 def groups():
-    """What podman leaves in every hierarchy of control groups. Others may come and go meanwhile."""
+    """The directories that podman leaves in every hierarchy of control groups. Others may come and go meanwhile."""
     return {pathlib.Path(folder) for folder, _, _ in os.walk("/sys/fs/cgroup") if folder.endswith("/libpod_parent")}
 
 

@@ -42,7 +42,7 @@ class Tenant:
         return reply.status, text, ms
 
     def made(self, method, path, body, field):
-        """What is made for the other to ask for; None where this server cannot make it, and then why."""
+        """Things that are made for the other to ask for; None where this server cannot make it, and then why."""
         status, text, _ = self.call(method, path, body)
         if status >= 300:
             print(f"absent: {method} {path}: {status} {text[:120].decode(errors='replace')}")
@@ -73,7 +73,7 @@ FILLED = {"{interval}": "5", "{port}": "80", "{hash}": "0" * 64, "{ask}": "nothi
 
 
 def never(text):
-    """One of the same length and alphabet that is not there."""
+    """An id of the same length and alphabet that is not there."""
     return text[:-4] + ("0000" if text[-4:] != "0000" else "1111")
 
 

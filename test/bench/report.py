@@ -46,7 +46,7 @@ class Report:
 
     def row(self, name, what, unit, ours, against=None, other=None, most=None, least=None, most_value=None,
             least_value=None, below=None, note=None):
-        """One figure. most, least: goal as a ratio to the other; most_value, least_value, below: in its unit."""
+        """A single figure. most, least: goal as a ratio to the other; most_value, least_value, below: in its unit."""
         ratio = ours / other if other else None
         goals = [(most, ratio, "≤ {:g} ×", lambda a, b: a <= b), (least, ratio, "≥ {:g} ×", lambda a, b: a >= b),
                  (most_value, ours, "≤ {:g} " + unit, lambda a, b: a <= b),

@@ -83,8 +83,8 @@ class Bench:
                      "fork, exec and end of it alone", median(fork) / 1000, most=3.0)
 
     def claim(self):
-        """What cay-privd takes from CREATE to its answer: of one that starts some ahead, and of one that starts none, in
-        turns. Each is ended before the next, and a moment is left for what is made again."""
+        """The time that cay-privd takes from CREATE to its answer: of one that starts some ahead, and of one that
+        starts none, in turns. Each is ended before the next, and a moment is left for what is made again."""
         base = pathlib.Path(tempfile.mkdtemp(prefix="cay-bench-", dir="/var/tmp"))
         first = self.own.uid_base - 3 * POOL_SLOTS * server.UIDS_EACH
         took, claims = {8: [], 0: []}, 0

@@ -251,7 +251,7 @@ def slabs():
 
 
 def shrinker_tables():
-    """What memory control groups keep for file systems, with what else has that size (docs/reports/benchmarks.md)."""
+    """The memory that control groups keep for file systems, with what else has that size (docs/reports/benchmarks.md)."""
     return slabs().get("kmalloc-1k", 0)
 
 

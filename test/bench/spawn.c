@@ -1,6 +1,6 @@
-/* What a program costs as a whole: `spawn COUNT PROGRAM ARGUMENT...` starts it, waits for its end, and
- * prints the microseconds of each time, one per line. Its output goes to standard error. Exit status 1 as
- * soon as it ends with another status than 0. */
+/* The whole cost of a program: `spawn COUNT PROGRAM ARGUMENT...` starts it, waits for its end, and
+ * prints the microseconds of each time, one per line. Its output goes to standard error. Exit status 1
+ * as soon as it ends with another status than 0. */
 #include "base/clock.h"
 
 #include <spawn.h>
