@@ -67,7 +67,7 @@ static void receive(int client)
     }
 }
 
-/* What is behind the agent gets its turn, and then the agent. */
+/* The servers behind the agent get their turn, and then the agent. */
 static void turn_inside(struct agent *a, uint32_t *seed)
 {
     *seed = *seed * 1664525u + 1013904223u;
@@ -107,7 +107,7 @@ static void begin_client(struct agent *a)
     clients[client_count++] = pair[0];
 }
 
-/* One client for each part of the data, the earlier ones staying there. */
+/* A client for each part of the data, the earlier ones staying there. */
 static void send_parts(struct agent *a, const uint8_t *data, size_t size, uint32_t *seed)
 {
     size_t scale = data[0] & 1 ? 64 : 4;

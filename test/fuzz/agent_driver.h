@@ -1,6 +1,6 @@
 #pragma once
-/* One cay-init within a fuzz target: its routes behind its own HTTP server, clients on socket
- * pairs that send the input in pieces. The agent lives as long as the program, as it does in a sandbox.
+/* A cay-init within a fuzz target: its routes behind its own HTTP server, clients on socket pairs
+ * that send the input in pieces. The agent lives as long as the program, as it does in a sandbox.
  * Single-threaded; nothing blocks. */
 #include "agent/common/agent.h"
 
@@ -21,5 +21,5 @@ struct agent *agent_driver_new(const struct agent_driver *d);
  * the end the clients go; aborts when a connection stays open, which is a hang. */
 void agent_driver_run(struct agent *a, const uint8_t *data, size_t size);
 
-/* What came back in the last run, NUL-terminated, cut at its size. */
+/* The answers of the last run, NUL-terminated, cut at its size. */
 const char *agent_driver_answers(void);

@@ -1,5 +1,5 @@
-/* What cay-init reads by itself: the tenant's passwd and group files, paths, metadata headers, names of
- * files. The first byte says which; texts are separated by NUL. */
+/* Values that cay-init reads by itself: the tenant's passwd and group files, paths, metadata
+ * headers, names of files. The first byte says which; texts are separated by NUL. */
 #include "agent/common/path.h"
 #include "agent/common/user.h"
 #include "agent/files/files_meta.h"

@@ -1,5 +1,6 @@
-/* What a client says a template is: read whole, with each count and text within its limit, or
- * refused with a text, and then nothing is given out. What the log shows of a step fits. */
+/* A client's description of a template: read whole, with each count and text within its limit,
+ * or refused with a text, and then nothing is given out. The text that the log shows of a step
+ * fits. */
 #include "api/e2b_build_spec.h"
 #include "fuzz.h"
 #include "http/json.h"

@@ -1,5 +1,6 @@
-/* What `cay exec` reads from a server: the envelopes of a process stream, whose contents come out of a
- * sandbox, and the texts of errors. The first byte seeds how the bytes are cut: the outcome must not depend on it. */
+/* The bytes that `cay exec` reads from a server: the envelopes of a process stream, whose contents come out of
+ * a sandbox, and the texts of errors. The first byte seeds how the bytes are cut: the outcome must not depend
+ * on it. */
 #include "cli/session_internal.h"
 #include "fuzz.h"
 

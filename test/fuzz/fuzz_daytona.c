@@ -3,7 +3,8 @@
  * may only read, 2 another tenant's, 3 none), METHOD and what stands behind /api/, with its query; then, behind a byte of PART,
  * the body, and PART again. An '@' in path or body is the id of a sandbox that is there at the first call. Checked: each call is
  * answered, with JSON; an error has the dialect's form and is none of the server's own (500); who may only read changes nothing, and
- * the other tenant gets nothing of that sandbox. What an input has made is gone before the next. */
+ * the other tenant gets nothing of that sandbox. Things that an input has made are gone before
+ * the next. */
 #include "../unit/core_fake.h"
 #include "api/daytona.h"
 #include "base/arena.h"

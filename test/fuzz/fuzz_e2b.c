@@ -1,12 +1,13 @@
-/* What E2B's control plane reads beside JSON itself: the network object, the metadata filter, cursors,
- * paths. The first byte says which. And Daytona's network settings, from the same bodies. */
+/* The values that E2B's control plane reads beside JSON itself: the network object, the metadata
+ * filter, cursors, paths. The first byte says which. And Daytona's network settings, from the same
+ * bodies. */
 #include "api/daytona_network.h"
 #include "api/e2b.h"
 #include "fuzz.h"
 #include "http/json.h"
 #include "policy/policy.h"
 
-/* What is taken is a policy, and stays what it is when it is given again. */
+/* Settings that are accepted are a policy, and stay what they are when they are given again. */
 static void settings_hold(const json_t *settings)
 {
     json_t *policy = daytona_network_policy(settings), *again = NULL, *shown = json_object();

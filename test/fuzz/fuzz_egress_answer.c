@@ -1,6 +1,6 @@
-/* What a server answers, through the filter that takes secrets out of it. The first byte picks the request
- * and seeds the pieces. Checked: the secret does not come out in one piece, nothing is made longer than it
- * was by more than one refusal, and what passes unhindered is as it came. */
+/* A server's answer, through the filter that takes secrets out of it. The first byte picks the request
+ * and seeds the pieces. Checked: the secret does not come out in one piece, nothing is made longer than
+ * it was by more than one refusal, and what passes unhindered is as it came. */
 #include "egress/http/rewrite.h"
 #include "fuzz.h"
 

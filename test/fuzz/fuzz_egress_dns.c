@@ -1,4 +1,4 @@
-/* What a sandbox sends to port 53: any bytes in, an answer of DNS's form or none out, names bounded. */
+/* A sandbox's packets to port 53: any bytes in, an answer of DNS's form or none out, names bounded. */
 #include "egress/flow/dns.h"
 #include "egress/flow/names.h"
 #include "fuzz.h"

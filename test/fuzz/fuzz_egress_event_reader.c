@@ -1,6 +1,6 @@
-/* What cay-egress, taken over, tells cayd by itself: lines that become events of tenants. The first byte seeds how
- * they are cut, on which the outcome must not depend. Core is stood in for: it knows one sandbox, and writes down
- * what is made of the lines. */
+/* Events that cay-egress, taken over, sends to cayd by itself: lines that become events of tenants. The first
+ * byte seeds how they are cut, on which the outcome must not depend. Core is stood in for: it knows one
+ * sandbox, and writes down what is made of the lines. */
 #include "core/egress_event_reader.h"
 #include "core/egress_query.h"
 #include "core/renewal.h"

@@ -1,7 +1,7 @@
-/* A connection's first bytes, at the listener and elsewhere: sniffing, SOCKS5, CONNECT's authority. What is
- * decided about a start stays decided when more comes, but for what is no server's request before its line is
- * whole. The judge is llhttp, strict and lenient: bytes that it takes for a request are never carried unread,
- * however they are cut. */
+/* A connection's first bytes, at the listener and elsewhere: sniffing, SOCKS5, CONNECT's authority. A
+ * decision about a start stays when more comes, but for what is no server's request before its line is
+ * whole. The judge is llhttp, strict and lenient: bytes that it takes for a request are never carried
+ * unread, however they are cut. */
 #include "egress/flow/authority.h"
 #include "egress/flow/connect.h"
 #include "egress/flow/sniff.h"

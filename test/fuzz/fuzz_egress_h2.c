@@ -23,7 +23,7 @@ struct script {
     size_t left;
 };
 
-/* What one side was told: frames, taken apart as they come. */
+/* The input of one side: frames, taken apart as they come. */
 struct ear {
     int fd;
     bool client;
@@ -49,7 +49,7 @@ static struct {
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-/* What nghttp2 and a connection take that says nothing, and of heads in the making. */
+/* The memory that nghttp2 and a connection take that says nothing, and of heads in the making. */
 #define HELD_BYTES ((size_t)512 * 1024)
 
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));

@@ -100,7 +100,7 @@ static void on_stopped(void *ctx)
     stopped = true;
 }
 
-/* What is there by now, appended to seen. */
+/* The bytes that are there by now, appended to seen. */
 static size_t drain(int fd, char *seen, size_t n)
 {
     ssize_t got;

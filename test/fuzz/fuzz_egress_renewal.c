@@ -1,5 +1,5 @@
-/* What a token server answers to a refresh (RFC 6749 section 5), and what is said to it the next time with what it gave.
- * The first byte chooses the status; the rest is the body. */
+/* A token server's answer to a refresh (RFC 6749 section 5), and the next request, made with what it gave. The first
+ * byte chooses the status; the rest is the body. */
 #include "egress/credential/credential.h"
 #include "egress/credential/renew_message.h"
 

@@ -1,6 +1,6 @@
-/* What cayd reads of a program's output for POST .../exec: envelopes that an agent inside a sandbox sends. The
- * first byte seeds how they are cut and how much output is kept: the outcome must not depend on the one, and
- * never have more than the other. */
+/* The stream that cayd reads of a program's output for POST .../exec: envelopes that an agent inside a
+ * sandbox sends. The first byte seeds how they are cut and how much output is kept: the outcome must not
+ * depend on the one, and never have more than the other. */
 #include "core/exec_stream.h"
 
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-/* What an upstream answers, through the relay and through the client, in pieces. The first byte seeds
+/* An upstream's answer, through the relay and through the client, in pieces. The first byte seeds
  * the pieces and picks the request; checked: each call ends exactly once, nothing is left open. */
 #include <signal.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
 /* The documents of a container image, and the headers of a docker archive: the first byte says
- * which reader gets the rest. What a reader takes keeps the bounds of its header. */
+ * which reader gets the rest. A document that a reader accepts keeps the bounds of its header. */
 #include "fuzz.h"
 #include "image/manifest.h"
 #include "image/tar_index.h"

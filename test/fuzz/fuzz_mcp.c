@@ -1,6 +1,6 @@
-/* What a client sends to /mcp before a sandbox is asked for anything: a message, the headers beside it, a tool's
- * arguments, a resource's address. The first byte says which headers there are; they come before the message, each up to a
- * line's end. */
+/* A client's messages to /mcp before a sandbox is asked for anything: a message, the headers beside it, a tool's
+ * arguments, a resource's address. The first byte says which headers there are; they come before the message, each up
+ * to a line's end. */
 #include "fuzz.h"
 #include "mcp/http.h"
 #include "mcp/resources.h"
@@ -9,7 +9,7 @@
 
 #define LINE_MAX_BYTES 512u
 
-/* What was taken of a message is told again as it was. */
+/* A message that was accepted is written again as it was. */
 static void same_again(const struct rpc_message *m)
 {
     char *text = json_dumps(m->whole, JSON_COMPACT);

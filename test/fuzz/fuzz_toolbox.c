@@ -1,5 +1,5 @@
-/* What programs of a sandbox have printed, and clients of the stream of events have sent, as the toolbox reads it. The
- * first byte says which reader. */
+/* The output of programs of a sandbox, and the bytes of clients of the stream of events, as the toolbox reads them.
+ * The first byte says which reader. */
 #include "base/buf.h"
 #include "fuzz.h"
 #include "toolbox/git.h"
@@ -12,7 +12,7 @@
 
 typedef int (*reader)(const char *text, size_t len, struct buf *b);
 
-/* What is read is JSON, whatever came. */
+/* The result is JSON, whatever came. */
 static void look(reader read, const char *text, size_t len)
 {
     CLEANUP_BUF struct buf b = {0};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of the http targets: make_corpus.py [DIRECTORY]. What the fuzzer finds beside
-them is added by hand, with a name that says what it was."""
+"""Writes the seed corpora of the http targets: make_corpus.py [DIRECTORY]. Inputs that the fuzzer finds beside them
+are added by hand, with a name that says what it was."""
 import gzip
 import pathlib
 import struct
@@ -470,7 +470,7 @@ RENEWALS = {
 }
 
 
-# What git and the kernel print; the first byte picks the reader.
+# The output of git and the kernel; the first byte picks the reader.
 TOOLBOX = {
     "status": b"\0# branch.head a/b\0# branch.upstream o/b\0# branch.ab +2 -13\0"
               b"1 .M N... 100644 100644 100644 aa bb f g\0002 R. N... 1 2 3 aa bb R100 new\0old\0"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Inputs that a fuzzer found, one archive for each target: test/fuzz/found/TARGET.tar.gz. What people wrote stays as files
-in test/fuzz/corpus/TARGET.
+"""Inputs that a fuzzer found, one archive for each target: test/fuzz/found/TARGET.tar.gz. Inputs that people wrote stay
+as files in test/fuzz/corpus/TARGET.
 
     pack.py unpack TARGET DIRECTORY [STAMP]   DIRECTORY has both afterwards, and nothing else
     pack.py pack TARGET DIRECTORY             the archive has what is named by its SHA-1 in DIRECTORY"""

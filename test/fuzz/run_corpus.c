@@ -1,7 +1,8 @@
 /* Runs a fuzz target over the files of its corpus, as a plain test: run_corpus [--whole] DIRECTORY.
- * What people wrote, which has a name that says what it is, also runs cut short at each of its bytes
- * (small files) and with each byte changed: that costs little and is deterministic. What the fuzzer
- * found is named by its SHA-1 and runs as it is; with --whole everything does. */
+ * An input that people wrote, which has a name that says what it is, also runs cut short at each
+ * of its bytes (small files) and with each byte changed: that costs little and is deterministic.
+ * An input that the fuzzer found is named by its SHA-1 and runs as it is; with --whole everything
+ * does. */
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
