@@ -40,7 +40,7 @@ ip link set lo up 2>/dev/null || true
 
 
 def need_plain_build():
-    """What a sanitizer adds to memory and linking is not what such a test measures (`make asan`)."""
+    """The memory and libraries that a sanitizer adds are not what such a test measures (`make asan`)."""
     if os.environ.get("CAY_SANITIZED"):
         pytest.skip("a sanitized build is larger, slower and not static")
 
@@ -123,7 +123,7 @@ class Stream:
 
 
 class Result:
-    """What a whole stream said."""
+    """The contents of a whole stream."""
 
     def __init__(self, stream):
         self.pid, self.end, self.error, self.out, self.events = None, None, None, {}, []

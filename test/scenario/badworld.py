@@ -132,7 +132,7 @@ class World:
         return self.log.read_text(errors="replace")[-6000:] if self.log.is_file() else ""
 
     def left(self):
-        """What is still there of a server that has stopped."""
+        """The traces that are still there of a server that has stopped."""
         found = [f"mount: {line.split()[4]}" for line in open("/proc/self/mountinfo")
                  if f"{self.base}/" in line and line.split()[4] not in self.mounted]
         loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True).stdout
@@ -197,7 +197,7 @@ def flags_of_clone3(pid, address):
 
 
 def answer(listener):
-    """One clone3: refused when it asks for a user namespace. False: no process is left that could ask."""
+    """A clone3: refused when it asks for a user namespace. False: no process is left that could ask."""
     asked = ctypes.create_string_buffer(80)
     if libc.ioctl(listener, ctypes.c_ulong(NOTIF_RECV), asked) < 0:
         return ctypes.get_errno() in (errno.EINTR, errno.ENOENT)

@@ -21,7 +21,7 @@ class Reply:
 
 
 class Result:
-    """What a command left: exit code, both streams, and the error of the stream itself if any."""
+    """The outcome of a command: exit code, both streams, and the error of the stream itself if any."""
 
     def __init__(self):
         self.pid, self.exit_code, self.status, self.error = None, None, None, None
@@ -41,7 +41,7 @@ class Client:
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def call(self, method, path, body=None, headers=None, key=True, timeout=CALL_SECONDS):
-        """One control-plane call. body: a JSON value, or bytes sent as they are."""
+        """A control-plane call. body: a JSON value, or bytes sent as they are."""
         sent = {} if key is False else {"X-API-Key": self.key if key is True else key}
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()

@@ -153,7 +153,7 @@ def cay(server):
 
 @pytest.fixture(scope="module")
 def sandbox(cay):
-    """One sandbox for all tests of a file that do not spoil it."""
+    """A single sandbox for all tests of a file that do not spoil it."""
     with cay.create(timeout_s=1800) as box:
         yield box
 

@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def is_frozen(own_server, box):
-    """What the kernel says."""
+    """The state as the kernel has it."""
     root = pathlib.Path("/sys/fs/cgroup")
     for file in [*root.glob(f"freezer/{own_server.cgroup}/*/freezer.state"), *root.glob(f"{own_server.cgroup}/*/cgroup.freeze")]:
         procs = (file.parent / "cgroup.procs").read_text().split()
@@ -47,7 +47,7 @@ def others(cay, box):
 
 
 def take_away(cay, box):
-    """What a point has left of forks and snapshots, as its owner would."""
+    """Removes the forks and snapshots that a point has left, as its owner would."""
     for one in others(cay, box):
         cay.call("DELETE", f"/sandboxes/{one}")
     for one in all_ids(cay):
@@ -75,7 +75,7 @@ class Frozen:
             assert (pause(cay, box) if wanted == "paused" else connect(cay, box).status) in (204, 201)
 
     def check(self, own_server, cay, box, status):
-        """What it is now, once that is so."""
+        """The state that it has now, once that is so."""
         now = state(cay, box)
         assert now in ("paused", "running")
         assert is_frozen(own_server, box) == (now == "paused")
@@ -383,7 +383,7 @@ class Build(Frozen):
         return self.good if ended == "ready" else 503
 
     def settle(self, cay, box, status):
-        """What the build has left is right, and goes."""
+        """The result that the build has left is right, and goes."""
         ended = until(lambda: (s := self.state(cay)) != "building" and s, 60, "the build ends")
         assert ended == "ready" or status != self.good
         reply = cay.call("POST", "/v2/sandboxes", {"templateID": self.NAME, "timeout": 300})

@@ -13,7 +13,7 @@ from waitlib import until
 # Journal and records are pwrite64; the freezer's file is openat and write; what is asked and answered is sendmsg; clients
 # get write or sendto.
 CALLS = ("pwrite64", "openat", "write", "sendmsg", "sendto")
-# What tasks of cay-privd do to layers and records. (Namespaces and mounts are made as for any create.)
+# Calls of tasks of cay-privd on layers and records. (Namespaces and mounts are made as for any create.)
 TASK_CALLS = ("ioctl", "renameat2", "syncfs", "fdatasync", "unlinkat")
 TASK_CALL_MS = 40  # each of them waits so long, so that a kill finds it at its beginning
 POINTS_MAX = 200  # of one kind of call; more would be a loop

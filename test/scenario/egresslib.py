@@ -79,7 +79,7 @@ class Networks(internet.World):
         return self.asked_log.read_text()
 
     def requests(self):
-        """What the stand-in web servers were asked: `METHOD TARGET HOST` a line."""
+        """The requests that the stand-in web servers got: `METHOD TARGET HOST` a line."""
         log = self.dir / "requests.log"
         return log.read_text() if log.exists() else ""
 
@@ -222,7 +222,7 @@ def library_archive(*names):
 
 
 def fetch(sandbox, url, *options):
-    """What the stand-in web server says that it was asked, or the failed curl."""
+    """The stand-in web server's account of the request, or the failed curl."""
     r = sandbox.run(f"curl -sS --max-time 20 {' '.join(options)} {url}")
     return json.loads(r.out) if r.exit_code == 0 and r.out.startswith("{") else r
 

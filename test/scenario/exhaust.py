@@ -1,4 +1,4 @@
-"""What a program takes until it is stopped, one case at a time; run inside a sandbox, and a little of it on
+"""A program takes a resource until it is stopped, one case at a time; run inside a sandbox, and a little of it on
 the host. Standard library only, as it is given to `python3 -c`.
 
     exhaust.py CASE MOST HOLD    takes at most MOST, says "COUNT ERRNO" (ERRNO "-": it got all), and keeps what

@@ -44,7 +44,7 @@ def entry(cay, name="made"):
 
 
 def left(server, cay):
-    """What an import that is over may not leave."""
+    """The files that an import that is over may not leave."""
     spool = server.own.state / "privd/import"
     return [*(sorted(p.name for p in spool.iterdir()) if spool.exists() else []), *([entry(cay)] if entry(cay) else [])]
 

@@ -19,10 +19,10 @@ As a command, about a server that runs (root):
     test/scenario/leftovers.py --run-dir=/run/cay --state-dir=/var/lib/cay --save=before.json
     test/scenario/leftovers.py --run-dir=/run/cay --state-dir=/var/lib/cay --compare=before.json
 
-What is counted is one server's own: processes by uid range, namespaces by who holds them and by whose
-user namespace owns them, the rest by its directories. Slots that are kept ready count too, so that both
-moments must have the same number of them: settled() waits for that. Only slabs are the whole machine's;
-other work on it shows there, so they get a tolerance that the caller states, or are left out.
+Each count is of one server's own: processes by uid range, namespaces by who holds them and by whose user namespace
+owns them, the rest by its directories. Slots that are kept ready count too, so that both moments must have the same
+number of them: settled() waits for that. Only slabs are the whole machine's; other work on it shows there, so they
+get a tolerance that the caller states, or are left out.
 
 A kind that the kernel does not show: a namespace that only a socket in flight holds. The slab
 net_namespace tells of it.
@@ -124,12 +124,12 @@ def _is_ours(server, uid):
 
 
 def _ours(server, processes):
-    """What runs in sandboxes, and in slots that are kept ready."""
+    """The processes in sandboxes, and in slots that are kept ready."""
     return [p for p in processes if _is_ours(server, p.uid)]
 
 
 def in_sandboxes(server):
-    """What runs in them now, and in slots that are kept ready."""
+    """The processes in them now, and in slots that are kept ready."""
     return _ours(server, _processes())
 
 
@@ -333,8 +333,8 @@ def _files(folder):
 
 
 def count(server):
-    """What belongs to sandboxes and slots, exactly, by kind. Slots that are kept ready count too: compare
-    with a count from a moment when their number was the same (settled)."""
+    """The objects of sandboxes and slots, exactly, by kind. Slots that are kept ready count too: compare with a
+    count from a moment when their number was the same (settled)."""
     processes, disk = _processes(), _disk(server)
     ours = _ours(server, processes)
     return {
@@ -402,8 +402,8 @@ def descriptors(server):
 
 
 def memory_kib(pid):
-    """What the process has of its own, and what it has in memory. Not Private_Dirty: that drops to nothing
-    whenever a child that was forked for a task shares the pages."""
+    """The memory of the process: its own, and all of it. Not Private_Dirty: that drops to nothing whenever
+    a child that was forked for a task shares the pages."""
     with open(f"/proc/{pid}/smaps_rollup") as f:
         rows = {line.split(":")[0]: int(line.split()[1]) for line in f if line.endswith("kB\n")}
     return {"private": rows["Anonymous"], "rss": rows["Rss"]}

@@ -10,7 +10,7 @@ ACCEPT = "application/json, text/event-stream"
 
 
 class Answer:
-    """What came of one message: the status, the headers, and the messages of the body."""
+    """The outcome of one message: the status, the headers, and the messages of the body."""
 
     def __init__(self, status, headers, messages):
         self.status, self.headers, self.messages = status, headers, messages
@@ -44,7 +44,7 @@ def messages_of(headers, body):
 
 
 class Mcp:
-    """One client. revision: of its session, or STATELESS. headers: with each request."""
+    """A client. revision: of its session, or STATELESS. headers: with each request."""
 
     def __init__(self, client, revision=SESSION, headers=None, open_now=True):
         self.client, self.revision, self.more = client, revision, headers or {}
@@ -104,13 +104,13 @@ class Mcp:
         return self.request("tools/call", {"name": name, "arguments": arguments}, meta)
 
     def tool(self, name, **arguments):
-        """What a tool gives when it works."""
+        """The result of a tool that works."""
         result = self.call(name, **arguments).result
         assert not result["isError"], result
         return result["structuredContent"]
 
     def refused(self, name, **arguments):
-        """What a tool says when it does not."""
+        """The text of a tool that does not work."""
         result = self.call(name, **arguments).result
         assert result["isError"] and "structuredContent" not in result, result
         return result["content"][-1]["text"]

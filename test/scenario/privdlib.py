@@ -117,7 +117,7 @@ class Channel:
 
 
 class Privd:
-    """One cay-privd with directories of its own."""
+    """A cay-privd with directories of its own."""
 
     def __init__(self, build, base, agent=None, **options):
         self.base = pathlib.Path(base)

@@ -9,7 +9,7 @@ PAGE = (REPOSITORY / "docs/tenants.md").read_text()
 ROW = re.compile(r"^\| `([A-Z*]+)` \| `(/[^`]*)` \| (yes|403|no key) \| (yes|403|no key) \| (yes|403|no key) \|$", re.M)
 ROUTES = ROW.findall(PAGE)
 UNKNOWN = "i" + "0" * 20
-# What each route wants in order to get as far as the sandbox.
+# The body that each route wants in order to get as far as the sandbox.
 BODIES = {"/sandboxes/{id}/timeout": {"timeout": 60}, "/sandboxes/{id}/refreshes": {"duration": 60},
           "/sandboxes/{id}/connect": {"timeout": 60}, "/v2/sandboxes/{id}/connect": {"timeout": 60},
           "/cay/v1/sandboxes/{id}/exec": {"command": ["true"]}, "/cay/v1/sandboxes/{id}/asks/{ask}": {"answer": "no", "for": "once"},

@@ -1,5 +1,5 @@
 """The agent's process service, PTYs, start-up and small questions: cay-init alone, in namespaces that
-the tests make. What it serves of files is tested in test_agent_files.py."""
+the tests make. Its service of files is tested in test_agent_files.py."""
 
 import base64
 import concurrent.futures
@@ -407,7 +407,7 @@ def test_slow_reader_slows_the_process_down(agent):
     assert held < 8192, f"{held} KiB more than before"
     text = Result(s).text()
     assert text.count("\n") == 3000000 and text.endswith("\n3000000\n") and finished.exists()
-    # What was left in the pipe when the process ended was taken at once (OUTPUT_DRAIN_MAX), and is given back.
+    # Output that was left in the pipe when the process ended was taken at once (OUTPUT_DRAIN_MAX), and is given back.
     until(lambda: rss_kib() - before < 8192, what=lambda: f"that it is given back; there are {rss_kib()} KiB, {before} before")
 
 

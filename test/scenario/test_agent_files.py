@@ -29,7 +29,7 @@ CHILD_CAPS = 0x00000000A80425FB  # what containers usually have
 
 
 class Files:
-    """What the tests say to one agent, and a look at its files from outside."""
+    """The tests' requests to one agent, and a look at its files from outside."""
 
     def __init__(self, agent):
         self.agent = agent
@@ -541,7 +541,7 @@ def in_mounts(pid, work):
 
 
 def test_upload_that_breaks_off(files, home):
-    """What had arrived stays, as with upstream, and the agent goes on."""
+    """Bytes that had arrived stay, as with upstream, and the agent goes on."""
     connection = agentlib.Connection(files.agent, 20)
     connection.putrequest("POST", f"/files?path={home}/part")
     for name, value in files.agent._headers({**OCTETS, "Content-Length": "5000000"}, None).items():

@@ -54,7 +54,7 @@ def forms(text):
 
 
 def pages_of(pid):
-    """What a process has in memory, page by page where only some are there."""
+    """The memory of a process, page by page where only some are there."""
     with open(f"/proc/{pid}/maps", encoding="ascii") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory, \
             open(f"/proc/{pid}/pagemap", "rb", 0) as pagemap:
         for line in maps:

@@ -220,7 +220,7 @@ def test_templates(cay):
     ("X-API-Key", ("own", "own")), ("X-API-Key", ("own", "e2b_" + "0" * 40)), ("Authorization", ("Bearer own", "Bearer x")),
     ("Idempotency-Key", ("a", "b")), ("E2b-Sandbox-Id", ("i1", "i2")), ("X-Access-Token", ("a", "a"))])
 def test_who_asks_is_said_once(cay, name, values):
-    """What stands in front may have gone by the other one."""
+    """The proxy in front may have gone by the other one."""
     def status_with(values):
         connection = cay.connect()
         connection.putrequest("GET", "/cay/v1/status")

@@ -201,7 +201,7 @@ def test_bodies_without_a_key_hold_nothing(cay, own_server, key):
 
 
 def test_many_bodies_at_once(cay, own_server):
-    """One tenant's bodies take its share of the room; what is beyond is told so, and another tenant's are read."""
+    """A tenant's bodies take its share of the memory; what is beyond is told so, and another tenant's are read."""
     if not own_server:
         pytest.skip("the memory of the tests' own server is looked at")
     other = cay.call("POST", "/cay/v1/keys", {"tenant": "others", "label": "bodies"}).json["key"]

@@ -52,7 +52,7 @@ def test_every_row_has_one_scope():
 
 
 def test_a_pool_of_all_has_shares():
-    """Who gives way is said of each; where it is by shares, the code makes a pool of that size, or counts by its rule."""
+    """Each limit for all says who gives way; where it is by shares, the code makes a pool of that size, or counts by its rule."""
     sources = "\n".join(path.read_text() for path in (REPOSITORY / "src").rglob("*.c"))
     pools = {*re.findall(r"share_(?:pool_new|leaves_space)\((?:eg->config\.)?(\w+)[,)]", sources)}
     shared = {name for name, gives_way in GLOBAL.items() if "base/share.h" in gives_way}

@@ -1,4 +1,4 @@
-"""What runs out, or changes, while a server runs: each time a clear answer, the rest goes on, and what is given
+"""Resources run out, or change, while a server runs: each time a clear answer, the rest goes on, and what is given
 back is used again."""
 
 import datetime
@@ -77,7 +77,7 @@ def test_no_room_for_the_store(world):
 
 
 def test_the_state_disk_is_full(world):
-    """One sandbox takes all of the image, which is smaller than what sandboxes may have together."""
+    """A sandbox takes all of the image, which is smaller than what sandboxes may have together."""
     client = starts(world, cayd_args=["--sandbox-disk=3G"], privd_args=["--disk-size=400000000"])
     box, other = client.create(), client.create()
     assert "No space left" in box.run("dd if=/dev/zero of=/home/user/x bs=1M; sync").stderr.decode()

@@ -277,7 +277,7 @@ def test_a_command_sandbox_has_the_nodes_and_masks_of_its_sandbox(box):
 
 
 def test_every_escape_is_refused_in_a_command_sandbox_too(box, probe_path):
-    """What test_probe.py asks of a sandbox, here as its root. Connections are taken by cay-egress, and then refused."""
+    """The questions of test_probe.py to a sandbox, here as its root. Connections are taken by cay-egress, and then refused."""
     with open(probe_path, "rb") as f:
         probe = f.read()
     for at in range(0, len(probe), 500000):

@@ -68,7 +68,8 @@ class Place:
         ticks = [int(n) for n in self.box.read("/home/user/ticks").body.split()]
         assert ticks == list(range(1, len(ticks) + 1)) and ticks
         assert self.box.kill().status == 204
-        # What is made ahead follows what is asked for, and may be less, or one more; else there is nothing that was not there.
+        # The number of slots that are made ahead follows what is asked for, and may be less, or one more; else there is
+        # nothing that was not there.
         now = leftovers.settled(self.server)
         until(lambda: leftovers._rows(self.server) == 0, what="no row is left, of what served a volume neither")
         assert {name: (self.before[name], now[name]) for name in now if now[name] > self.before[name] + 2} == {}

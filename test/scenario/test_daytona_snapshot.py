@@ -235,7 +235,7 @@ def test_what_is_not_there_says_so(mine):
 
 
 def test_a_template_of_e2bs_builder_is_one_too(mine, cay):
-    """What core has of it before it was built: a name that is asked for, and no files."""
+    """The record that core has of it before it was built: a name that is asked for, and no files."""
     tenant = Client(cay.url, mine.key)
     made = tenant.call("POST", "/v3/templates", {"name": "t1", "cpuCount": 1, "memoryMB": 512})
     assert made.status in (200, 201, 202), made.body

@@ -10,7 +10,7 @@ UNKNOWN = "i" + "0" * 20
 SECRET = {"secretID", "name", "currentVersion", "metadata", "createdAt", "updatedAt"}
 BUILD = "/templates/host/builds/00000000-0000-0000-0000-000000000000"
 
-# What a sandbox is asked; {} is its id. (method, path, body, status, keys of the answer, or of each of a list's)
+# Requests about a sandbox; {} is its id. (method, path, body, status, keys of the answer, or of each of a list's)
 ASKED = [
     ("GET", "/sandboxes/{}", None, 200, LISTED),
     ("GET", "/sandboxes", None, 200, LISTED),
@@ -39,7 +39,7 @@ MISSING = [(m, p, b) for m, p, b, status, _ in ASKED if "{}" in p and status in 
     ("DELETE", "/sandboxes/{}", None), ("POST", "/sandboxes/{}/pause", {}), ("POST", "/sandboxes/{}/fork", {}),
     ("POST", "/sandboxes/{}/snapshots", {})]
 
-# What asks no sandbox.
+# Requests about no sandbox.
 OTHERS = [
     ("POST", "/v2/sandboxes", {}, 400, None),
     ("POST", "/v2/sandboxes", [], 400, None),

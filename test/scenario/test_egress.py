@@ -1,5 +1,5 @@
 """The way out of real sandboxes: the whole server in a network namespace of its own, with a stand-in internet
-behind it (test/egress/internet.py). What a sandbox's programs reach, what they do not, and what they are told."""
+behind it (test/egress/internet.py). The tests are about what a sandbox's programs reach, what they do not, and what they are told."""
 
 
 import pytest

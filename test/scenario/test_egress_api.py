@@ -1,5 +1,5 @@
-"""What an owner sets and sees of the way out, by /cay/v1, E2B's network object and `cay`: policies, secrets that no
-sandbox holds, the log, refusals. Against the stand-in internet of egresslib.py."""
+"""An owner's settings and views of the way out, by /cay/v1, E2B's network object and `cay`: policies, secrets that
+no sandbox holds, the log, refusals. Against the stand-in internet of egresslib.py."""
 
 import hashlib
 import json

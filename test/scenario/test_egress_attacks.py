@@ -660,7 +660,7 @@ def test_a_policy_with_a_mistake_is_refused_whole(stack):
 @pytest.mark.parametrize("own", ["deny", "public", "allow"])
 @pytest.mark.parametrize("ceiling", ["deny", "public", "allow"])
 def test_presets_under_ceilings(stack, own, ceiling):
-    """What is reached is what both have; metadata never is."""
+    """The reach is what both have; metadata never is."""
     order = ("deny", "public", "allow")
     least = order[min(order.index(own), order.index(ceiling))]
     with stack.cay.create() as one:

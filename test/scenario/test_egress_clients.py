@@ -21,7 +21,7 @@ from egresslib import ZONE, Stack, internet, library_archive
 
 GRPC_PORT, GIT_PORT, PROXY = 9443, 9418, "127.0.0.1:3128"
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-# One user inside may have few processes where these tests run: threads that are only for speed are left out.
+# A user inside may have few processes where these tests run: threads that are only for speed are left out.
 THRIFTY = {"NODE_OPTIONS": "--v8-pool-size=1", "UV_THREADPOOL_SIZE": "1", "GIT_CONFIG_COUNT": "1",
            "GIT_CONFIG_KEY_0": "pack.threads", "GIT_CONFIG_VALUE_0": "1"}
 REGISTRIES = {"presets": ["package-registries", "github"]}

@@ -136,7 +136,7 @@ OUTCOMES = {"allow": "allowed, ", "deny": "denied, ", "ask": "asked about, ", "d
 
 
 def tells_one_outcome(text, said):
-    """What `cay policy explain` shows people: the outcome with its reason in the first line, and one line of what decides."""
+    """The text that `cay policy explain` shows people: the outcome with its reason in the first line, and one line of what decides."""
     first, *rest = text.splitlines()
     subject, _, outcome = first.partition(": ")
     decides = [line.removeprefix("=> ").split(None, 1) for line in rest if line.startswith("=> ")]
@@ -146,7 +146,7 @@ def tells_one_outcome(text, said):
 
 
 def done(stack, sandbox, request, header):
-    """What cay-egress made of it: its answer, its record, and what the server got."""
+    """The decision of cay-egress: its answer, its record, and what the server got."""
     method, scheme, host, path = split(request)
     r = sandbox.run(f"curl -sS --max-time 20 --path-as-is -X {method} {f'-H {chr(39)}{header}{chr(39)}' if header else ''} "
                     f"-w '\\n%{{http_code}}' '{scheme}://{host}{path}'")

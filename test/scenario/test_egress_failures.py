@@ -1,5 +1,5 @@
-"""What becomes of sandboxes, their connections and their secrets when cay-egress is killed, away, or looked through:
-the whole server against the stand-in internet of egresslib.py."""
+"""The fate of sandboxes, their connections and their secrets when cay-egress is killed, away, or looked through: the
+whole server against the stand-in internet of egresslib.py."""
 
 import contextlib
 import hashlib
@@ -78,7 +78,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    """What its credentials are sealed with is a file that only root can read, and only root can get to."""
+    """The key that its credentials are sealed with is a file that only root can read, and only root can get to."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     key = tmp_path_factory.mktemp("root-only", numbered=True) / "seal.key"
@@ -123,7 +123,7 @@ def test_killed_under_load(stack, box):
         assert one.run("echo alive").out == "alive\n"
         # Not all: one that was just being made when it died has not been cut.
         until(lambda c=cuts: load()[1] >= c + CONNECTIONS // 2, 90)
-        # What follows is counted from when the next one is there, not from before the kill.
+        # The rest is counted from when the next one is there, not from before the kill.
         stack.wait_replaced("cay-egress", killed)
         before, seen = load(), probe()
         until(lambda b=before: load()[0] > b[0] + 1000, 90)

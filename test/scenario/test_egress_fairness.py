@@ -1,7 +1,7 @@
-"""What one sandbox can take of what all share: the audit log, questions about it, connections, handshakes.
+"""The shares of one sandbox in what all use: the audit log, questions about it, connections, handshakes.
 
 Each test does first what a neighbour's loss was shown with (docs/reports/egress-security-tests.md), and then asks whether the
-neighbour has what it had. What is asserted is who gives way, never how fast."""
+neighbour has what it had. The assertions are about who gives way, never about how fast."""
 
 import contextlib
 import hashlib
@@ -74,8 +74,9 @@ def test_a_flood_of_refusals_is_counted_and_not_recorded_one_by_one(world, box):
 
 
 def test_a_log_is_its_tenants_own(world, box):
-    """What a tenant writes without end takes the place of its own lines (unit/test_egress::a_flood_takes_its_own_room). Here:
-    neither tenant's lines are in the other's files, and a line that is taken out of one is found there."""
+    """Lines that a tenant writes without end take the place of its own lines
+    (unit/test_egress::a_flood_takes_its_own_room). Here: neither tenant's lines are in the other's files, and a line that
+    is taken out of one is found there."""
     one, other = box(), box(tenant="tenant2")
     one.curl("http://denied-one.example.net/")
     for _ in range(4):
@@ -137,9 +138,9 @@ def questions_leave_places(world, s):
 
 
 def test_questions_about_the_log_take_turns(world, box):
-    """One tenant's two questions over a long log held both workers until they had read all of it. Now another tenant's, which
-    comes after them, is answered before either. The machine may let them overtake what is looked at: once in five is enough,
-    for before it could not happen at all."""
+    """A tenant's two questions over a long log held both workers until they had read all of it. Now another tenant's,
+    which comes after them, is answered before either. The machine may let them overtake what is looked at: once in five is
+    enough, for before it could not happen at all."""
     fill_log(world, "tenant9", 96)
     with restarted(world):
         box()
@@ -203,7 +204,7 @@ def is_answered_during_checks(world, lines):
 
 
 def test_a_check_of_the_log_opens_plain_files_alone(world, box):
-    """What stands in the place of a log file could block the process that opens it: a pipe without a writer."""
+    """A file in the place of a log file could block the process that opens it: a pipe without a writer."""
     box().curl("http://v4.example.com/")
     log = until(lambda: world.audit_log() if world.audit_log().exists() else None)
     kept = log.with_name("kept")
@@ -406,7 +407,7 @@ def test_streams_of_a_sandbox_take_turns(world, box):
 
 
 def ends_of_egress(sandbox):
-    """What the kernel says of the ends of the sandbox's connections that cay-egress has: a line of words for each."""
+    """The kernel's view of the ends of the sandbox's connections that cay-egress has: a line of words for each."""
     found = sandbox.run("ss", "-HOtin", "state", "established", f"sport = :{TCP_PORT}").stdout
     return [line.split() for line in found.splitlines()]
 

@@ -502,8 +502,9 @@ SECOND = ("x-amz-copy-source: bucket/key", "X_Amz_Copy_Source: /bucket/key", f"D
     ({"rules": [{"action": "allow", "domains": [WEB], "methods": ["PUT"]}]}, "default"),
     ({"rules": [{"action": "allow", "domains": [WEB], "methods": ["PUT", "GET"]}]}, None), ({"default": "public"}, None)])
 def test_a_second_path_in_a_header(stack, policy, why):
-    """What a request copies, or where to, is a path that no rule was asked about: a server like S3 read /private/x for
-    PUT /fine/x. The controls: without the header each passes, and where no path decides, the server sees the header."""
+    """The path that a request copies, or copies to, is one that no rule was asked about: a server like S3 read
+    /private/x for PUT /fine/x. The controls: without the header each passes, and where no path decides, the server
+    sees the header."""
     with stack.cay.create() as one:
         assert stack.put(one, policy, None, stack.place(one))[0] == 204
         ask = "curl -sS -k --max-time 20 -X PUT -w ' %{http_code}'"

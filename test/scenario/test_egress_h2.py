@@ -148,7 +148,7 @@ def events():
 
 
 def test_slow_reader_of_a_large_download(box, origin):
-    """One stream is not read, and does not stop another of the same connection; then it is."""
+    """A stream is not read, and does not stop another of the same connection; then it is."""
     r = run(box, PAUSED + """
 c.increment_flow_control_window(1000000)
 slow, got = ask("/bytes/8000000"), 0
@@ -552,7 +552,7 @@ except (AssertionError, OSError) as e:
 
 
 def test_too_many_connections(world):
-    """One more than a sandbox may have speaks HTTP/1.1, or nothing where the client would not."""
+    """A connection too many for a sandbox speaks HTTP/1.1, or nothing where the client would not."""
     with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer")], inject("model")) as s:
         r = run(s, """
 import socket, ssl, sys
@@ -668,7 +668,7 @@ def test_a_required_key_stands_alone(world, origin):
 
 
 def asked_and_allowed(world, s, *arguments):
-    """What curl gets of a connection that waits for its owner's yes, which is given, for what comes later too."""
+    """The answer that curl gets on a connection that waits for its owner's yes, which is given, for what comes later too."""
     events = UnixConnection(world.control)
     events.request("GET", "/v1/events")
     lines, got = events.getresponse(), []

@@ -277,8 +277,8 @@ def test_not_where_its_own_binding_ends(world, origins):
 
 
 def test_not_for_a_second_path(world, origins):
-    """A copy reads, or writes, a second path with the key. One that is bound to paths is for none but these; the control is one
-    that is bound to the host, and the same request without the header."""
+    """A copy reads, or writes, a second path with the key. A credential that is bound to paths is for none but these; the
+    control is one that is bound to the host, and the same request without the header."""
     source = ("-X", "PUT", "-H", "x-amz-copy-source: private/x")
     with sandbox(world, [seal(world, "model", REAL_KEY, kind="bearer", paths=["/v1/*"])], inject("model")) as s:
         refused, good = curl(s, *source, f"{URL}/v1/x"), curl(s, "-X", "PUT", f"{URL}/v1/x")
@@ -490,7 +490,7 @@ def test_signature_needs_a_scope(aws, origins):
 
 
 def test_a_body_other_than_the_signed_one(aws, origins):
-    """What the client says its hash is stands, so that the server refuses what came instead."""
+    """The hash that the client names stands, so that the server refuses what came instead."""
     for body, answer in (("hello", '"good"'), ("jello", "the body is another")):
         r = curl(aws, *SIGNED, "-H", f"x-amz-content-sha256: {hashlib.sha256(b'hello').hexdigest()}", "-d", body, f"{S3}/bucket")
         assert answer in r.stdout, r.stdout + r.stderr

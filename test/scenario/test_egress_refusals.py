@@ -1,6 +1,6 @@
-"""What a refused program is told: over TLS, HTTP/2 and gRPC, for what is not reached, and how true the reasons are.
-cay-egress alone, in the stand-in internet. Commit 009d670 answered refused TLS with an alert or a reset, which many
-programs retry for minutes without a word: there, the first tests here end with curl's code 35."""
+"""The text that a refused program gets: over TLS, HTTP/2 and gRPC, for what is not reached, and how true the reasons
+are. cay-egress alone, in the stand-in internet. Commit 009d670 answered refused TLS with an alert or a reset, which
+many programs retry for minutes without a word: there, the first tests here end with curl's code 35."""
 
 import contextlib
 import json
@@ -197,7 +197,7 @@ def test_handshakes_of_refused_clients_are_bounded(world, box):
 
 
 def test_a_refused_connection_is_not_kept(world, box):
-    """What the policy allows meanwhile is reached by a connection of its own, not shut out by one that was refused."""
+    """A destination that the policy allows meanwhile is reached by a connection of its own, not shut out by one that was refused."""
     with box.connect(box.resolve("other.example.net")[1][0], 443) as raw:
         context = ssl.create_default_context(cafile=str(box.ca))
         with context.wrap_socket(raw, server_hostname="other.example.net") as c:

@@ -1,4 +1,4 @@
-"""What a sandbox does to read a secret that is put on its requests: where a placeholder may stand, and what a
+"""Attempts of a sandbox to read a secret that is put on its requests: where a placeholder may stand, and what a
 server gives back. The server's log is the control: it tells that the secret was there to be given back."""
 
 import base64
@@ -208,7 +208,7 @@ def test_in_json_bodies(world, origins, kind, chunked):
 
 
 def spoken(s, pieces):
-    """What comes of a request whose pieces are records of TLS of their own."""
+    """The outcome of a request whose pieces are records of TLS of their own."""
     context = ssl.create_default_context(cafile=str(s.ca))
     with context.wrap_socket(s.connect(s.resolve(API)[1][0], MODEL), server_hostname=API) as c:
         c.settimeout(60)
@@ -250,8 +250,8 @@ ENCODED_AGAIN = {
 
 @pytest.mark.parametrize("case", ENCODED_AGAIN)
 def test_encoded_again(world, origins, case):
-    """What a server would have to decode first is no placeholder: it goes as it is, and gives nothing away. The control is
-    the same request with it in the open."""
+    """A text that a server would have to decode first is no placeholder: it goes as it is, and gives nothing away. The
+    control is the same request with it in the open."""
     body, lines = ENCODED_AGAIN[case]
     lines = [part for line in (lines if any("Content-Type" in line for line in lines) else [*lines, "Content-Type: text/plain"])
              for part in ("-H", line)]

@@ -1,4 +1,4 @@
-"""What a peer does with the stream itself, below and around HTTP, where cay-egress reads TLS: ends without a word,
+"""A peer's acts on the stream itself, below and around HTTP, where cay-egress reads TLS: ends without a word,
 trailers. The servers here say byte by byte what they say; they are threads whose listener is in the stand-in
 internet's namespace."""
 
@@ -72,7 +72,7 @@ def client(world, s, ruled, plain=False):
 
 
 def read_to_end(connection):
-    """What came, and how it ended: "whole", or "lost"."""
+    """The bytes that came, and how it ended: "whole", or "lost"."""
     data = b""
     try:
         while piece := connection.recv(65536):

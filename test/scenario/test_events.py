@@ -140,7 +140,7 @@ def test_of_a_sandboxs_life(stack, own, tenant):
     assert kinds(mine) == ["sandbox.created", "sandbox.policy", "sandbox.ended"]
     ids = [e["id"] for e in events]
     assert ids == list(range(ids[0], ids[0] + len(ids)))
-    # What is kept is the same, also of one that has ended; from any place of it; of any kind.
+    # The list that is kept is the same, also of one that has ended; from any place of it; of any kind.
     assert kept(client)[:len(events)] == events
     assert kept(client, f"&sandbox={one.id}") == mine
     assert kept(client, f"&since={ids[2]}")[0]["id"] == ids[3]
@@ -214,7 +214,7 @@ def test_cay_egress_is_restarted(stack, own, how):
         killed = stack.kill("cay-egress", how)
         gap = next(stream)
         assert (gap["type"], gap["reason"], gap["count"]) == ("dropped", "egress_restarted", None)
-        # What was being connected while it died is no refusal; what the one that ends refuses is not told.
+        # A connection that was being made while it died is no refusal; what the one that ends refuses is not told.
         stack.wait_replaced("cay-egress", killed)
         until(lambda: "egress_denied" in one.run(DENIED).out)
         assert stream.until(lambda e: e["type"] == "violation")["sandbox"] == one.id

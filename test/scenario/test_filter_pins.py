@@ -56,7 +56,7 @@ def test_filters_of_command_sandboxes_are_held(stack):  # noqa: F811
         try:
             killed = box.run(f"python3 -c '{KILL}'", user="root").out.split()
             assert len(killed) == INNER
-            # What held them has ended; while cay-privd does nothing, none of their filters is freed.
+            # The processes that held them have ended; while cay-privd does nothing, none of their filters is freed.
             until(lambda: box.run(f"ls -d {' '.join(f'/proc/{pid}' for pid in killed)} 2>&1 | grep -vc 'No such'").out == "0\n",
                   SECONDS, "the command sandboxes' end")
             assert held(privd) == before + INNER

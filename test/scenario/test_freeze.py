@@ -276,7 +276,7 @@ def test_a_frozen_one_survives_a_crash_frozen(privd, channel):
 
 
 def test_neither_record_nor_kernel_alone_is_believed(privd, channel):
-    """A frozen record of one that the kernel lets run: it runs. One that is frozen without a record goes on."""
+    """A frozen record of one that the kernel lets run: it runs. A sandbox that is frozen without a record goes on."""
     thawed, frozen = create(channel, "ithawed", "while :; do :; done"), create(channel, "ifroze", "while :; do :; done")
     assert channel.freeze(thawed).status == 0
     version2 = freezer_file(privd, frozen).name == "cgroup.freeze"

@@ -14,7 +14,7 @@ import pytest
 from client import Sandbox
 from waitlib import until
 
-# One line per request, then the headers that the service saw; and an upgrade that echoes bytes.
+# A line for each request, then the headers that the service saw; and an upgrade that echoes bytes.
 SERVICE = r"""
 import base64, hashlib, http.server, sys
 class H(http.server.BaseHTTPRequestHandler):
@@ -124,7 +124,7 @@ def test_a_client_that_ends_its_side_is_answered(service):
 
 
 def test_a_client_that_leaves_a_stream_is_noticed(cay, own_server):
-    """One that says nothing, so that nothing is sent to it."""
+    """A stream that says nothing, so that nothing is sent to it."""
     if not own_server:
         pytest.skip("a server's descriptors are counted only where it is the tests' own")
 

@@ -115,9 +115,9 @@ def own_memory(pid):
 
 
 def counts(privd):
-    """What must be the same before and after. How many slots are pooled may differ by those that were made for
-    creates that went away; each has a control group, a layer and two descriptors, and perhaps a cay-init that waits, with one more
-    (the listener of its filters, src/privd/pins.h)."""
+    """The figures that must be the same before and after. How many slots are pooled may differ by those that were made for
+    creates that went away; each has a control group, a layer and two descriptors, and perhaps a cay-init that waits, with one
+    more (the listener of its filters, src/privd/pins.h)."""
     pid = privd.process.pid
     open_files = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if os.path.lexists(f"/proc/{pid}/fd/{fd}")]
     pins = open_files.count("anon_inode:seccomp notify")
@@ -155,7 +155,7 @@ def settled(privd, wanted=None, seconds=30):
 
 
 def end_everything(privd):
-    """What the next cayd does with sandboxes that it does not know."""
+    """The next cayd's answer to sandboxes that it does not know."""
     c = channel(privd)
     for m in c.list().values():
         assert c.kill(m).status == 0

@@ -68,8 +68,8 @@ def host_files():
 
 @pytest.mark.alone
 def test_what_not_everybody_may_read_of_usr_is_hidden(host_files):
-    """By passwordless sudo as little as by its user; those that all users may read are the control. What comes later is
-    hidden when the template is refreshed, which a start of cay-privd does."""
+    """By passwordless sudo as little as by its user; those that all users may read are the control. A file that
+    comes later is hidden when the template is refreshed, which a start of cay-privd does."""
     own = OwnServer()
     later = "/usr/local/lib/cay-test/later"
     try:
@@ -165,8 +165,8 @@ os.remove(path)
 
 @pytest.mark.parametrize("user", ["user", "root"])
 def test_labels_of_security_modules(sandbox, user):
-    """What is a security module's is refused inside, to root too, or is what any user of the host can do with a file of their own
-    (security.selinux on some kernels; docs/shared-objects.md)."""
+    """An attribute that is a security module's is refused inside, to root too, or is what any user of the host can do with a
+    file of their own (security.selinux on some kernels; docs/shared-objects.md)."""
     with tempfile.TemporaryDirectory(prefix="cay-test-", dir="/var/tmp") as place:
         os.chmod(place, 0o777)
         host = subprocess.run(["/usr/bin/python3", "-c", LABELS, f"{place}/own"], user=65534, group=65534, extra_groups=[],

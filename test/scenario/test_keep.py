@@ -141,7 +141,7 @@ def test_localhost_is_both_loopback_addresses(keep):
 
 
 def test_localhost_needs_both_of_its_addresses(keep):
-    """What is meant for this server must not reach a program that listens on the other address."""
+    """A request that is meant for this server must not reach a program that listens on the other address."""
     with socket.socket(socket.AF_INET6) as s:
         s.bind(("::1", keep.port))
         s.listen()
@@ -156,7 +156,7 @@ def uids_lock(fd, kind, first, count):
 
 
 def test_ids_of_another_server_are_not_used(keep):
-    """One byte of /run/cay-uids is one range: held here, as another server's cay-keep holds it, by its last range."""
+    """A byte of /run/cay-uids is one range: held here, as another server's cay-keep holds it, by its last range."""
     first = conftest.UID_BASE
     keep.command[1:1] = [f"--uid-first={first}", "--uid-ranges=4", f"--privd-arg=--uid-base={first}", "--privd-arg=--slots-max=4"]
     with open("/run/cay-uids", "a+b", opener=lambda path, flags: os.open(path, flags, 0o600)) as other:

@@ -87,7 +87,7 @@ def owners(c):
 
 
 def record_of_version_1(p, number):
-    """What is kept by that number gets the record of a cay-privd that knew no owners."""
+    """The files that are kept by that number get the record of a cay-privd that knew no owners."""
     with open(p.state / "kept", "r+b") as table:
         table.seek(number * 64)
         record = struct.pack("<II", 0x6361796B, 1) + table.read(64)[8:40] + NONE
@@ -134,7 +134,7 @@ def test_what_is_refused(privd):  # noqa: F811
     assert keep(c, other, 9).status == -errno.EEXIST
     assert keep(c, s, 10).status == -errno.ESTALE
     assert "iother" in c.list()
-    # What kept files lie on is not taken away below them.
+    # The template that kept files lie on is not taken away below them.
     assert c.ask(JOB, struct.pack("<II", 2, HOST)).status == -errno.EBUSY
     assert drop(c, 9).status == 0
 
@@ -181,7 +181,7 @@ def test_a_start_that_fails_leaves_the_files_as_they_were(privd):  # noqa: F811
 
 @pytest.mark.parametrize("etc", ["ln -s /tmp/in /etc", "ln -s etc.old /etc", "ln -s /nowhere /etc", "echo x >/etc", "true"])
 def test_where_etc_is_no_directory_it_starts_and_no_link_is_followed(privd, etc):  # noqa: F811
-    """What a link of the tenant's leads to has files by cay's names, on which an opening would wait."""
+    """The directory that a link of the tenant's leads to has files by cay's names, on which an opening would wait."""
     c = privd.channel()
     s = c.create("iodd")
     write_marks(privd, s, "two")

@@ -117,7 +117,7 @@ def test_metrics_and_logs(cay):
 
 
 def test_killed_process_is_gone_when_told_so(cay):
-    """Who asks for the pid right after "killed" does not find it dying."""
+    """A client that asks for the pid right after "killed" does not find it dying."""
     with cay.create() as box:
         for _ in range(30):
             pids = []

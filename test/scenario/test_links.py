@@ -43,7 +43,7 @@ def test_no_parser_runs_as_root(name):
 
 
 def beyond_list(name, text):
-    """What a linker's map has read that is not on the program's list."""
+    """The files that a linker's map has read that are not on the program's list."""
     found = set()
     for line in re.findall(r"^LOAD (.*)$", text, re.M):
         path = pathlib.PurePosixPath(line)

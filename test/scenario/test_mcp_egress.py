@@ -1,4 +1,4 @@
-"""What an agent is told by the Model Context Protocol when the network refused a command something."""
+"""The text that an agent gets by the Model Context Protocol when the network refused a command something."""
 
 import os
 

@@ -89,7 +89,7 @@ def pids_of(server):
 
 
 def test_a_session_with_a_sandbox_outlives_cayd(start):
-    """One without is answered 404, so that its client begins anew."""
+    """A session without is answered 404, so that its client begins anew."""
     server, cay = start("pause=1s")
     session, empty = Mcp(cay), Mcp(cay)
     box = session.tool("run", command="echo kept > f")["sandbox"]

@@ -16,7 +16,7 @@ SHOWN, KEPT = 32768, 1 << 20
 
 @pytest.fixture(scope="module")
 def mcp(cay):
-    """One session, and so one sandbox, for what does not spoil it."""
+    """A single session, and so one sandbox, for what does not spoil it."""
     with Mcp(cay) as session:
         yield session
 

@@ -317,7 +317,7 @@ def test_settings_of_the_connection_that_are_wrong(cay):
 
 
 def test_sessions_are_shared_out(cay, new_key):
-    """One tenant cannot take the places of another: its oldest session without a sandbox goes for a new one."""
+    """A tenant cannot take the places of another: its oldest session without a sandbox goes for a new one."""
     greedy = Client(cay.url, new_key("greedy"))
     first = Mcp(greedy)
     ids = [Mcp(greedy, open_now=False).request("initialize", {"protocolVersion": SESSION, "capabilities": {}, "clientInfo": {}})

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not PRELOAD.exists(), reason="not built: sanitiz
 
 
 class Failing:
-    """What the preloaded library is told, through a file that it has mapped."""
+    """The orders to the preloaded library, through a file that it has mapped."""
 
     def __init__(self, base):
         self.path = pathlib.Path(base) / "fail"
@@ -167,7 +167,7 @@ NUMBER = 9  # of kept files
 
 
 def drop_kept(c):
-    """What is kept goes, also where it is still being kept."""
+    """The files that are kept go, also where they are still being kept."""
     until(lambda: drop(c, NUMBER).status in (0, -errno.ENOENT), what="what is kept is dropped")
     assert kepts(c) == set()
 

@@ -1,7 +1,7 @@
-"""One sandbox uses up what it can of one thing; while it holds all of it, its neighbour and the host take
-some of the same. The program is exhaust.py. The control is that the first one was really stopped: by an
-errno, or by the kernel's OOM killer within its group; where the defence can be switched off, test/escapes
-shows what happens without it. What has no end inside is stopped by a bound and measured on the host."""
+"""A sandbox uses up what it can of one thing; while it holds all of it, its neighbour and the host take some of the
+same. The program is exhaust.py. The control is that the first one was really stopped: by an errno, or by the
+kernel's OOM killer within its group; where the defence can be switched off, test/escapes shows what happens without
+it. A use that has no end inside is stopped by a bound and measured on the host."""
 
 import base64
 import pathlib
@@ -81,7 +81,7 @@ class Taker:
 
 
 def a_little(box, name, count, user="user"):
-    """What a neighbour gets of it."""
+    """The neighbour's share of it."""
     box.run("touch /tmp/go-on", user="root")
     out = box.run("/usr/bin/python3", user, args=["-c", SCRIPT, name, str(count), "0"])
     assert out.exit_code == 0 and out.out, (name, out.exit_code, out.status, out.stderr)

@@ -38,7 +38,7 @@ def worker_of(server, number):
 
 @pytest.fixture(scope="module")
 def warm(server, own_server):
-    """What a server takes once, it has taken: every operation, as many calls at a time as come later."""
+    """Resources that a server takes once, it has taken: every operation, as many calls at a time as come later."""
     if not own_server:
         pytest.skip("leftovers are counted only beside a server of the tests' own")
     at_once(server, 2 * CLIENTS)

@@ -127,7 +127,7 @@ def test_the_end_of_its_time_pauses_it(cay):
 
 
 def test_many_callers_at_once(cay):
-    """One pause is done, the others are told; all resumes are answered; nothing is left half."""
+    """A single pause is done, the others are told; all resumes are answered; nothing is left half."""
     with cay.create() as box, ThreadPoolExecutor(16) as pool:
         for _ in range(5):
             statuses = sorted(pool.map(lambda _: pause(cay, box), range(16)))
@@ -217,7 +217,7 @@ def test_without_auto_resume_the_answer_says_so(cay):
 
 
 def test_streams_end_with_the_pause_and_their_programs_do_not(cay):
-    """What had come before is whole; the program is found again, with the number that it had."""
+    """The output that had come before is whole; the program is found again, with the number that it had."""
     with cay.create() as box:
         stream = box.stream("process.Process/Start", {"process": {"cmd": "/bin/bash", "args": ["-c", "while :; do echo tick; sleep 0.01; done"]}})
         pid = next(stream)["event"]["start"]["pid"]

@@ -1,6 +1,6 @@
 """The table of a rule's conditions (src/policy/condition.h) is whole or does not compile: a condition that was added without
 one of its functions would be forgotten by a reader, and so allow what it should not. Every function is left out in turn; the
-control is the same condition with all of them. What each reader does with each condition is test_policy_conditions.c's."""
+control is the same condition with all of them. The reading of each condition by each reader is test_policy_conditions.c's."""
 
 import json
 import os

@@ -329,7 +329,7 @@ def test_machine_ids_are_not_shared_with_the_host(cay):
 
 
 def said_to(box, what):
-    """What each command prints; of processes their names, as the last command's may be still there."""
+    """The output of each command; of processes their names, as the last command's may be still there."""
     said = {name: box.run(command, user="root").out for name, command in what.items()}
     return {**said, "processes": set(said["processes"].split())}
 
@@ -416,7 +416,7 @@ def test_sixteen_at_once_never_exceed_a_quota(own, cay):
 
 
 def test_a_claimed_sandbox_pauses_forks_and_is_copied(cay):
-    """What was a member is a sandbox like any."""
+    """A sandbox that was a member is a sandbox like any."""
     with claimed(cay) as box:
         box.write("/home/user/mark", b"kept")
         assert cay.call("POST", f"/sandboxes/{box.id}/pause").status == 204
@@ -444,7 +444,7 @@ def test_a_claimed_sandbox_ends_by_its_ttl(cay):
 
 @pytest.mark.parametrize("name", ["cayd", "cay-privd", "cay-egress"])
 def test_a_daemon_is_killed_while_members_stand(stack, cay, name):
-    """What lived lives on, new ones are whole, and of members that a lost privd left none is handed out."""
+    """A sandbox that lived lives on, new ones are whole, and of members that a lost privd left none is handed out."""
     with claimed(cay) as box:
         full(cay)
         stood = members(stack.server).values()

@@ -1,6 +1,6 @@
-"""What a command with a policy of its own makes and hands on outlives it, in a program of its sandbox: terminals, and what keeps
-its namespaces, by a unix socket that is a file. However many commands do so one after the other, no more stays than docs/kernel-pools.md
-says."""
+"""A socket that a command with a policy of its own makes and hands on outlives it, in a program of its sandbox: terminals, and what
+keeps its namespaces, by a unix socket that is a file. However many commands do so one after the other, no more stays than
+docs/kernel-pools.md says."""
 
 import os
 import pathlib

@@ -50,7 +50,7 @@ def slot_processes(privd, claimed=True):
 
 
 def left_behind(privd):
-    """What a stopped privd must not leave: control groups, mounts, loop devices, run files, processes."""
+    """The objects that a stopped privd must not leave: control groups, mounts, loop devices, run files, processes."""
     left = []
     for root, dirs, _ in os.walk("/sys/fs/cgroup"):
         left += [f"{root}/{d}" for d in dirs if d.startswith(cgroup_name(privd.state))]
@@ -117,7 +117,7 @@ def test_command_sandboxes_are_bounded_numbered_once_and_end_with_who_asked(priv
 
 
 def descriptors_of(pid):
-    """What the process has open, by kind."""
+    """The descriptors that the process has open, by kind."""
     return sorted(re.sub(r"[0-9]+", "N", os.readlink(f"/proc/{pid}/fd/{fd}")) for fd in os.listdir(f"/proc/{pid}/fd"))
 
 

@@ -1,7 +1,7 @@
 """Real programs inside a sandbox, against stand-ins of their servers outside, and against a host that is refused: do
 they work, do they end, do they show why? Six of them here; all with CAY_EGRESS_CLIENTS=all (`make egress-clients`),
-which writes docs/reports/egress-clients.md to CAY_EGRESS_CLIENTS_REPORT. What cannot be had on a machine is skipped with
-the reason, which is in that table too."""
+which writes docs/reports/egress-clients.md to CAY_EGRESS_CLIENTS_REPORT. A program that cannot be had on a machine is
+skipped with the reason, which is in that table too."""
 
 import dataclasses
 import hashlib

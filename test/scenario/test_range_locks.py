@@ -63,7 +63,7 @@ def test_those_in_sockets_are_found(sandbox):
 
 
 def test_many_calls_are_no_locks(sandbox):
-    """Who locks and unlocks as databases do is not looked at."""
+    """A program that locks and unlocks as databases do is not looked at."""
     code = r"""
 import fcntl, struct
 f = open("/tmp/calls", "w")
@@ -76,7 +76,7 @@ print("done")
 
 
 def test_databases_are_not_killed(cay):
-    """SQLite by many processes on one file, with either kind of journal. What it costs: test/pools/databases.py."""
+    """SQLite by many processes on one file, with either kind of journal. Its cost: test/pools/databases.py."""
     code = r"""
 import os, sqlite3, sys
 for mode in ("delete", "wal"):

@@ -25,8 +25,8 @@ def kill_daemons(own_server, *names):
 
 
 def host_facts():
-    """What cay-job watches to find that the host has changed (make_fingerprint): {path: facts}. When one of it changes while a
-    test runs, a cay-privd that starts makes the template host anew, beside the one that sandboxes stand on."""
+    """The paths that cay-job watches to find that the host has changed (make_fingerprint): {path: facts}. When one of it
+    changes while a test runs, a cay-privd that starts makes the template host anew, beside the one that sandboxes stand on."""
     source = (pathlib.Path(__file__).resolve().parents[2] / "src/job/host.c").read_text()
     watched = re.findall(r'"([^"]+)"', re.search(r"watched\[\] = \{(.+?)\}", source, re.S)[1])
     facts = {path: (s.st_ino, s.st_mtime_ns, s.st_size) for path in watched if os.path.exists(path) for s in [os.stat(path)]}

@@ -49,7 +49,7 @@ def takes(box, mib):
 
 
 def files(server, name):
-    """What the kernel says of all of the server's sandboxes; one of before may go meanwhile."""
+    """The limits of all of the server's sandboxes, as the kernel has them; one of before may go meanwhile."""
     for hierarchy in ("memory", "cpu", "cpu,cpuacct", ""):
         for path in pathlib.Path("/sys/fs/cgroup", hierarchy).glob(f"{server.cgroup}/*/work/{name}"):
             with contextlib.suppress(FileNotFoundError):
@@ -186,7 +186,7 @@ def end(server, name):
 
 
 def asked(cay, box, **to):
-    """A resize that waits for its answer; its row is written. What it answers is not looked at: the server ends."""
+    """A resize that waits for its answer; its row is written. The answer is not looked at: the server ends."""
     def ask():
         with contextlib.suppress(Exception):
             resize(cay, box, **to)

@@ -1,5 +1,5 @@
-"""What a client has opened with an API key, or only begun to ask for, when that key is revoked: it ends, and nothing of it
-begins any more. The control of each is the same of another key of the tenant, which goes on."""
+"""A stream that a client has opened with an API key, or only begun to ask for, when that key is revoked: it ends, and
+nothing of it begins any more. The control of each is the same of another key of the tenant, which goes on."""
 
 import json
 import secrets

@@ -1,5 +1,5 @@
 """Every route of every dialect, from their tables: without a key, with one that was revoked or never was, with another
-tenant's, and with a body over its limit. What a key of each role may do is in test_tenants."""
+tenant's, and with a body over its limit. The rights of a key of each role are in test_tenants."""
 
 import re
 

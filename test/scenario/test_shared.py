@@ -1,5 +1,6 @@
-"""What two sandboxes, and one and the host, have no part in together: locks, leases, watches and times of device nodes,
-of the masks in /proc and of the template's files. Each with a control in the same sandbox, where there is one thing."""
+"""Objects in which two sandboxes, and one and the host, have no part together: locks, leases, watches and times of
+device nodes, of the masks in /proc and of the template's files. Each with a control in the same sandbox, where there
+is one thing."""
 
 import contextlib
 import fcntl

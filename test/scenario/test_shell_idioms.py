@@ -1,5 +1,5 @@
-"""Shells' idioms give the same in a sandbox as on the host: exit status, both outputs. One table; each row runs in both
-places by the same bash. A second table: what a command started is gone when the command was killed."""
+"""Shells' idioms give the same in a sandbox as on the host: exit status, both outputs. A single table; each row runs
+in both places by the same bash. A second table: what a command started is gone when the command was killed."""
 
 import os
 import re

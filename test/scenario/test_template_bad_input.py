@@ -1,5 +1,5 @@
-"""What a build of a template may be asked for that is not there, or cannot be: the documented answer, and nothing is lost. What is
-wrong with an image is in test_template_import.py and test_template_registry.py. Without a network."""
+"""A build of a template that asks for something that is not there, or cannot be: the documented answer, and nothing is
+lost. The faults of an image are in test_template_import.py and test_template_registry.py. Without a network."""
 
 import os
 
@@ -21,7 +21,7 @@ def failed(client, made, step, **spec):
 
 
 def check_as_before(client, name, text):  # noqa: F811
-    """What the template was before a build of it failed, it is still."""
+    """The template that was there before a build of it failed is still there."""
     with client.create(template=name) as box:
         assert box.run("cat /tmp/said").out == text
 

@@ -38,7 +38,7 @@ def programs():
 
 
 def things():
-    """What a copy may lose."""
+    """Properties that a copy may lose."""
     capable = tarfile.TarInfo("srv/capable")
     capable.mode, capable.mtime = 0o755, 1_000_000_000
     capable.pax_headers = {"SCHILY.xattr.security.capability": CAPABILITY.decode("latin-1"), "SCHILY.xattr.user.note": "kept"}
@@ -154,7 +154,7 @@ def test_it_is_imported_again(cli, cay, made, tmp_path):
 
 
 def test_an_image_says_what_it_said(cli, cay, made, tmp_path):
-    """One that was imported without --start: the command of the image is the image's, and was not run."""
+    """A template that was imported without --start: the command of the image is the image's, and was not run."""
     told = exported(cli, "made", tmp_path / "out.tar")
     seen = subprocess.run(["skopeo", "inspect", "--config", f"oci-archive:{tmp_path}/out.tar"], capture_output=True, text=True, check=True)
     config = json.loads(seen.stdout)["config"]

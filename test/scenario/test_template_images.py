@@ -66,7 +66,7 @@ class Registries:
         until(try_it, 30, "the registry takes the image")
 
     def lie(self, **paths):
-        """What the liar answers from now on to GET /v2/tools/PATH ("_" in a name is "/"), beside its first word, that it is one."""
+        """The liar's answers from now on to GET /v2/tools/PATH ("_" in a name is "/"), beside its first word, that it is one."""
         answers = {"/v2/": [200, {}, "{}"], **{f"/v2/tools/{path.replace('_', '/')}": answer for path, answer in paths.items()}}
         self.answers.with_suffix(".new").write_text(json.dumps(answers))
         self.answers.with_suffix(".new").rename(self.answers)

@@ -1,5 +1,5 @@
-"""Hostile images by the whole way: `cay template import`, the daemons, the job, cay-unpack, and a sandbox of what was taken. What each
-archive does where these defences are not is in test_unpack.py, beside its control."""
+"""Hostile images by the whole way: `cay template import`, the daemons, the job, cay-unpack, and a sandbox of what was taken. The
+effect of each archive where these defences are not is in test_unpack.py, beside its control."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="images are imported b
 
 @pytest.fixture
 def outside(server):
-    """What of the host an archive could reach: it stays as it is."""
+    """A part of the host that an archive could reach: it stays as it is."""
     if not server.own:
         pytest.skip("it needs a server of its own")
     state = server.own.state
@@ -30,7 +30,7 @@ def outside(server):
 
 
 def test_archives_that_are_refused(cli, server, cay, outside, tmp_path):  # noqa: F811
-    """One after another in one server: nothing stays of any, and each is told from the others."""
+    """The archives, one after another in one server: nothing stays of any, and each is told from the others."""
     key = outside / "cayd/api-key"
     cases = {
         "is absolute": [tar((str(outside / "new"), "file"))],

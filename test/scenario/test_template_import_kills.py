@@ -22,7 +22,7 @@ SLOW = tarfile.TarInfo("again").tobuf(), 20_000  # a file of no bytes that is ma
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory):
-    """One whose unpacking takes long enough to be found under way."""
+    """An image whose unpacking takes long enough to be found under way."""
     where = tmp_path_factory.mktemp("image") / "layout"
     header, times = SLOW
     layout(where, [shell(), header * times + tar(("etc", "dir"), ("etc/last", "file", {"data": b"whole\n"}))])

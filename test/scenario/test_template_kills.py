@@ -73,7 +73,7 @@ def send(cay, made):
 
 
 def build(cay, name=NAME, steps=STEPS, **more):
-    """One that is asked for and begun; a connection that a kill breaks is an OSError."""
+    """A build that is asked for and begun; a connection that a kill breaks is an OSError."""
     made = request(cay, name)
     send(cay, made)
     reply = start(cay, made, steps=steps, **more)
@@ -100,7 +100,7 @@ def check_works(cay):
 
 
 def check(server, cay):
-    """What is there is whole; the same is made again, and given back."""
+    """The template that is there is whole; the same is made again, and given back."""
     wait_settled(server, cay)
     for one in cay.call("GET", "/templates").json:
         assert one["templateID"] in ("host", "base", "debian") or one["buildStatus"] in ("ready", "error", "waiting"), one
@@ -202,7 +202,7 @@ def over_now(cay, made):
 
 
 def rebuild(cay):
-    """What the template was before is given back."""
+    """The template that was there before is given back."""
     return over_now(cay, build(cay, steps=[*STEPS, run("true")]))
 
 

@@ -1,4 +1,4 @@
-"""What a template says its sandboxes get: checked, in every answer, for the operator alone, and kept."""
+"""A template's limits for its sandboxes: checked, in every answer, for the operator alone, and kept."""
 
 import base64
 import errno

@@ -158,7 +158,7 @@ def test_what_a_registry_does_not_have(refused, registry, tmp_path):
 
 
 def answers(where, change=None):
-    """What a registry that has the layout's image answers; change(path, bytes) makes the reply another one."""
+    """The answers of a registry that has the layout's image; change(path, bytes) makes the reply another one."""
     blobs = pathlib.Path(where) / "blobs/sha256"
     first = manifest_of(pathlib.Path(where))["digest"][7:]
 

@@ -1,6 +1,6 @@
-"""What a build of a template may take, and what it cannot reach: archives that are too many, a disk that is full, commands that
-do not end, fork or write without end, files of the host and of others. Refused, or ended with the reason in its log; nothing is
-left. Without a network."""
+"""The resources of a build of a template, and what it cannot reach: archives that are too many, a disk that is full,
+commands that do not end, fork or write without end, files of the host and of others. Refused, or ended with the reason in
+its log; nothing is left. Without a network."""
 
 import hashlib
 import http.client
@@ -106,7 +106,7 @@ NEVER_READY = (("false", "its last status is 1"), ("sleep 1000", "no call of it 
 
 
 def test_ready_commands_that_never_succeed(short_lived):
-    """One that fails, that hangs, that writes without end, that says why it fails: all at once."""
+    """A ready command that fails, that hangs, that writes without end, that says why it fails: all at once."""
     made = [request(short_lived, f"never-ready:v{i}") for i in range(len(NEVER_READY))]
     for one, (ready, _) in zip(made, NEVER_READY):
         assert start(short_lived, one, startCmd="sleep 1000", readyCmd=ready).status == 202

@@ -222,8 +222,9 @@ def test_the_command_line(tls_server, files):
 
 
 def test_env_tells_the_public_address(tls_server):
-    """What `cay up` leaves behind for commands on this machine: they speak plain HTTP, clients are told the domain, of
-    which they make https addresses. A certificate of the operator's is no business of the local authority's."""
+    """The files that `cay up` leaves behind for commands on this machine: they speak plain HTTP, clients are told
+    the domain, of which they make https addresses. A certificate of the operator's is no business of the local
+    authority's."""
     public = f"https://{DOMAIN}:{tls_server.port}"
     (tls_server.run / "connect").write_text(f"{tls_server.url}\n{tls_server.state}/cayd/api-key\n{public}\n")
     done = run_cay(tls_server, "env", "--json", f"--state-run={tls_server.run}")
@@ -299,7 +300,7 @@ def hello(cay):
 
 
 def closes(s):
-    """What comes until the connection ends."""
+    """The bytes until the connection ends."""
     s.settimeout(30)
     got = b""
     try:
@@ -480,7 +481,7 @@ def serial(cay):
 
 
 def test_hangup_reads_the_files_again(tls_server, cay, bad_files, sandbox):
-    """Sandboxes live on. What would not start leaves everything as it is."""
+    """Sandboxes live on. A certificate that would not start leaves everything as it is."""
     files, before, keep = bad_files, serial(cay), tls_server.keep_pid
 
     def hang_up_says(text):

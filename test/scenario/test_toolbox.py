@@ -244,7 +244,7 @@ def test_folders_that_are_no_sessions_are_left_out(box, session):
 
 
 def test_more_sessions_than_an_answer_holds(box, session):
-    """The sandbox makes them itself: SESSION_ENTRIES_MAX. One of them by its name is answered all the same."""
+    """The sandbox makes them itself: SESSION_ENTRIES_MAX. A session of them by its name is answered all the same."""
     assert box.run("cd ~/.daytona/sessions && mkdir $(seq -f many%g 8200)")["exitCode"] == 0
     try:
         box.refused(409, "GET", "/process/session", why="more than 8192 sessions")
@@ -574,7 +574,7 @@ def test_searches_read_no_fifo_and_take_no_path_for_an_option(box):
 
 
 def test_a_path_with_a_nul_is_refused(box):
-    """What stands before it would be another file."""
+    """The path before it would be another file."""
     reply = box.put([("nul\0x", b"contents")])
     assert reply.status == 400 and "NUL" in reply.json["message"]
     box.refused(404, "GET", "/files/info", query={"path": "nul"})

@@ -1,5 +1,5 @@
-"""What Daytona's API and toolbox answer where a part is missing, and what counts as use: lists that are not whole,
-codes of errors, terminals of a sandbox that does not run, and keys that may only read."""
+"""The answers of Daytona's API and toolbox where a part is missing, and the calls that count as use: lists that are
+not whole, codes of errors, terminals of a sandbox that does not run, and keys that may only read."""
 
 import json
 import time

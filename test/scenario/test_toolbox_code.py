@@ -151,7 +151,7 @@ def test_contexts_share_nothing_and_run_side_by_side(box):
     assert {c["id"] for c in box.good("GET", CONTEXT)["contexts"]} == {a["id"], b["id"]}
     assert out(box, "x = 1; import os; print(os.getcwd())", contextId=a["id"]) == "/tmp\n"
     assert run(box, "print(x)", contextId=b["id"])[2]["name"] == "NameError"
-    # One waits in a, what comes to a after it waits for it, and b does not.
+    # An execution waits in a, the next in a waits for it, and b does not.
     first = Execution(box, contextId=a["id"], code="import time\nprint('in')\nwhile not os.path.exists('/tmp/a-goes'): time.sleep(0.01)")
     assert first.frame()["text"] == "in\n"
     second = Execution(box, contextId=a["id"], code="print('second', os.path.exists('/tmp/a-goes'))")

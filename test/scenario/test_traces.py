@@ -20,7 +20,7 @@ ALL_DROPPED = ("queue_full", "refused", "not_sent", "memory")
 
 
 class Collector:
-    """What OTLP/HTTP's receiver is, and is not, by its mode. Made in the thread whose network it is in."""
+    """An OTLP/HTTP receiver, good or not by its mode. Made in the thread whose network it is in."""
 
     def __init__(self):
         self.requests, self.mode, self.asked = [], "good", 0
@@ -283,7 +283,7 @@ def test_spans_outlive_an_end_of_cay_egress(stack, collector):
 
 
 def test_no_sandbox_reaches_the_collectors_address(stack):
-    """One with a public address, which a policy that lets all out would reach: as another stack's sandbox does."""
+    """A collector with a public address, which a policy that lets all out would reach: as another stack's sandbox does."""
     ask = f"curl -s --max-time 20 -o /dev/null -w '%{{http_code}}' http://{internet.OTHER}/; curl -s --max-time 20 -o /dev/null -w ' %{{http_code}}' http://{internet.WEB}/"
     with create(stack) as control:
         assert control.run(ask).out == "200 200"

@@ -228,7 +228,7 @@ def test_contents_that_are_passed_over_are_bounded_too(tree):
 
 
 def test_many_entries(tree):
-    """One more than an image may have; none of them makes a file."""
+    """An image with an entry too many is refused; none of them makes a file."""
     one = tarfile.TarInfo("a/.wh.x").tobuf()
     layer = gzip.compress(one * 1000, 1) * 1000
     assert "the image has over 1000000 entries" in tree.refused(layer + gzip.compress(one + bytes(1024)))

@@ -1,4 +1,4 @@
-"""Contents of volumes without a sandbox: E2B's /volumecontent with the volume's token. What serves them is a sandbox of cay's own,
+"""Contents of volumes without a sandbox: E2B's /volumecontent with the volume's token. Their server is a sandbox of cay's own,
 which no list has, and which makes way for what mounts the volume."""
 
 import hashlib
@@ -92,7 +92,7 @@ def test_bad_bodies_and_depths(contents):
 
 
 def test_a_sandbox_has_what_was_written_and_the_other_way_round(cay, contents):
-    """What serves the volume makes way at once, and comes back when the sandbox is gone."""
+    """The sandbox that serves the volume makes way at once, and comes back when the sandbox is gone."""
     assert contents.write("/in", b"from outside").status == 201
     with with_volume(cay, ("contents", "/v")) as box:
         assert box.run("cat /v/in; stat -c ' %U %a' /v/in; echo more > /v/out").out == "from outside user 644\n"
@@ -243,7 +243,7 @@ def test_calls_under_way_keep_the_volume(cay, contents):
 
 
 def test_many_calls_at_once(contents):
-    """One is made for all of them. Beyond its calls at a time the answer is 429."""
+    """A single sandbox is made for all of them. Beyond its calls at a time the answer is 429."""
     found = []
 
     def one(i):
@@ -259,7 +259,7 @@ def test_many_calls_at_once(contents):
 
 
 def test_after_the_ends_of_the_programs(own_server):
-    """What served is ended by the next start, and the volume is served anew, or mounted."""
+    """The sandbox that served is ended by the next start, and the volume is served anew, or mounted."""
     cay = Client(own_server.url, own_server.key())
     contents = Contents(cay, cay.call("POST", "/volumes", {"name": "contents"}).json)
     assert contents.write("/x", b"kept").status == 201
@@ -278,7 +278,7 @@ def test_after_the_ends_of_the_programs(own_server):
 
 
 def test_its_quota(cay, volume, other_tenant):  # noqa: F811
-    """What serves counts as a sandbox of its tenant: at the quota's end there is none, and the answer says why."""
+    """The sandbox that serves counts as one of its tenant: at the quota's end there is none, and the answer says why."""
     theirs = Contents(other_tenant, other_tenant.call("POST", "/volumes", {"name": "mine"}).json)
     cay.call("PATCH", "/cay/v1/tenants/others/quota", {"sandboxes": 0})
     reply = theirs.stat("/")

@@ -1,5 +1,5 @@
 """Volumes by the APIs: what outlives a sandbox, who may have which, pause, fork and rollback with one, the programs' ends, the
-dialects. What is privileged is in test_volumes_privd.py."""
+dialects. The privileged part is in test_volumes_privd.py."""
 
 import os
 

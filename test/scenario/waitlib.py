@@ -9,9 +9,9 @@ NOT_YET = (OSError, ValueError, AssertionError)  # of something that is being st
 
 
 def until(true, seconds=30, what=None, patient=False, every=0.05):
-    """What true() says, once it is true. After so many seconds it fails, and says what was waited for (a text, or
-    what a function says then; else the source of true) and what was said last. patient: what fails on the way
-    is not there yet."""
+    """The value of true(), once it is true. After so many seconds it fails, and says what was waited for (a text, or
+    what a function says then; else the source of true) and what was said last. patient: what fails on the way is not
+    there yet."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -35,8 +35,8 @@ def kill_all(pids, how=signal.SIGKILL):
 
 
 def wait_replaced(pids, old):
-    """Until there are others in the place of old, which kill_all said. What is asked before that may be told by those
-    that do not know yet that one has ended."""
+    """Until there are others in the place of old, which kill_all said. A question before that may be answered by
+    those that do not know yet that one has ended."""
     until(lambda: len(now := pids()) >= len(old) and not set(now) & set(old), 60, lambda: f"others than {old}: {pids()}")
 
 

@@ -164,7 +164,7 @@ def inject(*names, domains=(API,), **more):
 
 @contextlib.contextmanager
 def sandbox(world, credentials, injections, rules=None, **more):
-    """One whose clients trust its tenant's authority; more: of its policy."""
+    """A sandbox whose clients trust its tenant's authority; more: of its policy."""
     s = world.sandbox({"rules": rules or RULES, "inject": injections, **more}, credentials=credentials)
     status, pem = world.call("GET", "/v1/ca/tenant1")
     assert status == 200, pem
