@@ -29,7 +29,7 @@ def cay():
 
 @pytest.fixture(scope="module")
 def box(cay):
-    """One sandbox for a file's tests."""
+    """A single sandbox for a file's tests."""
     made = cay("create", "host", "--ttl=10m", "-q")
     assert made.returncode == 0, made.stderr
     yield made.stdout.strip()

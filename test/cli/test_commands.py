@@ -200,7 +200,7 @@ def test_no_control_of_a_server_reaches_the_terminal(cay):
 
 
 def test_debug_mode_leads_to_one_sandbox(cay, box):
-    """What SDKs send in debug mode (no key, no token) reaches the sandbox that was created without a token, and no other."""
+    """Requests as SDKs send them in debug mode (no key, no token) reach the sandbox that was created without a token, and no other."""
     secured = cay("debug", box)
     assert secured.returncode != 0 and "cay create --no-token" in secured.stderr
     opened = cay("create", "-q", "host", "--no-token").stdout.strip()
@@ -278,7 +278,7 @@ def test_a_settings_file_that_is_not_there_says_who_names_it(cay, tmp_path):
 
 
 def test_doctor_looks_for_the_names(cay):
-    """What the suites of the SDKs rest on: names below the domain, TLS, and the trust of this shell."""
+    """The variables that the suites of the SDKs rest on: names below the domain, TLS, and the trust of this shell."""
     shell = json.loads(cay("env", "--json").stdout)
 
     def levels(**env):

@@ -66,7 +66,7 @@ def clean_environment():
 # -- installing ------------------------------------------------------------------------------------
 
 def find_python(least):
-    """One that is new enough and runs: a shim that stands for none does not count."""
+    """A Python that is new enough and runs: a shim that stands for none does not count."""
     pyenv = sorted(pathlib.Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3"))
     for name in ("python3", "/usr/bin/python3", "python3.12", "python3.13", "python3.14", *pyenv):
         status, said = run(["env", name, "-c", "import sys; print(*sys.version_info[:2])"], 30)
@@ -231,7 +231,7 @@ class Server:
 # -- the table -------------------------------------------------------------------------------------
 
 def rows_of(text):
-    """What a table says of each integration."""
+    """The text of a table about each integration."""
     return {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if line.startswith("| ")}
 
 

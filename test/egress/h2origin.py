@@ -29,7 +29,7 @@ REAL_KEY = "sk-real-0123456789-abcdefghij"
 
 
 class Origin(asyncio.Protocol):
-    """One connection. A path's method gets (stream, headers) when the head came; those in `streaming` hear of the body
+    """A connection. A path's method gets (stream, headers) when the head came; those in `streaming` hear of the body
     themselves, for the others it is collected first."""
 
     log = None
@@ -235,7 +235,7 @@ class Origin(asyncio.Protocol):
 
 
 class Service:
-    """What a model behind gRPC might be: every call demands its key."""
+    """A service as a model behind gRPC might be: every call demands its key."""
 
     @staticmethod
     async def admit(stream):

@@ -95,7 +95,7 @@ def dns_wire(name):
 class Dns:
     """The zone: name -> {"a": [[addresses of the first answer], [of the second], ...], "aaaa": ...,
     "mode": "slow" | "truncated" | "half" | "servfail" | "garbage", "chain": [other names (CNAME) before the addresses]}.
-    The last answer is repeated. What is asked is written to the log, since a test wants to know what left."""
+    The last answer is repeated. Each question is written to the log, since a test wants to know what left."""
 
     def __init__(self, zone, log):
         self.zone, self.log, self.asked = zone, log, {}

@@ -20,7 +20,7 @@ AIDER_EDIT = "done.txt\n```\n<<<<<<< SEARCH\n=======\nthe job is done\n>>>>>>> R
 
 
 def argument(schema, name):
-    """What fits in a parameter that a tool cannot do without."""
+    """An argument that fits in a parameter that a tool cannot do without."""
     kind = schema.get("type")
     if "command" in name or name in ("cmd", "script"):
         return ["bash", "-lc", COMMAND] if kind == "array" else COMMAND

@@ -168,7 +168,7 @@ class Origin(http.server.BaseHTTPRequestHandler):
         return self.wfile.write(b"0\r\n\r\n")
 
     def on_file(self, body):
-        """What was put there, in the ranges that are asked for."""
+        """The body that was put there, in the ranges that are asked for."""
         if self.command == "PUT":
             Origin.stored = body or self.headers.get("X-Api-Key", "").encode()
             return self.say(200, {})

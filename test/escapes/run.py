@@ -91,7 +91,7 @@ class Runs:
         assert done.exit_code == 0, done.stderr
 
     def opens(self, case, without):
-        """What it said where the way is open, or None."""
+        """Its outcome where the way is open, or None."""
         result = self.under(without)
         for user in USERS:
             verdict, why = result[user].get(case, ("missing", ""))
@@ -114,7 +114,7 @@ def cases(options):
     return [line.split("\t") for line in out.stdout.splitlines() if wanted(options, line)]
 
 
-# What the machine's root does first, so that there is something to be found.
+# Preparations by the machine's root, so that there is something to be found.
 PREPARED = {
     "id.ambient": "exec setpriv --inh-caps +chown --ambient-caps +chown {probe} {case}",
     "id.groups": "exec setpriv --groups 65534 {probe} {case}",

@@ -83,7 +83,7 @@ def loopback():
 
 
 class Bait:
-    """What must not be reached from inside, and is there to be reached."""
+    """Sockets and files that must not be reached from inside, and are there to be reached."""
 
     def __init__(self, base):
         self.base, self.sockets, self.files = base, [], []

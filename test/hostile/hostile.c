@@ -149,7 +149,7 @@ static uint64_t netns_of(int fd)
     return cookie;
 }
 
-/* What CONNECT gives: a fresh TCP socket in a namespace that is not the host's. */
+/* The socket that CONNECT gives: a fresh TCP socket in a namespace that is not the host's. */
 static void check_socket(int fd)
 {
     int domain = 0, type = 0;
@@ -212,7 +212,7 @@ static void check_reply(const struct privsep_packet *p)
     h.killed += m->op == PRIVSEP_KILL && m->status == 0;
 }
 
-/* One packet, if one comes in time. False when privd has hung up or none came. */
+/* A packet, if one comes in time. False when privd has hung up or none came. */
 static bool take(int wait_ms)
 {
     struct pollfd ready = {.fd = h.fd, .events = POLLIN};
@@ -325,7 +325,7 @@ static struct privsep_msg valid_create(void)
     return m;
 }
 
-/* One field out of its range: never more than refused. */
+/* A field out of its range: never more than refused. */
 static struct privsep_msg wrong_create(void)
 {
     static const uint64_t memory[] = {0,          1,    (16ull << 20) - 1, (4096ull << 30) + 1,
@@ -565,7 +565,7 @@ static void round_leave(void)
     usleep((useconds_t)below(12000));
 }
 
-/* One packet that is no request; privd must hang up. */
+/* A packet that is no request; privd must hang up. */
 static void send_broken(bool greeted)
 {
     static const size_t sizes[] = {0, 1, 7, 287, 289, 576, 4096, 60000};

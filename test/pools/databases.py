@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the watch over locks on ranges of files (src/privd/locks.h) costs programs that use them honestly.
+"""The cost of the watch over locks on ranges of files (src/privd/locks.h) for programs that use them honestly.
 
     test/pools/databases.py --build=DIR [--rounds=5] [--seconds=2]
 

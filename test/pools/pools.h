@@ -15,7 +15,7 @@ struct pool {
     const char *about;
     /* Takes until `want` bytes are held, by its own reckoning. Returns what it reckons that it holds. */
     size_t (*take)(size_t want);
-    /* What one of it holds at most where the reckoning counts things: published beside the result. */
+    /* The bound of one of it where the reckoning counts things: published beside the result. */
     const char *bound;
 };
 
@@ -23,7 +23,7 @@ extern const struct pool pools_sockets[];
 extern const struct pool pools_options[];
 extern const struct pool pools_others[];
 
-/* What the kernel says that the queues of a socket hold, with the overhead of its buffers. */
+/* The bytes that the kernel says the queues of a socket hold, with the overhead of its buffers. */
 size_t pools_queued(int fd);
 
 /* A fixed number of things in place of bytes: as many as hold `want` bytes at `each`, POOLS_MAX_COUNT at most. */

@@ -1,4 +1,4 @@
-/* What options of a socket allocate, with one small socket under each. */
+/* Memory that options of a socket allocate, with one small socket under each. */
 #include "pools.h"
 
 #include "base/util.h"

@@ -1,4 +1,4 @@
-/* What sockets hold for a peer that does not read. */
+/* Memory that sockets hold for a peer that does not read. */
 #include "pools.h"
 
 #include "base/util.h"

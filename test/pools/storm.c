@@ -66,7 +66,7 @@ static void short_turns(void)
     spin();
 }
 
-/* One inode, many ranges: each open and close of it looks at them. */
+/* A single inode, many ranges: each open and close of it looks at them. */
 static void locks_of(const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT, 0600);

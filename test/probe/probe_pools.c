@@ -1,6 +1,6 @@
 /* Memory of the kernel that no limit of a sandbox sees, and what is one for the whole host (class 15). Each case takes
- * one thing, or a few KiB, and shows what it would have been charged with by how; nothing is filled. What each pool is
- * and what bounds it: docs/kernel-pools.md. */
+ * one thing, or a few KiB, and shows what it would have been charged with by how; nothing is filled. The pools and
+ * their bounds: docs/kernel-pools.md. */
 #include "probe.h"
 
 #include <arpa/inet.h>
@@ -204,7 +204,7 @@ static void stamps_by_message(struct finding *f)
     time_stamps(f, true);
 }
 
-/* What MSG_MORE keeps in the sender. */
+/* The bytes that MSG_MORE keeps in the sender. */
 static void corked(struct finding *f, long flags)
 {
     unsigned info[9] = {0};

@@ -72,7 +72,7 @@ OPEN_CASE(loop_control, "/dev/loop-control")
 OPEN_CASE(net_tun, "/dev/net/tun")
 OPEN_CASE(vsock_device, "/dev/vsock")
 
-/* What stands in such a directory is of the host's devices. */
+/* The entries of such a directory are of the host's devices. */
 static void try_entries(struct finding *f, const char *path)
 {
     struct dirent *e = NULL;

@@ -1,5 +1,5 @@
-/* What two sandboxes, or one and the host, could have in common (class 16): an inode, a path, a number. The test has
- * locks of the host's on the byte LOCKED_BYTE of what stands in `nodes` and of LOWER_FILE. */
+/* Objects that two sandboxes, or one and the host, could have in common (class 16): an inode, a path, a number.
+ * The test has locks of the host's on the byte LOCKED_BYTE of what stands in `nodes` and of LOWER_FILE. */
 #include "probe.h"
 
 #include <errno.h>
@@ -140,7 +140,7 @@ static void page_out(struct finding *f)
     forget(f, forget_by_page);
 }
 
-/* One that is there, so that an empty list tells of a mask. */
+/* A lock that is there, so that an empty list tells of a mask. */
 static void list_locks(struct finding *f)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};

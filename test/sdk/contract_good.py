@@ -19,7 +19,7 @@ SETUP = ("mkdir -p d/e; echo hello > d/f.txt; echo hello > d/e/g.txt; [ -d repo 
 
 
 class World:
-    """One tenant's things, made anew where a call has removed them."""
+    """A tenant's things, made anew where a call has removed them."""
 
     def __init__(self, own, toolbox):
         self.client, self.key, self.url, self.toolbox = Client(own.url, own.key()), own.key(), own.url, toolbox
@@ -51,7 +51,7 @@ class World:
         return f"{kind}{self.made}"
 
     def ready(self, operation):
-        """What the operation is about is there, and as the call wants it."""
+        """The things that the operation is about are there, and as the call wants them."""
         self.sandbox()
         if self.toolbox:
             self.things_inside(operation.path)
@@ -119,7 +119,7 @@ class World:
         self.inside("POST", "/process/execute", {"command": "cd repo && date +%N > x && git add x"})
 
     def tidy(self, operation):
-        """What calls have made beside what is kept."""
+        """Removes the things that calls have made beside what is kept."""
         if self.toolbox:
             for one in self.inside("GET", "/process/pty").json["sessions"]:
                 if one["id"] != NAME:

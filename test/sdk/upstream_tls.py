@@ -1,4 +1,5 @@
-"""What run-upstream-network and run-upstream-templates have in common: a domain for the server's sandboxes, and its certificate."""
+"""The parts that run-upstream-network and run-upstream-templates have in common: a domain for the server's sandboxes, and its
+certificate."""
 
 import internet
 

@@ -1,4 +1,4 @@
-"""What a client of the soak does: one thread, its own seeded choices, its own sandboxes. Every answer is
+"""The operations of a client of the soak: one thread, its own seeded choices, its own sandboxes. Every answer is
 checked against what the client knows it must be."""
 
 import base64

@@ -1,4 +1,4 @@
-"""What a soak did, in words and as JSON."""
+"""The outcome of a soak, in words and as JSON."""
 
 import subprocess
 

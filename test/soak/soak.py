@@ -4,10 +4,10 @@ the machine's limit, with kills and upgrades of the daemons thrown in. Its own s
 
     test/soak/soak.py --build=build [--seconds=120] [--seed=N] [--json=FILE] [--markdown=FILE]
 
-What must hold: every answer is right; a call fails only around a kill of a daemon, by a cut connection or
-an answer that says the server is not there (502, 503, 504), and works when it is tried again; no call
-hangs past its deadline; no sandbox, file or process that a client knows of is lost; nothing is left at the
-end (test/scenario/leftovers.py); the daemons' memory in the last quarter is that of the first.
+These must hold: every answer is right; a call fails only around a kill of a daemon, by a cut connection or an answer
+that says the server is not there (502, 503, 504), and works when it is tried again; no call hangs past its deadline;
+no sandbox, file or process that a client knows of is lost; nothing is left at the end (test/scenario/leftovers.py);
+the daemons' memory in the last quarter is that of the first.
 
 Kills happen in the two middle quarters: so the daemons are equally old in the first and the last, which
 are compared. The seed repeats the sequence of choices, not their timing. Exit status 0: all of it held."""
@@ -206,7 +206,7 @@ class Soak:
     # -- the whole -------------------------------------------------------------------------------------
 
     def warm_up(self, workers):
-        """What a server takes once: each operation, on each connection loop."""
+        """The resources that a server takes once: each operation, on each connection loop."""
         for worker in workers[:2]:
             worker.op_create(None)
             for name in worker.WEIGHTS:

@@ -27,7 +27,7 @@ HERE = ROOT / "test/vm"
 KERNELS = ("linux-image-6.12-cloud-amd64", "linux-image-cloud-amd64")
 SKIPPED = 77
 NEEDED = ("qemu-system-x86_64", "mmdebstrap", "mke2fs", "dpkg-deb", "apt-get")
-# What cay's programs link, what they call, and what its tests need.
+# The packages of the libraries of cay's programs, of the programs that they call, and of its tests.
 PACKAGES = """python3 nftables iproute2 procps btrfs-progs kmod sudo git curl bash passwd ca-certificates tar
 ncurses-bin util-linux libuv1 libjansson4 libssl3 libsqlite3-0 libseccomp2 libmnl0 libbtrfsutil1 libinih1 zlib1g libcurl4
 libc-ares2 libldns3 libnghttp2-14""".split()

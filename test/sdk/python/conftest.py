@@ -31,7 +31,7 @@ def factory():
 
 @pytest.fixture(scope="module")
 def sandbox():
-    """One for all tests of a file that do not spoil it."""
+    """A single sandbox for all tests of a file that do not spoil it."""
     sandbox = Sandbox.create(TEMPLATE, timeout=300, envs={"GLOBAL": "g"})
     yield sandbox
     sandbox.kill()
