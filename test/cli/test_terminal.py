@@ -169,7 +169,7 @@ OWN_SEQUENCES = (b"\r", b"\x1b[K", b"\x1b[H\x1b[J")  # of a transfer's bar, a bu
 
 
 def obeyed(text):
-    """What a terminal would obey in it, as UTF-8 and byte for byte; but line ends and tabs, and what the program itself says."""
+    """A text that a terminal would obey, as UTF-8 and byte for byte; but line ends and tabs, and what the program itself says."""
     for own in OWN_SEQUENCES:
         text = text.replace(own, b"")
     decoded = text.decode("utf-8", "surrogateescape")

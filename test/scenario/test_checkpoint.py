@@ -66,7 +66,7 @@ class Dump:
             os.close(fd)
 
     def line(self):
-        """What is told while all stand still; "" when it ended before."""
+        """The line that is told while all stand still; "" when it ended before."""
         return os.read(self.ask, 512).decode()
 
     def end(self, answer=None):
@@ -155,7 +155,7 @@ def test_it_goes_on_where_it_is_not_told_to_end(box, tmp_path, answer):
 
 
 def test_an_image_is_sealed_while_its_sandbox_stands_still(box, tmp_path):
-    """What CRIU writes is what cay-seal takes: it goes into one file and comes back, before a process is given up."""
+    """The image that CRIU writes is what cay-seal takes: it goes into one file and comes back, before a process is given up."""
     dumped, opened = tmp_path / "dumped", tmp_path / "opened"
     uid = int(pathlib.Path(f"/proc/{box.pid}/uid_map").read_text().split()[1])
     for d in (dumped, opened):

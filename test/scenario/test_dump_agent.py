@@ -376,7 +376,7 @@ os.rename("/tmp/.said", "/tmp/said")
 
 
 def test_connections_inside_go_on_and_those_that_ended_are_not_connected(privd):  # noqa: F811
-    """One with bytes on their way, one that is made anew, one that its other side closed, and one that it reset."""
+    """A connection with bytes on their way, a new one, one that its other side closed, and one that it reset."""
     c = privd.channel()
     box = Box(privd, c, "ifirstn")
     box.agent.start("python3", "-c", CONNECTIONS, user="root")
