@@ -1,7 +1,7 @@
 #pragma once
 /* A privd and the agents of its sandboxes, in a thread, for the units of core: speaks the real
- * protocol over a real channel, and HTTP on a loopback port of its own. What it does wrong is asked
- * for by knobs. All functions are thread-safe. */
+ * protocol over a real channel, and HTTP on a loopback port of its own. Its faults are asked for
+ * by knobs. All functions are thread-safe. */
 
 #include "contract/proto.h"
 
@@ -106,7 +106,7 @@ bool fake_is_kept(struct fake *f, unsigned number);
 void fake_set_volume(struct fake *f, unsigned number, const char *owner);
 bool fake_is_volume(struct fake *f, unsigned number);
 
-/* What the last CREATE said of its volumes: that entry. */
+/* The volumes of the last CREATE: that entry. */
 struct privsep_mount fake_mount(struct fake *f, unsigned place);
 
 /* The name of the last directory of the host that a CREATE asked for. */

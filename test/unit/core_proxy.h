@@ -6,7 +6,7 @@
 
 #define PROXY_TEXT_MAX 4096
 
-/* What the other end was told, and what it shall answer. */
+/* The requests that the other end got, and the answer that it shall give. */
 struct proxy {
     struct world *w;
     struct http_server *server;

@@ -1,6 +1,6 @@
 #pragma once
-/* What the units of core share: a core with a fake privd (core_fake.h) in a directory of its own, and
- * a loop that the test turns. */
+/* The parts that the units of core share: a core with a fake privd (core_fake.h) in a directory of
+ * its own, and a loop that the test turns. */
 
 #include "core/core.h"
 #include "core/events.h"

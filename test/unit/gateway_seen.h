@@ -1,5 +1,5 @@
 #pragma once
-/* What a resolver answered, for tests; a socket is closed. */
+/* A resolver's answers, for tests; a socket is closed. */
 
 #include "gateway/resolve.h"
 

@@ -13,7 +13,7 @@
         skip();                                  \
     } while (0)
 
-/* What the group's set_up found missing; NULL: nothing. */
+/* A requirement that the group's set_up found missing; NULL: nothing. */
 #define SKIP_FOR(reason)  \
     do {                  \
         if (reason)       \

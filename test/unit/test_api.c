@@ -63,7 +63,7 @@ static void test_page_token(void **state)
 static void test_metadata_filter(void **state)
 {
     struct err e;
-    /* What JavaScript's SDK sends for {"a b": "c&d"}, after the query was decoded once. */
+    /* The text that JavaScript's SDK sends for {"a b": "c&d"}, after the query was decoded once. */
     json_t *f = e2b_metadata_filter("a%2520b%3Dc%2526d", &e);
 
     assert_non_null(f);
@@ -255,7 +255,7 @@ static void test_network_rules(void **state)
     json_decref(network);
 }
 
-/* What core reads of a network object, and its absence. */
+/* The setting that core reads of a network object, and of its absence. */
 static void test_network_setting(void **state)
 {
     json_t *full = json_loads("{\"allowPublicTraffic\":false,\"maskRequestHost\":\"a:${PORT}\","

@@ -175,7 +175,7 @@ static void test_create(void **state)
     }
 }
 
-/* What an update does to what was there. */
+/* The effect of an update on what was there. */
 static void test_update(void **state)
 {
     static const char block[] = "{\"networkBlockAll\":true}";

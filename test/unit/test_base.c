@@ -181,7 +181,8 @@ static void err_texts_hold_no_control_characters(void **state)
     assert_string_equal(e.text, "open: No such file or directory");
 }
 
-/* One that takes what it can leaves room for another, and so on; a place that was given back can be taken. */
+/* A holder that takes what it can leaves room for another, and so on; a place that was given back can
+ * be taken. */
 static void share_leaves_space_for_others(void **state)
 {
     struct share_pool *p = share_pool_new(64);
@@ -236,7 +237,8 @@ static void share_divides_within_a_tenant(void **state)
     share_pool_free(p);
 }
 
-/* What a peer can cause as often as it likes is written so many times in a span, and the rest is counted. */
+/* A line that a peer can cause as often as it likes is written so many times in a span, and the rest
+ * is counted. */
 static void log_rates(void **state)
 {
     struct log_rate r = {0};

@@ -1,5 +1,5 @@
-/* What a client says a template is: what is understood, what is refused with its step, which words
- * a step has, and what the log shows of it. */
+/* A client's description of a template: what is understood, what is refused with its step, which
+ * words a step has, and what the log shows of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

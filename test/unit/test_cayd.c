@@ -59,7 +59,7 @@ static int confined(void)
         !is_refused(syscall(SYS_bpf, 0, NULL, 0)) || !is_refused(syscall(SYS_keyctl, 0, 0)) ||
         !is_refused(memfd_create("x", 0)))
         return 6;
-    /* What it needs works on. */
+    /* The thread that it needs works on. */
     if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
         return 7;
     fd = open("/dev/null", O_RDWR | O_CLOEXEC);

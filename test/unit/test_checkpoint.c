@@ -1,5 +1,6 @@
-/* What cay-checkpoint reads of the kernel's words about processes and mounts, and of images. With
- * real sandboxes and CRIU: test_checkpoint.py and test_checkpoint_restore.py in test/scenario. */
+/* The words of the kernel about processes and mounts, and those of images, as cay-checkpoint
+ * reads them. With real sandboxes and CRIU: test_checkpoint.py and test_checkpoint_restore.py in
+ * test/scenario. */
 #include "base/io.h"
 #include "checkpoint/criu.h"
 #include "checkpoint/criu_image.h"

@@ -255,7 +255,7 @@ static void amounts_have_units_and_an_end(void **state)
     assert_int_equal(n, 172800000);
 }
 
-/* What settings_check_start says of two settings; "": nothing is wrong. */
+/* The error of settings_check_start about two settings; "": nothing is wrong. */
 static const char *start_with(const char *first, const char *second, const char *third,
                               char out[600])
 {

@@ -148,7 +148,7 @@ static void the_number_of_sandboxes_is_bounded(void **state)
     assert_non_null(strstr(a.why.text, "2 of 2"));
 }
 
-/* One tenant alone may have all; where there are others it leaves them some. */
+/* A tenant alone may have all; where there are others it leaves them some. */
 static void sandboxes_are_shared_out_by_tenant(void **state)
 {
     struct world *w = *state;

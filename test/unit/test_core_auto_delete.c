@@ -66,7 +66,7 @@ static void let_pass(struct world *w, const char *id, int64_t ms)
     world_run_for(w, 20);
 }
 
-/* What its timer waits for at most. */
+/* The time that its timer waits for at most. */
 static int64_t waits_ms(struct world *w, const char *id)
 {
     assert_true(timer_armed(&object(w, id)->end));

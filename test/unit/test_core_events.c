@@ -15,7 +15,7 @@
 #define TENANT "default"
 #define ALL    (&(struct core_events_filter){.since = 0})
 
-/* What a follower was told: its lines, parsed. */
+/* The lines that a follower was told: its lines, parsed. */
 struct told {
     json_t *lines;
     bool ended;

@@ -450,7 +450,7 @@ static void run_until_places(struct world *w, size_t n)
     assert_int_equal(share_used(w->core->streams), n);
 }
 
-/* What a reader does not take is held though who wrote it has ended, and counts as long. */
+/* Output that a reader does not take is held though its writer has ended, and counts as long. */
 static void a_stream_has_its_place_until_it_is_taken(void **state)
 {
     static char bytes[65536];

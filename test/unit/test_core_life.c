@@ -54,7 +54,7 @@ static bool any_is_kept(struct world *w)
     return false;
 }
 
-/* What it has kept is dropped after it is gone, by a request of its own. */
+/* The files that it has kept are dropped after it is gone, by a request of its own. */
 static void run_until_gone(struct world *w, const struct case_of *k)
 {
     uint64_t end = clock_mono_ms() + WAIT_MS;
@@ -68,7 +68,7 @@ static void run_until_gone(struct world *w, const struct case_of *k)
     assert_false(any_is_kept(w));
 }
 
-/* One whose create is under way: held by privd, or (known) by its agent. */
+/* A sandbox whose create is under way: held by privd, or (known) by its agent. */
 static void begin_one(struct world *w, struct case_of *k)
 {
     struct sandbox_request r = world_request();
@@ -346,8 +346,8 @@ static void the_timer_does_what_the_row_says(void **state)
     each(*state, expect_timer);
 }
 
-/* KEPTS says what there is of it. What is under way is not disturbed; then as after a restart, where no answer is owed.
- * The fake's own goes, or is kept, by hand. */
+/* KEPTS says what there is of it. A change that is under way is not disturbed; then as after a restart, where no
+ * answer is owed. The fake's own goes, or is kept, by hand. */
 static void expect_files_seen(struct world *w, struct case_of *k, enum kept_seen seen)
 {
     struct sandbox_obj *o = arrange(w, k);
@@ -411,7 +411,7 @@ static void what_privd_does_not_know_goes_as_the_row_says(void **state)
     each(*state, expect_missing);
 }
 
-/* What is under way is not disturbed; what LIST says besides is so. */
+/* A change that is under way is not disturbed; what LIST says besides is so. */
 static void expect_settled(struct world *w, struct case_of *k)
 {
     struct sandbox_obj *o = object(w, k);
@@ -942,7 +942,8 @@ static void a_resume_that_is_broken_off_leaves_nothing_to_the_next(void **state)
 /* The sandboxes that privd has after the start. */
 enum had { HAD_NONE, HAD_KEPT, HAD_ALL };
 
-/* One row in each state; then cayd starts anew, and privd has all of them, those that may be kept, or none. */
+/* A row in each state; then cayd starts anew, and privd has all of them, those that may be kept, or
+ * none. */
 static void make_rows(struct world *w, enum had had, bool frozen, int action,
                       char ids[static SANDBOX_STATE_COUNT][IDS_SANDBOX_SIZE])
 {
@@ -1054,7 +1055,7 @@ static void a_start_does_with_each_row_what_the_table_says(void **state)
                 restart(*state, (enum had)had, frozen, action);
 }
 
-/* What the core did at each start with a row that was pausing and that privd did not have. */
+/* The core's act at each start with a row that was pausing and that privd did not have. */
 static void to_end_a_pausing_one_at_once_ends_the_program(void **state)
 {
     struct world *w = *state;

@@ -27,12 +27,12 @@
 
 static json_t *program, *policy;
 
-/* What is there for a call; the ids are "" where there is none. */
+/* The objects that are there for a call; the ids are "" where there is none. */
 struct there {
     char sandbox[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
 };
 
-/* One call of core, with an answer; run for each n. */
+/* A call of core, with an answer; run for each n. */
 struct action {
     const char *name;
     void (*prepare)(struct world *w, struct there *t); /* NULL: nothing is there */
@@ -160,7 +160,7 @@ static void begin_snapshot(struct world *w, const struct there *t, struct answer
     core_snapshot_create(w->core, "default", t->sandbox, "named", SNAPSHOT_PLAIN, on_snapshot, a);
 }
 
-/* One that begins with the files of a snapshot. */
+/* A sandbox that begins with the files of a snapshot. */
 static void begin_copy(struct world *w, const struct there *t, struct answer *a)
 {
     struct sandbox_request r = world_request();
@@ -345,7 +345,7 @@ static const struct action actions[] = {
 
 /* -- and after it ------------------------------------------------------------------------------ */
 
-/* What could not be asked of privd for want of memory is asked again after seconds: now. */
+/* A request that could not be sent to privd for want of memory is sent again after seconds: now. */
 static void hurry(struct world *w)
 {
     for (struct snapshot_obj *o = w->core->snapshots; o; o = o->next)
@@ -448,7 +448,7 @@ static void end_all(struct world *w)
     world_run_until_true(w, end_volumes);
 }
 
-/* One for each n: an answer that comes too late, or twice, is seen. */
+/* An answer for each n: an answer that comes too late, or twice, is seen. */
 static struct answer answers[CALLS_MAX + 1];
 
 /* Blocks of the reserve that a call took at most: no more than are set aside for each that is under way. */

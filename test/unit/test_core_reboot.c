@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One that is paused with its memory. */
+/* A sandbox that is paused with its memory. */
 static struct sandbox_obj *make_paused(struct world *w, char id[static IDS_SANDBOX_SIZE])
 {
     struct answer a = {0};
@@ -177,8 +177,8 @@ static void make_snapshot(struct world *w, const char *box, struct answer *a)
     core_snapshot_create(w->core, "default", box, NULL, SNAPSHOT_PLAIN, on_snapshot, a);
 }
 
-/* Its files stay where they are meanwhile, and privd lets nothing of it run. Who wants it to go on
- * without a boot waits, too. */
+/* Its files stay where they are meanwhile, and privd lets nothing of it run. A resume that wants
+ * it to go on without a boot waits, too. */
 static void it_waits_for_a_snapshot_that_is_made(void **state)
 {
     struct answer boot = {0}, resumed = {0}, copied;
@@ -265,7 +265,7 @@ static unsigned kept_numbers(struct world *w)
     return n;
 }
 
-/* One in that state, with a snapshot of it. */
+/* A sandbox in that state, with a snapshot of it. */
 static struct sandbox_obj *make_with_snapshot(struct world *w, enum sandbox_state as,
                                               char id[static IDS_SANDBOX_SIZE], struct answer *made)
 {

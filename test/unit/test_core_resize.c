@@ -58,7 +58,7 @@ static void settles(struct world *w, const char *id, uint64_t mib)
     world_run_until_true(w, is_settled);
 }
 
-/* One whose RESIZE is with privd. */
+/* A sandbox whose RESIZE is with privd. */
 static void begin_held(struct world *w, const char *id, uint64_t mib, struct answer *a)
 {
     fake_set(w->fake, FAKE_HOLD_RESIZES, 1);

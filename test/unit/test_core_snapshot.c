@@ -99,7 +99,7 @@ static void one_that_is_not_written_takes_no_name(void **state)
     assert_true(snapshot(w, box, "x").good);
 }
 
-/* What an MCP session is found by again is the source's alone. */
+/* The key that an MCP session is found by again is the source's alone. */
 static void a_fork_has_the_metadata_but_for_cays_own(void **state)
 {
     struct world *w = *state;

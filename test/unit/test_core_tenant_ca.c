@@ -102,7 +102,7 @@ static void a_tenant_ca_comes_after_a_restart(void **state)
     proxy_stop(&p);
 }
 
-/* What failed is not forgotten: cay-egress had none, or an agent did not take it. */
+/* A CA that failed is not forgotten: cay-egress had none, or an agent did not take it. */
 static void a_tenant_ca_is_tried_again(void **state)
 {
     struct world *w = *state;

@@ -154,7 +154,7 @@ static int status_of(const json_t *span)
     return (int)json_integer_value(json_object_get(json_object_get(span, "status"), "code"));
 }
 
-/* What ends meanwhile goes in one batch. */
+/* Spans that end meanwhile go in one batch. */
 static void hold(struct world *w)
 {
     w->core->traces->under_way = true;

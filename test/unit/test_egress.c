@@ -1,5 +1,6 @@
 /* The pure parts of cay-egress: names, DNS answers, first bytes, SOCKS, CONNECT, ClientHello, the chain of
- * the audit log, rates. What moves bytes is tested with real clients: test/scenario/test_egress_engine.py. */
+ * the audit log, rates. The code that moves bytes is tested with real clients:
+ * test/scenario/test_egress_engine.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -352,7 +353,7 @@ static void http_in_pieces(void **state)
         assert_int_equal(sniff_bytes(line, n, false, false), n < whole ? SNIFF_MORE : SNIFF_HTTP);
 }
 
-/* One of 8192 bytes without its end is no message that anything else begins with. */
+/* A line of 8192 bytes without its end is no message that anything else begins with. */
 static void a_line_without_an_end(void **state)
 {
     char line[8192];
@@ -592,7 +593,8 @@ static void broken_client_hellos(void **state)
     assert_int_equal(clienthello_read(hello, n, &h), -EPROTO);
 }
 
-/* What servers skip before or between (OpenSSL an empty record, Go a warning) is not skipped here. */
+/* Records that servers skip before or between (OpenSSL an empty record, Go a warning) are not
+ * skipped here. */
 static void more_than_a_client_hello(void **state)
 {
     static const char *const before[] = {"\x16\x03\x01\x00\x00", "\x15\x03\x01\x00\x02\x01\x5a",
@@ -946,7 +948,8 @@ static void rates(void **state)
         assert_true(rate_take(&r, 0));
 }
 
-/* What came: as a sandbox that is under its kernel's limit, then as one that is at it. */
+/* The connections that came: as a sandbox that is under its kernel's limit, then as one that is
+ * at it. */
 static void arrivals_at_the_kernels_limit(void **state)
 {
     struct egress eg = {0};

@@ -684,7 +684,7 @@ static uint32_t next_random(uint32_t *x)
     return *x;
 }
 
-/* What is in a secret, found by looking at every place; '\0' elsewhere. */
+/* The marks of a secret, found by looking at every place; '\0' elsewhere. */
 static void mark(char *marks, const char *text, size_t n, const char *secret, size_t len)
 {
     for (size_t at = 0; at + len <= n; at++)
@@ -1096,7 +1096,7 @@ static void test_rewrite_refuses(void **state)
                  "", false);
     check_answer("GET", "HTTP/1.1 200 OK\nX: secret-value\n\n", "", false);
     check_answer("GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "", false);
-    /* One that cannot be searched does not pass, and the client learns why. */
+    /* An answer that cannot be searched does not pass, and the client learns why. */
     buf_init(&out, 65536);
     rewrite_set(w, job_with("A: b\r\n"), looking_for("secret-value"));
     assert_int_equal(pour(rewrite_outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);

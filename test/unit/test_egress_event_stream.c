@@ -1,5 +1,5 @@
-/* What cay-egress tells cayd by itself: refusals within a rate, a count of the others, and a watcher that does
- * not read. */
+/* The events that cay-egress sends to cayd by itself: refusals within a rate, a count of the others, and a
+ * watcher that does not read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,7 +132,7 @@ static void take_line(struct world *w, const char *line, size_t n)
     json_decref(o);
 }
 
-/* What is there, a turn of the loop long. */
+/* Reads the bytes that are there, a turn of the loop long. */
 static void read_some(struct world *w)
 {
     char piece[65536], *end;

@@ -24,7 +24,7 @@
 #define TURNS     4000
 #define BIG_BYTES ((size_t)8 * 1000 * 1000)
 
-/* What a peer knows of a stream. */
+/* The state of a stream as a peer knows it. */
 struct told {
     int status, heads;
     bool ended, closed;
@@ -593,7 +593,7 @@ static void test_windows_of_uploads_grow(void **state)
     assert_int_equal(w.share.grown_bytes, 0);
 }
 
-/* What windows grow by is bounded for a sandbox: the same stream, without room. */
+/* The growth of windows is bounded for a sandbox: the same stream, without room. */
 static void test_windows_begin_wide(void **state)
 {
     static const size_t half = H2_GROWN_BYTES / 2 - (H2_STREAM_WIDE_BYTES - H2_STREAM_BYTES);
@@ -629,7 +629,7 @@ static void test_windows_grow_within_the_share(void **state)
     w.share.grown_bytes = 0;
 }
 
-/* One stream whose window is full does not stop the others. */
+/* A stream whose window is full does not stop the others. */
 /* Of a download at most a record more than the limit goes to the client; of an upload nothing more goes on, and what
  * was read of it is a piece more at most. Control: with on_moved once a second (commit 36d291f) all of it goes. */
 static void test_bytes_are_limited(void **state)
@@ -781,7 +781,7 @@ static void test_streams_are_bounded(void **state)
     assert_int_equal(open, H2_STREAMS_MAX); /* a well-behaved client keeps to the setting */
 }
 
-/* What the client has to say, appended. */
+/* Appends the bytes that the client has to send. */
 static void say_to(char *out, size_t size, size_t *n)
 {
     const uint8_t *bytes;
@@ -796,7 +796,7 @@ static void say_to(char *out, size_t size, size_t *n)
 
 #define PROVOKED 50 /* their streams are there until the reset has left: fewer than may be */
 
-/* What makes the other side reset a stream: a window that overflows (RFC 9113 6.9.1). */
+/* A frame that makes the other side reset a stream: a window that overflows (RFC 9113 6.9.1). */
 static size_t overflow(char *out, uint32_t id)
 {
     memcpy(out, "\0\0\4\10\0....\x7f\xff\xff\xff", 13);
@@ -805,9 +805,9 @@ static size_t overflow(char *out, uint32_t id)
     return 13;
 }
 
-/* Requests that the other side takes back, and then some that are taken back at once. One write, so
- * that one turn of the loop reads them: they are counted by the second of its clock, however long
- * the machine takes for them. */
+/* Requests that the other side takes back, and then some that are taken back at once. A single
+ * write, so that one turn of the loop reads them: they are counted by the second of its clock,
+ * however long the machine takes for them. */
 static void reset_at_once(unsigned count, unsigned provoked)
 {
     static char frames[65536];

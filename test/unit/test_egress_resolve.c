@@ -192,7 +192,7 @@ static void a_sandbox_at_its_share_forgets_its_own_names(void **state)
     assert_false(is_known(&loud, "n0.example"));    /* places were few: its own oldest went */
 }
 
-/* What the two have got for their last questions; 1: nothing yet. */
+/* The answers that the two have got for their last questions; 1: nothing yet. */
 static struct policy_address seen_address;
 static int loud_status, quiet_status;
 static unsigned loud_refused;

@@ -1,4 +1,5 @@
-/* What answers are searched for: a secret in the forms in which servers give back what they were sent. */
+/* The texts that answers are searched for: a secret in the forms in which servers give back what
+ * they were sent. */
 #include "base/base64.h"
 #include "egress/credential/credential.h"
 #include "egress/credential/response_secrets.h"
@@ -33,7 +34,7 @@ static struct redact *searched_for(enum credential_kind kind, const char *value)
     return r;
 }
 
-/* What comes out of an answer that comes in pieces of that size; malloc'd. */
+/* The output of an answer that comes in pieces of that size; malloc'd. */
 static char *pass(struct redact *shared, const char *text, size_t n, size_t piece)
 {
     struct redact *r = redact_share(shared);
@@ -79,7 +80,7 @@ static void check_not_found(struct redact *r, const char *text)
     free(out);
 }
 
-/* One character as a server may write it. */
+/* A character as a server may write it. */
 static void write_escaped(char c, int how, char *out)
 {
     unsigned u = (unsigned char)c;

@@ -29,7 +29,7 @@ static struct ca *ca;
 static char state_dir[] = "/tmp/cay-test-egress-XXXXXX";
 static SSL_CTX *server_ctx, *client_ctx;
 
-/* What the last handshake came to. */
+/* The result of the last handshake. */
 static struct {
     struct tls_endpoint end;
     int calls;
@@ -441,7 +441,7 @@ static void test_half_close(void **state)
     close_peer(peer);
 }
 
-/* What came before is read first. An end that is not announced is told from a loss. */
+/* The bytes that came before are read first. An end that is not announced is told from a loss. */
 static void test_peer_vanishes(void **state)
 {
     static const ssize_t ends[] = {-ENODATA, -ECONNRESET};
@@ -772,7 +772,7 @@ static void test_turns_go_by_owner(void **state)
     close_flows(&f);
 }
 
-/* What waits may be taken out at any place. */
+/* A waiter may be taken out at any place. */
 static void count_go(void *arg)
 {
     ++*(int *)arg;

@@ -154,7 +154,8 @@ static void test_without_turns(void **state)
     close_world(&w);
 }
 
-/* Who has the loop for itself may work for longer, and in larger pieces; not once another has come. */
+/* A flow that has the loop for itself may work for longer, and in larger pieces; not once
+ * another has come. */
 static void test_alone(void **state)
 {
     struct world w;
@@ -202,7 +203,8 @@ static unsigned turns_left_after(struct world *w, uint64_t ns)
     }
 }
 
-/* What cannot be divided, as a signature of a handshake, is paid for in the turns after it; not for ever. */
+/* Work that cannot be divided, as a signature of a handshake, is paid for in the turns after it; not
+ * for ever. */
 static void test_what_takes_longer_is_owed(void **state)
 {
     struct world w;
@@ -235,7 +237,8 @@ static void go(void *arg)
     w->went = ++*w->order;
 }
 
-/* What does not come again waits in line, in order, and a turn works on no more than a share of it. */
+/* Work that does not come again waits in line, in order, and a turn works on no more than a
+ * share of it. */
 static void test_lines_are_worked_on_for_a_share(void **state)
 {
     struct waiter list[8];

@@ -422,7 +422,7 @@ static void test_idle(void **state)
     assert_int_equal(idle_take(&p, "ib", 7), -1);
     assert_int_equal(idle_take(&p, "ia", 7), pair[0]);
     assert_int_equal(idle_take(&p, "ia", 7), -1);
-    /* What the other side has closed or written to is not handed out. */
+    /* A connection that the other side has closed or written to is not handed out. */
     close(closed[1]);
     idle_put(&p, "ia", 7, closed[0], 1000);
     assert_int_equal(idle_take(&p, "ia", 7), -1);

@@ -1,4 +1,4 @@
-/* What a request for a sandbox is told while that is being paused, and when it is paused. */
+/* The answer to a request for a sandbox while that is being paused, and when it is paused. */
 #include "core_world.h"
 #include "gateway_seen.h"
 

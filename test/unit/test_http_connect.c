@@ -52,7 +52,7 @@ static const char *body(void)
 #define JSON   "application/json"
 #define STREAM "application/connect+json"
 
-/* What a stream's chunks hold, one envelope each, as "flags length text" lines. */
+/* The envelopes of a stream's chunks, one each, as "flags length text" lines. */
 static const char *envelopes(void)
 {
     static char out[1024];

@@ -86,7 +86,7 @@ static void test_who_takes_nothing(void **state)
     fixture_stop(&f);
 }
 
-/* What gave way counts no more, and what was taken neither. */
+/* Answers that gave way count no more, and those that were taken neither. */
 static void test_counted(void **state)
 {
     struct fixture f;
@@ -103,7 +103,7 @@ static void test_counted(void **state)
     fixture_stop(&f);
 }
 
-/* One that is longer than all may be is not held either. */
+/* An answer that is longer than all may be is not held either. */
 static void test_too_long(void **state)
 {
     struct fixture f;

@@ -523,8 +523,8 @@ static int start_filter(struct relayed *t, struct grower *g)
 }
 
 /* 400 bytes become 25 MiB: a reader that takes nothing makes the relay hold a window and a
- * piece. What it takes later is whole, and the end of the upstream, which has long been
- * there, comes last. */
+ * piece. The output that it takes later is whole, and the end of the upstream, which has long
+ * been there, comes last. */
 static void test_filter_grows(void **state)
 {
     struct grower g = {.turns = SIZE_MAX};

@@ -1,4 +1,4 @@
-/* What needs no connection: names and values, JSON, multipart, ranges, dates, types, gzip. */
+/* Parts that need no connection: names and values, JSON, multipart, ranges, dates, types, gzip. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

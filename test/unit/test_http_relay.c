@@ -241,7 +241,7 @@ static void test_interim(void **state)
     end(&t, fd);
 }
 
-/* One more than may be, and an end as with any other answer that cannot be read. */
+/* An interim answer too many, and an end as with any other answer that cannot be read. */
 static void test_interim_flood(void **state)
 {
     static const char interim[] = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
@@ -443,7 +443,7 @@ static void test_tunnel(void **state)
     fixture_send(&t.f, fd, "to server");
     fixture_recv(&t.f, t.up, &seen);
     assert_string_equal(seen.data, "to server");
-    /* One direction ends, the other goes on. */
+    /* A direction ends, the other goes on. */
     shutdown(fd, SHUT_WR);
     assert_int_equal(fixture_recv(&t.f, t.up, &seen), FIXTURE_EOF);
     fixture_send(&t.f, t.up, "last words");
@@ -643,7 +643,7 @@ static void test_passes_without_a_pipe(void **state)
     end(&t, fd);
 }
 
-/* One side breaks off with bytes under way: nothing of them is there for the next. */
+/* A side breaks off with bytes under way: nothing of them is there for the next. */
 static void test_passing_breaks(void **state)
 {
     static const struct linger reset = {1, 0};

@@ -529,7 +529,7 @@ static void test_max_connections(void **state)
     fixture_stop(&f);
 }
 
-/* Who holds all connections and sends nothing does not keep others out. */
+/* A client that holds all connections and sends nothing does not keep others out. */
 static void test_idle_ones_make_room(void **state)
 {
     struct http_server_config c;

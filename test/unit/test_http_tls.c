@@ -522,7 +522,7 @@ static void test_client_ends_first(void **state)
     fixture_stop(&f);
 }
 
-/* What is missing is not announced as an end. */
+/* A part that is missing is not announced as an end. */
 static void test_a_cut_is_no_end(void **state)
 {
     struct fixture f;

@@ -160,7 +160,7 @@ static void test_messages_that_are_answered(void **state UNUSED)
     unread(TEXT, TEXT);
 }
 
-/* What the owner sends of itself does not stop the client's frames: it waits for on_drain. */
+/* The frames that the owner sends of itself do not stop the client's frames: it waits for on_drain. */
 static void test_the_owner_is_told(void **state UNUSED)
 {
     static char piece[65536];
@@ -181,7 +181,7 @@ static void test_the_owner_is_told(void **state UNUSED)
     finish(&f, pair[0]);
 }
 
-/* One that is closed, or leaves, while it is not read from. */
+/* A client that closes, or leaves, while it is not read from. */
 static void test_an_end_meanwhile(void **state UNUSED)
 {
     char *frames = make_frames(PING);

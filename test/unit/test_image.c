@@ -1,5 +1,6 @@
-/* What is read of container images: documents that are right and wrong, layouts and docker archives
- * whose parts are cut, longer, or not what their digest says. The images are made here. */
+/* The documents that are read of container images: documents that are right and wrong, layouts
+ * and docker archives whose parts are cut, longer, or not what their digest says. The images are
+ * made here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

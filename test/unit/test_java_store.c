@@ -1,5 +1,5 @@
-/* Java's store of authorities: what is added to it, and what is not touched. What a JVM makes of it:
- * test/scenario/test_egress_clients.py, test_java_trusts_the_authority. */
+/* Java's store of authorities: what is added to it, and what is not touched. A JVM's reading of
+ * it: test/scenario/test_egress_clients.py, test_java_trusts_the_authority. */
 #include "agent/java_store.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static void test_added(void **state)
     buf_free(&once);
 }
 
-/* What is damaged, has another password, or is of another form, is left as it is. */
+/* A store that is damaged, has another password, or is of another form, is left as it is. */
 static void test_refused(void **state)
 {
     static const char pkcs12[] = "\x30\x82\x04\xce\x02\x01\x03\x30\x82\x04\x98\x06\x09\x2a\x86\x48"

@@ -1,4 +1,4 @@
-/* What cay-job does with trees, templates and package sources, in a directory of the test's own. */
+/* The work of cay-job on trees, templates and package sources, in a directory of the test's own. */
 #include "base/io.h"
 #include "base/log.h"
 #include "contract/meta.h"

@@ -155,7 +155,7 @@ static void test_too_large_is_refused_not_cut(void **state)
     json_decref(json);
 }
 
-/* What is denied by path: as what is allowed, but without case and with a '/' more at the end. */
+/* A path that is denied: as what is allowed, but without case and with a '/' more at the end. */
 static bool denied_plainly(const char *pattern, const char *path)
 {
     char p[8], q[8];
@@ -306,7 +306,7 @@ static void test_first_rule_decides(void **state)
     policy_free(p);
 }
 
-/* What is allowed by address is allowed by address: a name that no rule names is not even asked for. */
+/* An address that is allowed opens no name: a name that no rule names is not even asked for. */
 static void test_addresses_open_no_names(void **state)
 {
     struct policy *p = policy(
@@ -487,7 +487,7 @@ static void test_requests(void **state)
     policy_free(p);
 }
 
-/* What a rule denies, in other spellings that servers may take for it. */
+/* The targets of a rule that denies, in other spellings that servers may take for them. */
 static void test_other_spellings(void **state)
 {
     struct policy *p = policy(
@@ -1055,7 +1055,7 @@ static void test_a_policy_that_asks_looks(void **state)
     policy_free(p);
 }
 
-/* What a path is read as by some and not by others is refused where rules about paths decide. */
+/* A path that some servers read otherwise than others is refused where rules about paths decide. */
 static void test_long_paths_and_long_forms(void **state)
 {
     static const char *const bad[] = {"/%e0%80%ae./x", "/%f0%80%80%ae/x", "/.%20./x", "/..%20/x",

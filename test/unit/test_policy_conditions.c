@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* What is asked; the first has everything that the samples below ask for. */
+/* The question; the first has everything that the samples below ask for. */
 struct question {
     const char *name, *address;
     uint16_t port;

@@ -193,8 +193,8 @@ static void there_are_not_too_many(void **state)
 
 #define MANY 2000u
 
-/* What a rule allows, MANY names, and a credential that is sent to the last of them so often, and then
- * to a name that no rule has. */
+/* A rule that allows MANY names, and a credential that is sent to the last of them so often, and
+ * then to a name that no rule has. */
 static json_t *lint_after(unsigned times)
 {
     json_t *rule = json_pack("{s:s, s:[]}", "action", "allow", "domains"),

@@ -209,7 +209,7 @@ static void volume_records_are_read_again(void **state)
     assert_int_equal(volume_records_state(v, 0), VOLUME_NONE);
     assert_int_equal(volume_records_state(v, PRIVSEP_VOLUMES_MAX + 1), VOLUME_NONE);
     volume_records_close(v);
-    /* One byte that is wrong makes one record none. */
+    /* A single byte that is wrong makes one record none. */
     fd = open(path, O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "x", 1, 9 * 64 + 17), 1);
     close(fd);
@@ -219,7 +219,7 @@ static void volume_records_are_read_again(void **state)
     assert_int_equal(volume_records_enter(v, 9, VOLUME_WHOLE), 0);
     assert_true(volume_records_is_of(v, 9, one) && volume_records_is_of(v, 9, two));
     volume_records_close(v);
-    /* What others can read or write is not believed. */
+    /* A table that others can read or write is not believed. */
     assert_int_equal(chmod(path, 0644), 0);
     assert_int_equal(volume_records_open(v, dir), -EPERM);
     assert_int_equal(unlink(path), 0);
@@ -342,14 +342,14 @@ static void kept_records_are_read_again(void **state)
     assert_int_equal(kept_enter(k, 9, KEPT_NONE), 0);
     assert_int_equal(kept_of_slot(k, 3, 70), 0);
     kept_close(k);
-    /* One byte that is wrong makes one record none. */
+    /* A single byte that is wrong makes one record none. */
     fd = open(path, O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "x", 1, (off_t)PRIVSEP_KEPT_MAX * 64 + 20), 1);
     close(fd);
     assert_int_equal(kept_open(k, dir), 0);
     assert_int_equal(kept_find(k, PRIVSEP_KEPT_MAX)->state, KEPT_NONE);
     kept_close(k);
-    /* What others can read or write is not believed. */
+    /* A table that others can read or write is not believed. */
     assert_int_equal(chmod(path, 0644), 0);
     assert_int_equal(kept_open(k, dir), -EPERM);
     assert_int_equal(unlink(path), 0);
@@ -372,7 +372,7 @@ static void what_is_no_request_is_refused(void **state)
     }
 }
 
-/* What a frozen sandbox, or one that is being frozen, has no use for. */
+/* The requests that have no use for a frozen sandbox, or one that is being frozen. */
 static bool needs_processes(uint16_t op)
 {
     return op == PRIVSEP_CONNECT || op == PRIVSEP_COMMAND_SANDBOX || op == PRIVSEP_FREEZE ||
@@ -433,8 +433,8 @@ static void a_layer_that_is_copied_stands_still(void **state)
     assert_true(permit_transition(SLOT_FROZEN, SLOT_RUNNING));
 }
 
-/* A member of the pool is no sandbox yet: not to a request of its own generation either. What has an
- * owner is all that a create has claimed and that is not gone. */
+/* A member of the pool is no sandbox yet: not to a request of its own generation either. A
+ * sandbox that a create has claimed and that is not gone has an owner. */
 static void a_member_of_the_pool_has_no_owner(void **state)
 {
     static const enum slot_state none[] = {SLOT_EMPTY, SLOT_MAKING, SLOT_READY, SLOT_PRESTARTED};
@@ -701,7 +701,7 @@ static void kills_take_turns(void **state)
     while (pace_try(&p, 1000, 2) == 0)
         given += 2;
     assert_int_equal(given, PACE_BURST);
-    /* One more when one has gone, and no more than that. */
+    /* A further one when one has gone, and no more than that. */
     assert_int_equal(pace_try(&p, 1000, 2), 1);
     assert_int_equal(pace_try(&p, 1001, 2), 0);
     assert_int_equal(pace_try(&p, 1001, 2), 1);
@@ -709,7 +709,7 @@ static void kills_take_turns(void **state)
     assert_int_equal(pace_try(&p, 1001, 130), PACE_BURST / PACE_PER_MS);
     assert_int_equal(pace_try(&p, 1001 + PACE_BURST / PACE_PER_MS, 130), 0);
     assert_true(pace_try(&p, 1001 + PACE_BURST / PACE_PER_MS, 2) > 0);
-    /* What was freed without asking is waited for; at most so much of it. */
+    /* Kills that were freed without asking are waited for; at most so much of it. */
     p = (struct pace){0};
     pace_note(&p, 1000, PACE_BURST);
     assert_true(pace_try(&p, 1000, 2) > 0);

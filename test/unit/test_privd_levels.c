@@ -1,6 +1,6 @@
 /* That the driver table suffices: privd's own code, linked without the runtime, makes, uses, lists, recovers
- * and ends sandboxes of two levels that only this file knows. What privd does to a sandbox past its row
- * would not link here. */
+ * and ends sandboxes of two levels that only this file knows. An act of privd on a sandbox past its
+ * row would not link here. */
 #include "skip.h"
 #include "stuck.h"
 
@@ -148,7 +148,7 @@ static int dummy_stat(const struct runtime *rt, const struct runtime_sandbox *sb
 static uint64_t resize_used; /* not 0: it uses so much memory, and is refused */
 static bool back_fails;
 
-/* What the task of a resize does, unless it goes back. */
+/* The end of the task of a resize, unless it goes back. */
 static enum { RESIZE_ENDS, RESIZE_DIES, RESIZE_HANGS } resize_task;
 
 static int hang(void *arg, struct task_result *out)

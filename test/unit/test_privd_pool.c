@@ -41,7 +41,7 @@ static uint32_t target(struct pool *p, uint32_t template_number)
 
 /* -- which creates ----------------------------------------------------------------------------- */
 
-/* What a create may ask for and have a member: each byte of the request is tried. */
+/* The fields that a create may set and have a member: each byte of the request is tried. */
 static const struct {
     size_t at, size;
 } allowed[] = {

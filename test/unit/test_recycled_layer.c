@@ -55,7 +55,7 @@ static void destroy(uint32_t slot)
     assert_int_equal(disk.backend->layer_destroy(&disk, slot, 1), 0);
 }
 
-/* What cay makes, and overlay at its mount. */
+/* The files that cay makes, and overlay at its mount. */
 static void use(uint32_t slot)
 {
     shell(slot, "mkdir root/etc && touch root/etc/hosts root/etc/hostname root/etc/machine-id && "

@@ -274,7 +274,8 @@ static void test_set_uid_programs_work(void **state)
     struct box b;
     NEEDS_RUNTIME;
     box_start(&b, 0, 3);
-    /* What sudo rests on: a set-uid root program of the sandbox, made inside, gives the sandbox's root. */
+    /* The parts that sudo rests on: a set-uid root program of the sandbox, made inside, gives the
+     * sandbox's root. */
     expect(&b, 0, "cp /usr/bin/id /usr/bin/rootid && chmod 4755 /usr/bin/rootid", "");
     expect(&b, 1000, "rootid -u; grep NoNewPrivs /proc/self/status | cut -f2", "0\n0");
     expect(&b, 0, "setpriv --reuid 1000 --clear-groups id -u", "1000");
@@ -370,7 +371,8 @@ static void test_limits_hold(void **state)
     assert_int_equal(driver->stat(rt, &sb, &st), 0);
     assert_int_equal(st.disk_limit_bytes, small.disk_bytes);
     assert_int_equal(st.memory_limit_bytes, small.memory_bytes);
-    /* What was freed a moment ago is taken off before the kernel has flushed its per-cpu counts. */
+    /* Memory that was freed a moment ago is taken off before the kernel has flushed its per-cpu
+     * counts. */
     for (int i = 0; i < 100 && st.memory_used_bytes == 0; i++) {
         usleep(20000);
         assert_int_equal(driver->stat(rt, &sb, &st), 0);
@@ -799,7 +801,7 @@ static void test_many_and_how_long(void **state)
     assert_int_equal(f.slot, UINT32_MAX);
 }
 
-/* What a failed test has left. */
+/* Ends what a failed test has left. */
 static int end_rest(void **state)
 {
     if (skip_reason)
@@ -881,7 +883,7 @@ static int set_up(void **state)
     }
     in_memory = getenv("RUNTIME_DISK") && strcmp(getenv("RUNTIME_DISK"), "memory") == 0;
     log_init("test", LOG_INFO);
-    /* What the runtime mounts is then gone with this process. */
+    /* The mounts of the runtime are then gone with this process. */
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
         skip_reason = "no mount namespace";
         return 0;

@@ -1,4 +1,4 @@
-/* One Linux facility after the other, for real. Most need root and say so when they are skipped. */
+/* Each Linux facility after the other, for real. Most need root and say so when they are skipped. */
 
 #include "base/io.h"
 #include "skip.h"
@@ -444,7 +444,7 @@ static void begin_many(unsigned n_each)
     }
 }
 
-/* One allowance for both kinds: with one of its own for each, twice as many would be tracked. */
+/* A single allowance for both kinds: with one of its own for each, twice as many would be tracked. */
 static int limited_network(void)
 {
     const struct nft_rate rate = {.per_second = 1, .burst = 100};
@@ -497,7 +497,8 @@ static int called_as_x32(void)
     return 0;
 }
 
-/* What a control without the filter may do: the same calls are answered by the kernel itself. */
+/* The calls that a control without the filter may make: the same calls are answered by the
+ * kernel itself. */
 static int not_refused_without(void)
 {
     return syscall(SYS_keyctl, 0, -3, 0, 0, 0) == -1 && errno == EPERM;

@@ -91,7 +91,7 @@ static void test_it_is_made_once(void **state)
     assert_int_equal(faccessat(dir_fd, "sysview/new", F_OK, 0), -1);
 }
 
-/* What a crash has left half made is made whole. */
+/* A file that a crash has left half made is made whole. */
 static void test_a_half_made_one_is_made_whole(void **state)
 {
     char command[160];

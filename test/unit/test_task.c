@@ -101,7 +101,7 @@ static void the_end_of_one_without_a_result_is_seen_though_its_child_lives(void 
     close(pipes[1]);
 }
 
-/* What a wait without an end would do: the control. */
+/* The outcome of a wait without an end: the control. */
 static pid_t wait_for_it(int pidfd)
 {
     pid_t pid = fork();

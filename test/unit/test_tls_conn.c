@@ -1,4 +1,4 @@
-/* What a context of TLS lets a peer choose, against OpenSSL's own ends, in memory. */
+/* The choices that a context of TLS leaves to a peer, against OpenSSL's own ends, in memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static bool shake_hands(SSL_CTX *server, SSL_CTX *client)
     return done;
 }
 
-/* One of OpenSSL's own that takes these groups alone, and these versions. */
+/* A context of OpenSSL's own that takes these groups alone, and these versions. */
 static SSL_CTX *peer(const SSL_METHOD *method, int version, const char *groups)
 {
     SSL_CTX *ctx = SSL_CTX_new(method);

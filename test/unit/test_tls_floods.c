@@ -1,6 +1,6 @@
-/* What a peer sends over TLS that is no content: messages that are passed over, a handshake in
- * pieces, session tickets, key updates, requests to begin anew. Against OpenSSL's own ends over a
- * pair of sockets, and against bytes made here where OpenSSL does not send such. */
+/* A peer's records over TLS that are no content: messages that are passed over, a handshake in
+ * pieces, session tickets, key updates, requests to begin anew. Against OpenSSL's own ends over
+ * a pair of sockets, and against bytes made here where OpenSSL does not send such. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -124,7 +124,7 @@ static void say(const char *text)
     assert_int_equal(SSL_write(w.peer, text, (int)strlen(text)), (int)strlen(text));
 }
 
-/* What the peer was answered is not read by OpenSSL, which would end at some of it. */
+/* The peer's answers are not read by OpenSSL, which would end at some of them. */
 static void forget_answers(void)
 {
     char in[4096];
