@@ -23,7 +23,7 @@
 
 struct netlink {
     uv_poll_t poll;
-    const struct agent *agent; /* whose spawn.netlink_pass is the newest */
+    const struct agent *agent; /* its spawn.netlink_pass is the newest */
     int max;
     struct filters *filters; /* NULL: programs have none of their own, and nothing asks */
 };

@@ -28,7 +28,7 @@
 #define API_PARAM_SIZE         256 /* one {part} of a path, decoded, NUL included */
 #define API_PARAMS_MAX         2
 #define API_HEADERS_MAX        4
-/* what the agent's protocol is as good as: opens every gate */
+/* equal to the agent's protocol: opens every gate */
 #define API_ENVD_VERSION "0.6.13"
 
 /* Headers that handlers may read beside the key; api_header_names has their names. */
@@ -69,7 +69,7 @@ struct api_header {
 
 struct api_response {
     int status;
-    char tenant[CORE_TENANT_SIZE]; /* whose key it was; "": none, or it is not known */
+    char tenant[CORE_TENANT_SIZE]; /* the tenant of the key; "": none, or it is not known */
     struct api_header headers[API_HEADERS_MAX];
     size_t header_count;
     char *body; /* or NULL */
@@ -84,7 +84,7 @@ struct api_config {
     const char *state_dir; /* for cay_v1.h's key file */
     bool https;            /* clients are told https addresses */
     uint64_t max_ttl_ms;
-    struct privsep_limits limits; /* what a sandbox gets that asks for none */
+    struct privsep_limits limits; /* of a sandbox that asks for none */
     const struct api_dialect *const
         *dialects; /* before the API's own; ends with NULL; NULL: none */
 };
@@ -101,7 +101,7 @@ struct api_request *api_request_new(const char *method, const char *path, const 
                                     const char *host, const char *key, const char *body,
                                     size_t body_len);
 void api_request_free(struct api_request *r);
-void api_response_free(struct api_response *r); /* what it holds, not the struct itself */
+void api_response_free(struct api_response *r); /* its contents, not the struct itself */
 
 /* done is called exactly once; it takes over what response holds. */
 typedef void (*api_done)(void *arg, struct api_response *response);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define TYPES_SIZE 256                /* all of them, with commas */
-#define SINCE_MAX  (INT64_C(1) << 53) /* what every reader of JSON can hold */
+#define SINCE_MAX  (INT64_C(1) << 53) /* the most that every reader of JSON can hold */
 
 static void refuse_type(struct api_call *call, const char *name, size_t n)
 {

@@ -146,7 +146,8 @@ const struct sandbox *daytona_find(struct api_call *call)
         s = core_sandbox_find_named(call->core, call->who.tenant, given);
     if (!s)
         daytona_no_sandbox(call);
-    else if (api_role_may(call->who.role, API_WRITE)) /* who only looks keeps nothing running */
+    else if (api_role_may(call->who.role,
+                          API_WRITE)) /* a key that may only read keeps nothing running */
         core_sandbox_used(call->core, s->id);
     return s;
 }

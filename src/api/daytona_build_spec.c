@@ -19,7 +19,7 @@
 struct reading {
     struct build_spec s;
     struct build_file file;
-    json_t *env;                 /* what ENV has said so far, as far as it is known here */
+    json_t *env;                 /* by ENV so far, as far as it is known here */
     const json_t *hashes;        /* of the context's archives; NULL: none */
     size_t copied;               /* sources of COPY so far */
     size_t bytes;                /* of TEXT_BYTES_MAX */

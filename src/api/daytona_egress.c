@@ -76,7 +76,7 @@ void daytona_set_network(struct api_call *call)
 struct mounting {
     json_t *mounted; /* from now on; ours, NULL: none */
     json_t *env;     /* their variables with the placeholders */
-    json_t *before;  /* what was mounted when the agent was told; NULL: nothing */
+    json_t *before;  /* the mounts when the agent was told; NULL: none */
     json_t *unset;   /* its names: variables that are mounted no more */
     unsigned rounds;
 };

@@ -143,7 +143,7 @@ static enum err_code check_list(const char *list,
     while (rc == ERR_OK && next_entry(&list, &entry, &n)) {
         (void)snprintf(text, sizeof(text), "%.*s", (int)MIN(n, sizeof(text) - 1), entry);
         if (n > 0)
-            rc = check(text, e); /* what was cut is too long for either */
+            rc = check(text, e); /* a text that was cut is too long for either */
     }
     return rc;
 }

@@ -38,7 +38,7 @@ static bool is_secret(const struct core_credential *k)
 }
 
 struct found {
-    const char *name;    /* what is looked for */
+    const char *name;    /* the name that is looked for */
     json_t *json, *bind; /* ours; NULL: there is none */
 };
 

@@ -15,7 +15,7 @@ struct buf {
     size_t len;
     size_t cap;
     size_t max;
-    char *base; /* what is allocated; data points into it */
+    char *base; /* the allocation; data points into it */
 };
 
 #define CLEANUP_BUF CLEANUP(buf_free)

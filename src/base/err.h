@@ -30,8 +30,8 @@ enum err_code {
 struct err {
     enum err_code code;
     int sys;        /* errno that caused it, or 0 */
-    char text[384]; /* what was tried and why not; one sentence, no newline; safe to show */
-    char hint[192]; /* what the caller can do, or empty */
+    char text[384]; /* the attempt and why it failed; one sentence, no newline; safe to show */
+    char hint[192]; /* the caller's next step, or empty */
 };
 
 /* Sets code and text (cut at its size) and clears hint and sys. e may be NULL. Returns code, so

@@ -99,7 +99,7 @@ int criu_image_next_field(const uint8_t **at, size_t *n, struct criu_image_field
 struct file {
     uint8_t *bytes;
     const uint8_t *at; /* the next message's length */
-    size_t n;          /* what is left */
+    size_t n;          /* bytes that are left */
 };
 
 static void file_close(struct file *f)

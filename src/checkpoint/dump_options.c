@@ -22,7 +22,7 @@ static const char *const fixed[] = {
     "--log-file",
     CRIU_DUMP_LOG,
     "--network-lock",
-    "skip", /* what leads out of the sandbox was closed before */
+    "skip", /* links that lead out of the sandbox were closed before */
     "--skip-in-flight",
     "--ghost-limit",
     "512M",

@@ -72,7 +72,7 @@ int refusal_of(const char *status, const char *pid, unsigned filters, struct che
 
 struct check {
     int proc_fd;
-    const char *pid; /* whose threads are looked at */
+    const char *pid; /* the process whose threads are looked at */
     unsigned filters;
     int rc;
     struct checkpoint_why *why;

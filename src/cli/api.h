@@ -16,7 +16,7 @@
 
 struct api {
     char *url, *key;
-    /* what clients are told: url, or the one with TLS of the server on this machine */
+    /* the address for clients: url, or the one with TLS of the server on this machine */
     char *public_url;
     char *tls_dir; /* local CA of the server on this machine (server_ca.h), or NULL */
     char *ca_file; /* NULL: the system's */

@@ -17,7 +17,7 @@ struct build_run {
     uint64_t until_ms; /* monotonic: no step goes on after it */
     bool live;         /* the newest line of a step's output is shown while it runs */
 
-    /* what holds for the next step */
+    /* holds for the next step */
     json_t *env;
     char user[64], cwd[4096];
     char *cmd;

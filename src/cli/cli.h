@@ -51,7 +51,7 @@ struct cli_command {
     int operands_min, operands_max;     /* max -1: any number */
     int raw_after;        /* from this operand on nothing is an option; -1: never so */
     bool takes_settings;  /* also --listen-port and so on */
-    const char *complete; /* what operands are, as in cli_option */
+    const char *complete; /* the operands, as in cli_option */
     int (*run)(struct cli *c);
 };
 

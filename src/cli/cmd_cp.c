@@ -28,7 +28,7 @@ struct copy {
     struct progress bar;
     struct buf answer; /* of an error */
     CURL *curl;
-    int in_fd, out_fd; /* what is sent; where the answer goes, or -1 */
+    int in_fd, out_fd; /* the file that is sent; where the answer goes, or -1 */
     uint64_t done_bytes;
     struct err *e;
 };

@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <string.h>
 
-#define INPUT_MAX      (640u * 1024u) /* what a request has room for */
+#define INPUT_MAX      (640u * 1024u) /* the most that a request has room for */
 #define OUTPUT_MAX     (4u << 20)
 #define LINE_MAX_BYTES (4u << 20) /* of a stream: the denials are in one */
 #define EXTRA_MS       30000u

@@ -188,7 +188,7 @@ static enum err_code open_spool(struct import *m, unsigned number, struct err *e
     if (m->dir_fd < 0)
         return err_set_sys(e, err_code_from_errno(m->dir_fd), m->dir_fd, "making %s", m->path);
     if (flock(m->dir_fd, LOCK_EX | LOCK_NB) < 0) {
-        util_close(&m->dir_fd); /* what is in it is another's */
+        util_close(&m->dir_fd); /* its contents are another's */
         return err_set(e, ERR_CONFLICT, "another command uses %s now", m->path);
     }
     io_each_name_at(m->dir_fd, ".", remove_name, &m->dir_fd);

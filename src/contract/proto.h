@@ -302,14 +302,14 @@ struct privsep_msg {
             uint32_t template_number; /* of an event: which they lie on; 0: not known any more */
             uint32_t busy; /* of an event, 1: they are just being kept, taken or removed */
             uint32_t pad;
-            /* whose they are; all zero: not known (DROP, event) */
+            /* the owners; all zero: not known (DROP, event) */
             uint8_t owner[PRIVSEP_OWNER_SIZE];
         } kept;
         struct {
             uint32_t number; /* 1..PRIVSEP_VOLUMES_MAX, the peer's choice */
             uint32_t busy;   /* of an event, 1: it is just being made or removed */
             uint64_t bytes;  /* of VOLUME_MAKE and of an event: how much it can hold */
-            /* whose it is; all zero: not known (VOLUME_REMOVE, event) */
+            /* the owner; all zero: not known (VOLUME_REMOVE, event) */
             uint8_t owner[PRIVSEP_OWNER_SIZE];
         } volume;
         struct {
@@ -322,7 +322,7 @@ struct privsep_msg {
             /* from 1, never twice for a generation; 0 in a COMMAND_SANDBOX request */
             uint32_t number;
             uint32_t pad;
-            uint8_t key[PRIVSEP_KEY_SIZE]; /* what its cay-init is asked with */
+            uint8_t key[PRIVSEP_KEY_SIZE]; /* the key of calls to its cay-init */
         } command_sandbox;
         struct {
             uint32_t command;

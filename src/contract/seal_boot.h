@@ -12,5 +12,5 @@
 
 struct seal_secret {
     uint8_t key[SEAL_KEY_BYTES];
-    uint8_t label[SEAL_LABEL_BYTES]; /* what differs in one byte is another sandbox's */
+    uint8_t label[SEAL_LABEL_BYTES]; /* a label that differs in one byte is another sandbox's */
 };

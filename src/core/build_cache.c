@@ -17,7 +17,7 @@
 struct build_cached {
     struct build_cached *next;
     struct tenant *tenant;
-    char template_id[IDS_SANDBOX_SIZE]; /* whose build was the last to use it */
+    char template_id[IDS_SANDBOX_SIZE]; /* of the template whose build was the last to use it */
     char on[BUILD_RUN_ON_SIZE];
     bool first; /* `on` is what a build begins with */
     unsigned char key[DIGEST_SHA256_SIZE];

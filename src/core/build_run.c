@@ -20,13 +20,13 @@
 #include <string.h>
 
 #define START_FILE     "/etc/cay/start.json"
-#define START_FILE_MAX 65536u /* what cay-init reads of it: agent/start_command.h */
+#define START_FILE_MAX 65536u /* the most that cay-init reads of it: agent/start_command.h */
 #define DEFAULT_USER   "user"
 #define DEFAULT_CWD    "/home/user"
 #define PRESET         "package-registries"
 #define MARGIN_MS      60000 /* the sandbox outlives its build, which ends it */
 #define READY_AGAIN_MS 500u
-#define NO_READY_MS    2000u /* what a start command without a ready command has in order to fail */
+#define NO_READY_MS    2000u /* in which a start command without a ready command may fail */
 
 void build_run_free(struct build_run *r)
 {

@@ -39,7 +39,7 @@ struct build_run {
     void (*step_done)(struct build_run *r), (*written)(struct build_run *r);
     struct deferred later; /* the step's end, where nothing is waited for */
 
-    /* what holds for the steps that follow */
+    /* holds for the steps that follow */
     char user[BUILD_RUN_USER_SIZE], cwd[BUILD_RUN_PATH_SIZE];
     json_t *env;
 
@@ -48,7 +48,7 @@ struct build_run {
     const char *copy_left; /* hashes of its archives that were not sent yet */
 
     /* build_cache.h */
-    char on[BUILD_RUN_ON_SIZE]; /* what the next step stands on; "": that is not known */
+    char on[BUILD_RUN_ON_SIZE]; /* the base of the next step; "": that is not known */
     size_t cached;              /* steps that need not run */
     uint64_t number;
     void (*kept)(struct build_run *r);

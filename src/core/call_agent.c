@@ -23,7 +23,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define USER_MAX 64 /* what an agent takes */
+#define USER_MAX 64 /* the most that an agent takes */
 
 struct agent_call {
     struct call call;

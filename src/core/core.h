@@ -73,7 +73,7 @@ struct sandbox {
     char id[IDS_SANDBOX_SIZE];
     const char *tenant;                /* its name, of the tenant's own object */
     char name[CORE_SANDBOX_NAME_SIZE]; /* its owner's, one of a kind for the tenant; "": none */
-    char template_id[CORE_NAME_SIZE];  /* what it runs: "host", "base", ... */
+    char template_id[CORE_NAME_SIZE];  /* the template that it runs: "host", "base", ... */
     /* The requested template: another than template_id while base is not built; the id of a
      * snapshot, or of a template that a tenant has built, whose files it began with
      * (core_sandbox_has_files_of). */
@@ -101,7 +101,7 @@ struct sandbox {
     /* NULL once the agent has it: it may hold secrets, and is stored only while `kept` is set */
     json_t *env;
     struct network *network; /* NULL: nothing was set; no secret is in it */
-    json_t *policy;          /* what may leave: policy/policy.h; NULL: nothing */
+    json_t *policy;          /* the connections that may leave: policy/policy.h; NULL: none */
     /* array of {"volume" or "host", "name", "path", "readOnly"} (volume.h); NULL: none */
     json_t *volumes;
     json_t *credentials; /* its own beside its tenant's: sealed (credential.h); NULL: none */
@@ -352,7 +352,7 @@ struct template_info {
     uint64_t size_bytes;
     const char *note;             /* why it is not ready, or "" */
     const char *source, *digest;  /* of the image that it was made of; else "" */
-    const char *tenant;           /* whose it is (template_tenant.h); "": the server's, for all */
+    const char *tenant;           /* the owner (template_tenant.h); "": the server's, for all */
     struct privsep_limits limits; /* of its own; 0 in a field: the server's */
 };
 

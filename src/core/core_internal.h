@@ -46,7 +46,7 @@ struct core {
     struct registry registry;
     struct tenants tenants;
     struct timer usage_due; /* usage.c */
-    int64_t usage_hour_ms;  /* what is counted since usage_due was armed belongs to it */
+    int64_t usage_hour_ms;  /* usage since usage_due was armed belongs to it */
     int64_t usage_purged_ms;
     bool usage_often; /* usage_due is less than a minute away */
     uint8_t server_key[CORE_SERVER_KEY_SIZE];

@@ -26,7 +26,7 @@ struct egress_link {
     bool closing;
     struct egress_event_reader reader;
     struct timer again;
-    struct sandbox_obj *first, *last; /* whose policies are to be sent */
+    struct sandbox_obj *first, *last; /* sandboxes whose policies are to be sent */
     unsigned in_flight;
     struct deferred later; /* the rest of the queue, where push_deferred */
     bool push_deferred;

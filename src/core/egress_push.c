@@ -290,7 +290,7 @@ void egress_leave(struct sandbox_obj *o)
     if (l)
         dequeue(l, o);
     if (sandbox_life(o)->files)
-        answer(o, NULL); /* what is stored is sent when it runs */
+        answer(o, NULL); /* the stored policy is sent when it runs */
 }
 
 void egress_forget(struct sandbox_obj *o)

@@ -48,7 +48,7 @@ struct query_kind {
     const char *method, *path; /* below the sandbox's own */
     const char *what;          /* "... of ID", where it is refused */
     int done;                  /* the status of an answer, which is handed on */
-    const char *none; /* what 404 means: cay-egress has not seen the sandbox yet; or NULL */
+    const char *none; /* the meaning of 404: cay-egress has not seen the sandbox yet; or NULL */
     struct query_error errors[2];
 };
 

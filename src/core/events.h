@@ -49,7 +49,7 @@ int event_type_from(const char *name, size_t n);
 struct core_events_filter {
     unsigned types;      /* bits of 1 << enum event_type; 0: all. EVENT_DROPPED is always told */
     const char *sandbox; /* NULL: of all */
-    int64_t since;       /* what comes after that id; 0: all that is kept */
+    int64_t since;       /* events after that id; 0: all that are kept */
     bool follow;         /* goes on, with a sign of life every EVENTS_BEAT_MS */
 };
 

@@ -19,7 +19,7 @@ struct exec_stream {
     exec_output_cb output; /* NULL: it is kept */
     void *arg;
     struct buf in;     /* an envelope in the making */
-    struct buf out[2]; /* what is kept, by EXEC_STDOUT, EXEC_STDERR */
+    struct buf out[2]; /* output that is kept, by EXEC_STDOUT, EXEC_STDERR */
     size_t left;       /* bytes of output that are still kept */
     bool truncated;    /* there was more */
     bool started;      /* pid is known */

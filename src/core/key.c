@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY_PREFIX "e2b_" /* what E2B's SDKs insist on: e2b_ and hex digits */
+#define KEY_PREFIX "e2b_" /* E2B's SDKs insist on it: e2b_ and hex digits */
 #define KEY_RANDOM 20
 #define KEY_LEN    (sizeof(KEY_PREFIX) - 1 + 2 * (size_t)KEY_RANDOM)
 #define HEX_DIGITS "0123456789abcdef"

@@ -3,7 +3,7 @@
 
 #include "core/core.h"
 
-#define CORE_OPERATOR_TENANT "default" /* whose keys alone may have the role of the operator */
+#define CORE_OPERATOR_TENANT "default" /* its keys alone may have the role of the operator */
 
 /* The rights of a key: docs/tenants.md. The store holds these numbers. 0 is no role, and permits
  * nothing. */

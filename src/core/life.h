@@ -66,7 +66,7 @@ enum life_exit {
 enum life_call {
     LIFE_CALL_NOT_FOUND,
     LIFE_CALL_DO,        /* done */
-    LIFE_CALL_WAIT,      /* what is under way comes first, and may be just that */
+    LIFE_CALL_WAIT,      /* the call under way comes first, and may be just that */
     LIFE_CALL_ALREADY,   /* refused: it is so already */
     LIFE_CALL_UNDER_WAY, /* answered like NOT_FOUND; a KILL of ours awaits its answer */
     LIFE_CALL_END        /* kill: lifecycle_end */
@@ -93,10 +93,10 @@ struct life {
     bool files;            /* its files alone are there, or are about to be */
     bool awaits_create;    /* the answers to CREATE and /init belong to it */
     bool visible;          /* clients may know of it */
-    bool wakes;     /* what is asked of its ports may resume it, or waits for it to be resumed */
-    bool reachable; /* its ports, its agent, programs, samples, its tenant's certificate */
-    bool policy;    /* cay-egress is sent its policy, once privd has made it */
-    bool counted;   /* counts against max_sandboxes and its tenant's share */
+    bool wakes;            /* a request to its ports may resume it, or waits for it to be resumed */
+    bool reachable;        /* its ports, its agent, programs, samples, its tenant's certificate */
+    bool policy;           /* cay-egress is sent its policy, once privd has made it */
+    bool counted;          /* counts against max_sandboxes and its tenant's share */
 };
 
 #define LIFE_STEP(state) (1u << (state))

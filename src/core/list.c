@@ -19,7 +19,7 @@
 
 struct matcher {
     const struct sandbox_filter *f;
-    const char *template_id; /* what the filter's name stands for; NULL: any */
+    const char *template_id; /* of the template that the filter names; NULL: any */
     bool running, paused;
 };
 

@@ -89,7 +89,7 @@ static enum err_code add(struct core *c, const char *name, struct err *e)
 enum err_code core_template_publish(struct core *c, const char *name, bool on, const char **out,
                                     struct err *e)
 {
-    /* what it means may have lost its tags: the name is taken back all the same */
+    /* its meaning may have lost its tags: the name is taken back all the same */
     const char *found = !on && !strchr(name, ':') && published_has(c, name) ? name : NULL;
 
     if (core_check_ready(c, e) != ERR_OK)

@@ -26,11 +26,11 @@ struct sandbox_obj {
     struct sandbox s;
     struct core *core;
     struct sandbox_obj *hash_next;
-    struct tenant *tenant; /* whose it is: a reference; s.tenant is its name */
+    struct tenant *tenant; /* the owner: a reference; s.tenant is its name */
     struct sandbox_obj *tenant_next, *tenant_prev;
     struct tenant_charge charges[TENANT_SANDBOX_RESOURCES]; /* by enum tenant_resource */
 
-    struct timer end;            /* what it means in each state: life.h */
+    struct timer end;            /* its meaning in each state: life.h */
     bool known_to_privd;         /* slot and gen are valid */
     uint64_t used_ms;            /* the last use that counts (clock_mono_ms); idle.c */
     bool idle_requested;         /* privd owes what its programs used */
@@ -55,12 +55,12 @@ struct sandbox_obj {
     bool change_requested;
     bool hooks_requested;  /* hooks.c: before it is paused, and its agent owes how they went */
     bool resize_requested; /* resize.c: privd owes the answer to RESIZE */
-    int64_t resume_ttl_ms; /* what those who resume it ask for; 0: the default */
+    int64_t resume_ttl_ms; /* asked for by those who resume it; 0: the default */
     struct pause_waiter *pausers, *resumers;
     bool reboot;                  /* those want it to boot anew */
     bool reboot_keeps;            /* for that alone it is being kept */
     bool reboot_ran;              /* it ran until then: its clients were not told of a pause */
-    enum sandbox_tier pause_tier; /* what the last of pausers wants */
+    enum sandbox_tier pause_tier; /* of the last of pausers */
 
     /* reboot.c */
     struct timer copies_wait; /* armed: it boots anew when no copy of its files is made any more */

@@ -28,8 +28,8 @@ struct snapshot {
     char id[IDS_SANDBOX_SIZE]; /* "s" and 20 of [a-z0-9] */
     const char *tenant;
     char name[CORE_SNAPSHOT_NAME_SIZE]; /* one of a kind for the tenant; "": none */
-    char sandbox[IDS_SANDBOX_SIZE];     /* whose files they were */
-    char template_id[CORE_NAME_SIZE];   /* what they lie on */
+    char sandbox[IDS_SANDBOX_SIZE];     /* the source of the files */
+    char template_id[CORE_NAME_SIZE];   /* of the base of its files */
     enum snapshot_state state;
     enum snapshot_kind kind;
     uint32_t number;

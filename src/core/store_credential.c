@@ -80,7 +80,7 @@ enum err_code store_credential_renew(struct store *st, const char *tenant, const
     store_bind_text(q, 2, name);
     sqlite3_bind_blob(q, 3, old, (int)strlen(old), SQLITE_STATIC);
     sqlite3_bind_blob(q, 4, sealed, (int)strlen(sealed), SQLITE_STATIC);
-    store_set_durable(st, true); /* what it replaces cannot be had again */
+    store_set_durable(st, true); /* the value before cannot be had again */
     code = change_one(st, STORE_CREDENTIAL_RENEW, "writing a renewed credential", e);
     store_set_durable(st, false);
     return code;

@@ -28,7 +28,7 @@ static const struct {
     uint32_t number;
     const char *id;
     const char *aliases[4];
-    const char *build_note; /* what to do when it is not there */
+    const char *build_note; /* advice for a template that is not there */
 } known[] = {
     {PRIVSEP_TEMPLATE_HOST,
      "host",
@@ -51,7 +51,7 @@ struct job {
     uint64_t seq; /* of the JOB request */
     size_t which;
     bool build;
-    char last[REASON_SIZE]; /* what it said last */
+    char last[REASON_SIZE]; /* its last message */
     void (*on_progress)(void *arg, unsigned percent, const char *text);
     core_sandbox_cb done;
     void *arg;

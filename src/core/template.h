@@ -21,7 +21,7 @@ struct templates {
         char name[CORE_IMAGE_NAME_MAX + 1];
         char source[CORE_IMAGE_SOURCE_SIZE], digest[CORE_IMAGE_DIGEST_SIZE];
         char tenant[CORE_TENANT_SIZE];         /* "": the server's */
-    } images[TEMPLATES_ALL - TEMPLATES_KNOWN]; /* what info points to */
+    } images[TEMPLATES_ALL - TEMPLATES_KNOWN]; /* info points to them */
     struct tenant_charge bytes[TEMPLATES_ALL]; /* of tenants': what each takes of the disk */
 };
 

@@ -15,7 +15,7 @@ struct timer {
 struct timers {
     uv_timer_t uv;
     struct timer_heap heap;
-    uint64_t armed_ms; /* what uv is armed for; 0: nothing */
+    uint64_t armed_ms; /* the time that uv is armed for; 0: none */
 };
 
 void timers_init(struct timers *ts, uv_loop_t *loop);

@@ -23,7 +23,7 @@ struct traces {
     char instance[TRACE_INSTANCE_SIZE]; /* of this cayd */
 
     struct timer due;
-    /* what is being sent: it is in the ring no more */
+    /* being sent: it is in the ring no more */
     char *body;
     size_t body_spans;
     unsigned attempts; /* of it */

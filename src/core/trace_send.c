@@ -103,7 +103,7 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
 
     t->under_way = false;
     if (c->stopping) {
-        /* what waits is lost with this cayd */
+        /* spans that wait are lost with this cayd */
     } else if (json_is_object(o)) {
         take_answer(t, o);
     } else { /* cay-egress is away, or is out of places: not an attempt */

@@ -26,7 +26,7 @@ struct volume {
     char name[CORE_VOLUME_NAME_SIZE]; /* one of a kind for the tenant */
     enum volume_state state;
     uint32_t number;
-    uint64_t bytes; /* what it can hold */
+    uint64_t bytes; /* the most that it can hold */
     int64_t made_real_ms;
 };
 

@@ -301,7 +301,7 @@ static uint64_t head_timeout_ms(const struct http_exchange *x, const struct rela
                                              "/filesystem.Filesystem/Move", "/files/compose"};
     uint64_t ms = p->gateway->config.agent_timeout_ms;
 
-    if (p->port != AGENT_PORT) /* what a user's service does is its own affair */
+    if (p->port != AGENT_PORT) /* the acts of a user's service are its own affair */
         return 0;
     if (p->of_volume) /* a removal, a listing, or the end of an upload */
         return ms * LONG_CALL_FACTOR;

@@ -25,13 +25,13 @@ struct gateway_answer {
     bool shaped; /* the error is the gateway's own form (with sandboxId), not the agent's */
     char message[ACCESS_MESSAGE_SIZE];
     char id[IDS_SANDBOX_SIZE];
-    char tenant[CORE_TENANT_SIZE]; /* whose it is, where status is 0 */
+    char tenant[CORE_TENANT_SIZE]; /* the owner, where status is 0 */
     bool anonymous; /* the request brought no key, token or signature, and needed none */
     uint16_t port;
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE];
-    char host[256]; /* what to send as Host; "": the client's own */
-    bool of_volume; /* what answers there serves a volume's contents */
+    char host[256]; /* the Host to send; "": the client's own */
+    bool of_volume; /* a server there serves a volume's contents */
     bool connected; /* fd is an idle connection: set by the requester */
     int fd;         /* unconnected, non-blocking; -1: use the idle connection */
 };

@@ -62,14 +62,14 @@ struct conn {
     struct buf in;                  /* read, not looked at yet */
     struct buf out;                 /* to be written */
     struct wait read_wait, write_wait, own_wait;
-    void *layer;                            /* what its bytes pass through, or NULL: see layer.h */
+    void *layer;                            /* its bytes pass through it, or NULL: see layer.h */
     const struct http_layer_ops *layer_ops; /* its functions: the server's, or as it was adopted */
     const char *view; /* during a pump: bytes just read, before they are copied to `in` */
     size_t view_len;
     bool passing;       /* likewise, but the bytes are in the server's pipe */
     size_t scanned;     /* of an incomplete head */
     size_t unsent;      /* when the wait for the peer to take bytes began */
-    size_t held;        /* what held.c counts of `out` */
+    size_t held;        /* bytes of `out` that held.c counts */
     size_t linger_left; /* bytes that may still be thrown away */
     uint64_t tag;       /* of http_server_adopt_tagged, or 0 */
     uint32_t round;     /* http_server_config.enter's */

@@ -275,7 +275,7 @@ static ssize_t feed_matched(struct multipart *m, const char *p, size_t n)
     if (i == n)
         return (ssize_t)n;
     m->matched = 0;
-    r = emit(m, m->delimiter, before); /* what was held back is contents after all */
+    r = emit(m, m->delimiter, before); /* bytes that were held back are contents after all */
     if (r == 0)
         r = emit(m, p, i);
     return r < 0 ? r : (ssize_t)i;

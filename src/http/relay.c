@@ -70,7 +70,7 @@ void relay_request_data(struct http_exchange *x, const char *data, size_t len)
         return;
     if (!relay_write(r, data, len))
         return;
-    /* what a filter has put there is not to grow: growing leaves copies of a secret behind */
+    /* a filter's bytes there are not to grow: growing leaves copies of a secret behind */
     if (r->wire.out.len >= WINDOW_BYTES || (r->o.filter && r->wire.out.len > 0))
         relay_window_full(r);
 }

@@ -42,7 +42,7 @@ void relay_fail(struct relay *r, enum err_code code, const char *text, int errnu
         http_exchange_abort(x);
         return;
     }
-    x->paused = true; /* what is left of the request is read or dropped with the answer */
+    x->paused = true; /* the rest of the request is read or dropped with the answer */
     o.on_fail(x, &e, o.arg);
 }
 

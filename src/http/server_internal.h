@@ -37,7 +37,7 @@ struct http_server {
     char *read_buf; /* shared: lives for one read event */
     size_t read_bytes;
     struct pass pass; /* likewise */
-    size_t piece;     /* what goes through it at once */
+    size_t piece;     /* bytes that go through it at once */
     /* as scratch: their memory is there from the start, so that an answer needs none */
     struct buf error_body;
     struct buf scratch; /* heads in the making */

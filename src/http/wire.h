@@ -39,7 +39,7 @@ struct wire {
     void *layer;       /* wire_set_layer's, or NULL */
     const struct http_layer_ops *layer_ops;
     bool ended;  /* the layer has said so beside the last bytes */
-    bool secret; /* what waits to be written is wiped when it is out, and when it never will be */
+    bool secret; /* bytes that wait are wiped when they are out, and when they never will be */
     /* The event that the layer waits for, where it differs from the one that the wire waits for. */
     bool read_wants_write, write_wants_read, shut_wants_write;
 };

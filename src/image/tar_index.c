@@ -111,7 +111,7 @@ int tar_index_pax(const char *text, size_t len, struct tar_index_member *out)
 struct search {
     int fd;
     uint64_t at, end;
-    struct tar_index_member pax; /* what the pax header before says; size UINT64_MAX: nothing */
+    struct tar_index_member pax; /* of the pax header before; size UINT64_MAX: none */
     bool has_pax, name_unknown;
 };
 

@@ -278,7 +278,7 @@ void child_ended(struct child *c, int status)
     uint64_t now = clock_mono_ms();
 
     if (c->ready_fd >= 0)
-        child_read_ready(c); /* what it said last */
+        child_read_ready(c); /* its last message */
     util_close(&c->ready_fd);
     log_end(c, status);
     c->failures = c->expected || now - c->started_ms > STABLE_MS ? 0 : c->failures + 1;

@@ -28,7 +28,7 @@ struct child {
     bool expected;                      /* its next end was asked for */
     uint64_t started_ms, restart_at_ms; /* monotonic; the second 0: not planned */
     unsigned failures;                  /* in a row */
-    char reason[KEEP_REASON_MAX];       /* what it said when it failed, or "" */
+    char reason[KEEP_REASON_MAX];       /* its reason when it failed, or "" */
 };
 
 /* Starts it. 0 or -errno (no process was made). */

@@ -14,7 +14,7 @@ struct command {
 
 struct commands {
     struct command privd, cayd, egress[OPTIONS_EGRESS_MAX];
-    char texts[32 + 8 * OPTIONS_EGRESS_MAX][COMMAND_TEXT_SIZE]; /* what argv points to */
+    char texts[32 + 8 * OPTIONS_EGRESS_MAX][COMMAND_TEXT_SIZE]; /* argv points to them */
     size_t n_texts;
 };
 

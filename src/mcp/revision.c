@@ -6,7 +6,7 @@
 
 #define SENTINEL_BEGIN "=?base64?"
 #define SENTINEL_END   "?="
-#define WITHOUT_HEADER "2025-03-26" /* what a client without the header speaks */
+#define WITHOUT_HEADER "2025-03-26" /* of a client without the header */
 
 static const struct revision revisions[] = {
     {.name = "2026-07-28", .stateless = true},  {.name = "2025-11-25", .negotiable = true},

@@ -25,7 +25,7 @@ _Static_assert(4 * TOOL_OUTPUT_ENCODED_MAX + (1u << 20) <= REQUEST_ANSWER_MAX, "
 static const char *const output_names[] = {[EXEC_STDOUT] = "stdout", [EXEC_STDERR] = "stderr"};
 
 struct run {
-    struct buf out[2]; /* what is kept */
+    struct buf out[2]; /* output that is kept */
     uint64_t bytes[2]; /* of all that came */
     size_t max_bytes;  /* of each in the result */
     size_t shown[2];   /* of each that the result has; set when the command has ended */

@@ -35,7 +35,7 @@ struct policy_explanation {
     struct policy_verdict v;
     char subject[POLICY_REASON_SIZE]; /* which the sentence begins with */
     char sentence[POLICY_REASON_SIZE + POLICY_NOTE_SIZE];
-    char refused_by[POLICY_BY_SIZE]; /* what else refuses it than a policy; "": nothing */
+    char refused_by[POLICY_BY_SIZE]; /* another refusal than a policy's; "": none */
     char notes[POLICY_NOTES_MAX][POLICY_NOTE_SIZE];
     size_t n_notes;
 };

@@ -27,7 +27,7 @@ struct policy {
     bool shared; /* a named preset: constant */
     enum fallback fallback;
     bool warns;  /* denies nothing: says what it would */
-    bool asks;   /* what nothing allows is the owner's to say */
+    bool asks;   /* the owner decides about requests that nothing allows */
     bool closes; /* TLS that it refuses ends in the handshake */
     struct rule *rules;
     size_t n_rules;

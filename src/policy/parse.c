@@ -112,7 +112,7 @@ static enum err_code read_condition(struct parser *p, const struct condition *c,
             code = read_entry(p, c, json_array_get(json, i), &list->entries[i]);
         if (code != ERR_OK)
             return code;
-        list->n = i + 1; /* what rule_clear has to look at */
+        list->n = i + 1; /* the part that rule_clear has to look at */
         if (count_star(p, c, &list->entries[i]) != ERR_OK)
             return p->e->code;
     }

@@ -106,7 +106,7 @@ struct policy_verdict {
     int rule;                /* number of the rule from 0, or -1 */
     const char *name;        /* of the rule, preset or default: "rule 3", "public"; the policy's */
     const char *credential;  /* to put on the request, or NULL; the policy's */
-    const struct policy *by; /* whose word it is; NULL with POLICY_BY_NEVER */
+    const struct policy *by; /* the policy that decided; NULL with POLICY_BY_NEVER */
 };
 
 struct policy_limits {
@@ -175,7 +175,7 @@ const char *policy_credential(const struct policy *p, size_t i);
 struct policy_reroute {
     char *domain;             /* as of a rule */
     struct policy_address to; /* unless: */
-    char *to_name;            /* whose addresses they are, resolved outside; or NULL */
+    char *to_name;            /* the owner of the addresses, resolved outside; or NULL */
     uint16_t port;            /* 0: the one that was asked for */
 };
 

@@ -21,7 +21,7 @@ struct policy_target {
     uint16_t port;
     struct policy_address via; /* of a rerouted name: what is dialled instead, */
     uint16_t via_port;         /* there; 0: it is not rerouted, or that is not looked up yet */
-    const char *via_name;      /* what was resolved to via, or NULL */
+    const char *via_name;      /* the name that was resolved to via, or NULL */
     bool via_unresolved;       /* via is not known yet: may via_name be asked for? */
 };
 

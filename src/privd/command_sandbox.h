@@ -36,7 +36,7 @@ struct command_sandbox {
     struct loop_timer timer; /* until it is ready */
     uint64_t begun_ms;
     bool starting;                       /* on privd's list of those */
-    struct reply_to maker, ender;        /* who waits */
+    struct reply_to maker, ender;        /* requests that wait */
     struct runtime_claim claim;          /* until it was given */
     const struct runtime_driver *driver; /* its sandbox's */
     bool ending;

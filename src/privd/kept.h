@@ -30,7 +30,7 @@ struct kept_record {
     uint32_t number;
     uint32_t state; /* enum kept_state */
     uint32_t slot, gen;
-    uint32_t template_number; /* whose layers it lies on; 0: not known any more */
+    uint32_t template_number; /* of the layers that it lies on; 0: not known any more */
     uint32_t level;
     int64_t since_real_ms;
     uint8_t owner[PRIVSEP_OWNER_SIZE]; /* all zero: not known, as of a lost record */

@@ -448,7 +448,8 @@ int main(int argc, char **argv)
         return KEEP_EXIT_FAILED;
     }
     r = set_up(&p);
-    malloc_trim(0); /* what building the filters took would be copied with each task's fork */
+    /* Memory that building the filters took would be copied with each task's fork. */
+    malloc_trim(0);
     if (r == 0)
         r = loop_run(&p.loop);
     if (r < 0)

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define CREATE 256u /* what one create counts */
+#define CREATE 256u /* the count of one create */
 
 /* -- which creates ----------------------------------------------------------------------------- */
 

@@ -43,7 +43,7 @@ struct privd {
     struct runtime *rt;
     const struct runtime_driver *drivers[PRIVSEP_LEVEL_COUNT]; /* NULL: not on this machine */
     char level_why[PRIVSEP_LEVEL_COUNT][PRIVSEP_WHY_SIZE];     /* why a level is not there */
-    uint32_t pool_level; /* whose slots are made ahead: the first that is there */
+    uint32_t pool_level; /* of slots that are made ahead: the first that is there */
     struct privsep_server *server;
     struct loop_source server_source, signal_source;
     int signal_fd, lock_fd, state_lock_fd;
@@ -70,7 +70,7 @@ struct privd {
         [COMMAND_SANDBOXES_STARTING_MAX]; /* those whose task works; command_sandbox.c */
     uint32_t n_command_sandboxes_starting;
     struct log_rate command_sandbox_log, peer_log,
-        owner_log;                  /* what tenants, and who connects, can have said at will */
+        owner_log; /* lines that tenants, and connecting programs, can cause at will */
     struct loop_timer refill_timer; /* after a failure: until then none is made */
     /* after a start: until then a slot is made only for a waiting create */
     struct loop_timer refill_delay_timer;

@@ -18,7 +18,7 @@ struct resize {
     struct reply_to requester;
     struct privsep_limits to;
     uint32_t looks;
-    int status;     /* what is answered then */
+    int status;     /* the answer then */
     bool under_way; /* until it is answered */
     bool back;      /* it was cut off: the limits of before are set again */
 };

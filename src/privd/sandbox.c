@@ -30,7 +30,7 @@
 #define START_TIMEOUT_MS 20000 /* from the claim of a slot to the ready byte */
 /* The same, of one that is restored: longer than cay-checkpoint has. */
 #define RESTORE_TIMEOUT_MS 90000
-#define RESTORES_MAX       4     /* whose images are in memory at a time */
+#define RESTORES_MAX       4     /* sandboxes whose images are in memory at a time */
 #define SLOT_TIMEOUT_MS    15000 /* for a slot to become free */
 
 /* -- creates that wait for a slot -------------------------------------------------------------- */

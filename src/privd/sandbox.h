@@ -13,7 +13,7 @@ struct create_request {
     struct runtime_claim claim;
     uint32_t kept; /* files that it takes (kept.h), or a copy of them; 0: none */
     bool copy;
-    bool memory;     /* what ran in it is restored */
+    bool memory;     /* the programs that ran in it are restored */
     bool may_claim;  /* a member of the pool (pool.h) */
     bool has_waited; /* there was no slot for it when it came */
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];

@@ -38,15 +38,15 @@ struct slot {
 
     /* the number that its layer is to have when it has ended (kept.h); 0: it is removed */
     uint32_t kept;
-    struct reply_to keeper;              /* who waits for that */
+    struct reply_to keeper;              /* the request that waits for that */
     uint16_t keeper_op;                  /* with what: 0 is KEEP, or DUMP */
     int keeper_status;                   /* of a DUMP that did not keep its memory */
     const struct runtime_driver *driver; /* row of its level, from the beginning of its use on */
     struct create_request *create;       /* owned; SLOT_STARTING, or ENDING after a failed start */
     int failure;                         /* -errno and stage of a failed start */
     uint32_t failure_stage;
-    struct reply_to killer;  /* who waits for its end */
-    struct reply_to freezer; /* who waits for FREEZE: SLOT_FREEZING */
+    struct reply_to killer;  /* the request that waits for its end */
+    struct reply_to freezer; /* the FREEZE that waits: SLOT_FREEZING */
     uint64_t freeze_end_ms;  /* SLOT_FREEZING: when it is given up (clock_mono_ms) */
     bool copying;            /* SLOT_FREEZING: for a COPY */
     /* since the kernel was asked; 0: its command sandboxes are being made still */
@@ -54,7 +54,7 @@ struct slot {
     struct resize resize;
     struct pace_item kill; /* SLOT_KILLING: its kill waits for its turn */
 
-    /* what it runs; valid from SLOT_STARTING on, kind from when it is prestarted */
+    /* its contents; valid from SLOT_STARTING on, kind from when it is prestarted */
     char id[PRIVSEP_ID_SIZE]; /* all NUL: no owner yet */
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
     struct slot_kind kind;

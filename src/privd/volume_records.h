@@ -10,7 +10,7 @@
 
 enum volume_state {
     VOLUME_NONE,
-    VOLUME_MAKING, /* what there is of it has not been answered */
+    VOLUME_MAKING, /* begun, and not answered */
     VOLUME_WHOLE,
     VOLUME_REMOVING,
     VOLUME_STATE_COUNT

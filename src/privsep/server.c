@@ -28,7 +28,7 @@ struct privsep_server {
     bool greeted;
     uid_t peer_uid;
     struct privsep_server_events ev;
-    struct log_rate log; /* what a connecting process can have said at will */
+    struct log_rate log; /* lines that a connecting process can cause at will */
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     struct privsep_packet *queue; /* ring, grows by doubling */
     size_t queue_cap, queue_head, queue_len, queue_fds;

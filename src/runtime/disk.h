@@ -49,7 +49,7 @@ struct disk_backend {
 struct disk {
     const struct disk_backend *backend;
     int root_fd, templates_fd, layers_fd, kept_fd, volumes_fd, recycled_fd;
-    int view_fd;           /* what sandboxes see at /sys (sysfs_stub.h); negative: nothing */
+    int view_fd;           /* shown to sandboxes at /sys (sysfs_stub.h); negative: nothing */
     bool mounted;          /* by us, at state_dir/disk */
     uint64_t layer_inodes; /* of struct runtime_config */
 };

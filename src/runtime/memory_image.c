@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 
 #define KEY_NAME        "seal.key"
-#define FORM            "cay memory 1" /* what is sealed: files that this version can restore */
+#define FORM            "cay memory 1" /* sealed with it: files that this version can restore */
 #define FD_FIRST        3
 #define HIGH_FD         100                       /* above every number that such a program gets */
 #define IMAGE_OWN_BYTES (64ull * 1024 * 1024)     /* of an image beside the memory itself */

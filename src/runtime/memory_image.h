@@ -23,7 +23,7 @@ int memory_image_secret(const struct runtime *rt, const struct runtime_image *im
 /* A program of cay's that works on an image. */
 struct image_program {
     pid_t pid;
-    int out_fd; /* what it says */
+    int out_fd; /* its output */
 };
 
 /* Starts it with fds[0..n) at the descriptors 3, 4, ... and no other; it ends with the calling

@@ -17,7 +17,7 @@ static const int calls[] = {
 static int limit(uint64_t file_bytes_max)
 {
     const struct rlimit none = {0, 0}, file = {file_bytes_max, file_bytes_max};
-#ifdef __SANITIZE_ADDRESS__ /* whose shadow is as large as the address space */
+#ifdef __SANITIZE_ADDRESS__ /* its shadow is as large as the address space */
     const struct rlimit memory = {RLIM_INFINITY, RLIM_INFINITY};
 #else
     const struct rlimit memory = {SEAL_WALLS_MEMORY_BYTES, SEAL_WALLS_MEMORY_BYTES};

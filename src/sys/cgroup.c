@@ -24,7 +24,7 @@ static const char *const leaf_names[2][3] = {
 };
 
 #define PERIOD_US     100000
-#define SOCKETS_SHARE 4 /* what buffers of sockets may take, as a part of the memory */
+#define SOCKETS_SHARE 4 /* the part of the memory that buffers of sockets may take */
 #define SOCKETS_MAX   (20u * 1024u * 1024u) /* and at most: it comes on top of the memory */
 #define KILL_ROUNDS   16
 #define PIDS_PER_READ 256

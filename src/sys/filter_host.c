@@ -58,7 +58,7 @@ static const int daemon_denied[] = {
 
 /* Debuggers work inside sandboxes; no job needs one, nor another's namespaces or descriptors. */
 static const int job_denied[] = {
-#ifndef __SANITIZE_ADDRESS__ /* whose leak checker traces the process that it is in */
+#ifndef __SANITIZE_ADDRESS__ /* its leak checker traces the process that it is in */
     SYS_ptrace,
 #endif
     SYS_process_vm_readv, SYS_process_vm_writev, SYS_pidfd_getfd, SYS_kcmp, SYS_setns,

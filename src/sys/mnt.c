@@ -75,7 +75,7 @@ int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr)
     CLEANUP_CLOSE int context = fsopen(type, FSOPEN_CLOEXEC);
     if (context < 0)
         return -errno;
-    (void)fsconfig(context, FSCONFIG_SET_STRING, "source", type, 0); /* what df and mount show */
+    (void)fsconfig(context, FSCONFIG_SET_STRING, "source", type, 0); /* as df and mount show it */
     for (; options && options->key; options++) {
         unsigned cmd = options->value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
         if (fsconfig(context, cmd, options->key, options->value, 0) < 0) {

@@ -20,7 +20,7 @@ struct share;
 struct toolbox_call;
 
 struct collected {
-    struct toolbox_call *call; /* whose account it is; borrowed */
+    struct toolbox_call *call; /* the call whose account it is; borrowed */
     struct buf bytes;
     struct share *shares[TOOLBOX_COLLECTED_MAX / TOOLBOX_OUTPUT_BLOCK];
     size_t share_count;

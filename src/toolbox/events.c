@@ -37,7 +37,7 @@
 struct reader {
     uv_pipe_t pipe;   /* data: the reader */
     struct events *e; /* NULL: the client has gone */
-    struct buf lines; /* what is read and not sent */
+    struct buf lines; /* lines that are read and not sent */
 };
 
 struct events {

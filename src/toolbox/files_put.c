@@ -143,7 +143,7 @@ static int on_part_data(void *arg, const char *data, size_t len)
 {
     struct upload *u = arg;
 
-    if (u->in_path && memchr(data, '\0', len)) /* what stands before it is another file */
+    if (u->in_path && memchr(data, '\0', len)) /* the name before it is another file */
         return refuse(u, "a file's path has a NUL");
     if (u->in_path && buf_append(&u->wanted, data, len) < 0)
         return refuse(u, "a file's path is too long");

@@ -12,7 +12,7 @@ struct additions {
     int root_fd;            /* the tree; not owned */
     int start_fd, image_fd; /* become /etc/cay/start.json and image.json; -1: none */
     int cwd_fd;             /* has the path of the folder that the image begins in; -1: none */
-    struct buf *said;       /* what was added, and what cannot be, in words, "; " between */
+    struct buf *said;       /* additions, and what cannot be added, in words, "; " between */
 };
 
 /* To be called where the root of the process is the tree: programs are looked for by their

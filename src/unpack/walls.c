@@ -43,7 +43,7 @@ int walls_enter(const char *tree, const char **what)
 {
     static const struct confine_list list = {calls, ARRAY_SIZE(calls), NULL, 0};
     static const struct rlimit none = {0, 0};
-#ifdef __SANITIZE_ADDRESS__ /* whose shadow is as large as the address space */
+#ifdef __SANITIZE_ADDRESS__ /* its shadow is as large as the address space */
     static const struct rlimit memory = {RLIM_INFINITY, RLIM_INFINITY};
 #else
     static const struct rlimit memory = {WALLS_MEMORY_BYTES, WALLS_MEMORY_BYTES};

@@ -10,7 +10,7 @@
 
 struct files_owner {
     bool has_uid, has_gid, has_mode;
-    bool exclusive; /* what is there already is not replaced */
+    bool exclusive; /* a file that is there already is not replaced */
     uint32_t uid, gid, mode;
 };
 

@@ -19,7 +19,7 @@
  * for ever: one whose queue has not shrunk for PROC_STALL_MS is cut. Without a subscriber output is
  * read and dropped, so a process never waits without a reader. */
 
-#define OUTPUT_DRAIN_MAX (1024u * 1024u) /* what a pipe can hold at most */
+#define OUTPUT_DRAIN_MAX (1024u * 1024u) /* the most that a pipe can hold */
 #define OUTPUT_JSON_MAX  64u             /* around the base64 text */
 
 /* -- subscribers ------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ struct spawn_request {
     char *const *argv;             /* ends with NULL */
     char *const *sh_argv;          /* the same with "/bin/sh" and a free second place in front */
     char *const *env;              /* ends with NULL */
-    const char *const *candidates; /* what to execute: the first that can be; ends with NULL */
+    const char *const *candidates; /* paths to execute: the first that can be; ends with NULL */
     int fds[3];                    /* become 0, 1, 2; stay the caller's */
     bool terminal;                 /* fds[0] is the terminal that the new session gets */
     uint64_t command;              /* the command's number, not 0 */

@@ -127,7 +127,7 @@ void watch_tree_catch_up(struct watch_tree *t)
         if (t->closed || (!t->scanning && !t->scan_first))
             continue;
         (void)watch_scan_step(t);
-        more = true; /* what the last scan has found is told after the events of meanwhile */
+        more = true; /* finds of the last scan are told after the events of meanwhile */
     }
 }
 

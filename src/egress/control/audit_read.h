@@ -12,7 +12,7 @@ struct audit_position {
     size_t source;
     uint32_t file; /* of the source, newest first; 0 has the newest lines */
     int fd;        /* -1: the file is not open yet */
-    off_t at;      /* what is before it was not read */
+    off_t at;      /* bytes before it were not read */
     size_t from;   /* lines[from..] are of this source */
     unsigned old;  /* lines in a row from before `since` */
 };

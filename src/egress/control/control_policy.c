@@ -161,7 +161,7 @@ enum err_code control_policy_put(struct egress *eg, uint32_t slot, uint32_t gen,
         control_policy_drop(r);
         return e->code;
     }
-    free(r); /* what it points to was taken over */
+    free(r); /* its parts were taken over */
     return ERR_OK;
 }
 

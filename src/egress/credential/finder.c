@@ -28,7 +28,7 @@ static void keep(const struct automaton *a, struct finder_set *set, struct finde
 {
     struct finder_reading *least;
 
-    if (r.state == 0 && set->count > 0) /* what the others have includes it */
+    if (r.state == 0 && set->count > 0) /* the others' set includes it */
         return;
     for (unsigned i = 0; i < set->count; i++) {
         struct finder_reading *one = &set->list[i];

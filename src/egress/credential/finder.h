@@ -32,7 +32,7 @@ struct finder_set {
 struct finder {
     struct finder_set now;
     struct finder_set before;                /* the escape that has begun, if one has */
-    unsigned char escape[FINDER_ESCAPE_MAX]; /* what there is of it */
+    unsigned char escape[FINDER_ESCAPE_MAX]; /* the part of the escape that has come */
     unsigned escape_len;
 };
 

@@ -33,7 +33,7 @@ struct redact {
     bool has_lines;  /* one of them has a line feed in it */
     size_t released; /* so many of bytes may pass, whatever follows */
     struct stream streams[STREAMS];
-    struct buf bytes; /* what was not taken yet */
+    struct buf bytes; /* bytes that were not taken yet */
     struct buf marks; /* for each of them: of which stream it is */
 };
 

@@ -236,7 +236,7 @@ int deny_body_for(const struct sandbox *s, const char *user_agent, const char *e
     if (shows_texts_alone(user_agent))
         json_object_set_new(o, "error", json_string(said));
     json_object_set_new(o, s->parent ? "command_allows" : "sandbox_allows", allows);
-    if (s->parent) /* what both allow */
+    if (s->parent) /* hosts that both allow */
         json_object_set_new(o, "sandbox_allows", load_allows(s->parent));
     text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);

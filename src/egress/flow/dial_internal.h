@@ -32,7 +32,7 @@ struct dial {
     uint64_t id, owner;
     dial_cb cb;
     uint32_t slot, gen, command;
-    uint64_t share;                 /* whose share of the loop's time it has */
+    uint64_t share;                 /* the sandbox whose share of the loop's time it has */
     struct sandbox *lone;           /* DIAL_LONE, or NULL */
     char name[POLICY_NAME_MAX + 1]; /* "" for an address */
     uint16_t port;

@@ -83,7 +83,7 @@ struct flow {
     /* allowed, and no server answered there: the HTTP status that says so; else 0 */
     int unreachable;
     bool cut;         /* ended by us: a changed policy, a limit */
-    char *name_store; /* what target.name points to */
+    char *name_store; /* target.name points to it */
     struct target target;
     char *sni;                    /* of a ClientHello, or NULL */
     bool offers_h2, offers_http1; /* it says that it speaks those (none said: HTTP/1.1) */

@@ -17,7 +17,7 @@ struct registry {
     struct policy_sweeps *sweeps;
     struct share_pool *shares; /* of flows, by tenant and sandbox */
     uint64_t last_flow, round;
-    struct sandbox *first_ending, *last_ending; /* whose connections are being closed */
+    struct sandbox *first_ending, *last_ending; /* sandboxes whose connections are being closed */
     uv_prepare_t slice;
     uv_idle_t awake; /* while there are any: the loop does not sleep */
     unsigned handles;

@@ -45,7 +45,7 @@ struct renewal {
     bool after_401;
     struct https_call call;
     uv_timer_t late;
-    char *kept; /* what came of it: sealed; it is over. NULL: it is under way */
+    char *kept; /* the outcome, sealed; it is over. NULL: it is under way */
     uint64_t kept_ms;
 };
 

@@ -26,7 +26,7 @@
 #define RENEW_WAIT_MS    15000u /* then cayd is told that it takes too long */
 #define RENEW_ANSWER_MAX 65536u /* bytes of a token server's answer */
 #define RENEW_KEPT_MS    600000u
-#define RENEW_KEPT_MAX   256u /* what came of renewals; the oldest go */
+#define RENEW_KEPT_MAX   256u /* outcomes of renewals; the oldest go */
 
 struct egress;
 struct http_exchange;

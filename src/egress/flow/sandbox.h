@@ -47,11 +47,10 @@ struct sandbox {
     int tcp_fd, udp_fd; /* -1 until privd sent them */
     struct sandbox_io *io;
     struct names *names;
-    char
-        *allows; /* what its policy allows, for refusals: the inside of a JSON array; may be NULL */
+    char *allows; /* of its policy, for refusals: the inside of a JSON array; may be NULL */
 
     struct answers *answers; /* of its owner's, for its life: asks.c. NULL: none */
-    struct h2_share *h2;     /* what its connections of HTTP/2 hold, or NULL: none yet */
+    struct h2_share *h2;     /* held by its connections of HTTP/2, or NULL: none yet */
     struct flow *flows;
     uint32_t flow_count;
     uint64_t rules_serial;  /* of its rules; 0: none yet. A command sandbox has its sandbox's */

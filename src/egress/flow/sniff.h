@@ -7,7 +7,7 @@
 enum sniff {
     SNIFF_MORE,
     SNIFF_TLS,     /* a record of TLS, whatever is in it, also where no server should take it */
-    SNIFF_HTTP,    /* what some server takes for a request of HTTP/1, malformed ones too */
+    SNIFF_HTTP,    /* some server takes it for a request of HTTP/1, malformed ones too */
     SNIFF_HTTP2,   /* without TLS, by its preface */
     SNIFF_CONNECT, /* at the listener only */
     SNIFF_SOCKS5,  /* likewise */

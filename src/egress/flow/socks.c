@@ -82,7 +82,7 @@ ssize_t socks_parse_request(const unsigned char *data, size_t n,
     if (n >= 4 && data[3] != TYPE_V4 && data[3] != TYPE_V6 && data[3] != TYPE_NAME) {
         *reply = SOCKS_NO_ADDRESS;
         return (
-            ssize_t)n; /* what follows cannot be told apart: the connection ends with the answer */
+            ssize_t)n; /* later bytes cannot be told apart: the connection ends with the answer */
     }
     len = request_length(data, n);
     if (len <= 0 || n < (size_t)len)

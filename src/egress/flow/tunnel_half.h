@@ -17,7 +17,7 @@ struct tunnel_pipe {
 
 /* Empty ones, to be used again. */
 struct tunnel_pipes {
-    struct turns *turns; /* whose time moving takes */
+    struct turns *turns; /* the account of the time that moving takes */
     struct tunnel_pipe pipe[TUNNEL_PIPES_MAX];
     size_t count;
 };
@@ -29,10 +29,11 @@ struct tunnel_half {
     size_t held;             /* bytes in it */
     size_t run;              /* bytes since there was nothing to read */
     uint64_t *count;
-    struct flow *greeting_flow; /* whose first bytes are looked at before they pass, or NULL */
-    bool readable, writable;    /* as far as is known: until EAGAIN */
-    bool bulk;                  /* splice(2) is worth its pipe */
-    bool ending;                /* the kernel has told of an end or an error behind the bytes */
+    struct flow
+        *greeting_flow; /* the flow whose first bytes are looked at before they pass, or NULL */
+    bool readable, writable; /* as far as is known: until EAGAIN */
+    bool bulk;               /* splice(2) is worth its pipe */
+    bool ending;             /* the kernel has told of an end or an error behind the bytes */
     bool eof, shut;
 };
 

@@ -270,7 +270,7 @@ void h2_conn_pump(struct h2 *conn)
             more = true;
         }
         more |= say_goodbye(conn);
-        more &= !turns_is_over(conn->all->turns); /* what is left waits for its sockets */
+        more &= !turns_is_over(conn->all->turns); /* the rest waits for its sockets */
     }
     conn->pumping = false;
     if (conn->dead) {
@@ -351,7 +351,7 @@ static void on_turn(void *arg)
             turns_wait(conn->all->turns, &conn->turn);
         return;
     }
-    h2_conn_pump(conn); /* what waits to be decompressed comes before what waits in the socket */
+    h2_conn_pump(conn); /* data that waits to be decompressed comes before data in the socket */
     if (conn->closed || !server->session || !(server->events & UV_READABLE) || server->ended ||
         !h2_conn_may(conn, false))
         return;
@@ -489,7 +489,7 @@ bool h2_recheck(struct h2 *conn,
             response_here(s, &v);
     }
     buf_free(&v.body);
-    end_watch(&conn->end[H2_CLIENT]); /* what is to be said of it leaves in the next turn */
+    end_watch(&conn->end[H2_CLIENT]); /* frames about it leave in the next turn */
     end_watch(&conn->end[H2_SERVER]);
     return conn->unasked != NULL;
 }

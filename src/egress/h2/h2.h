@@ -90,7 +90,7 @@ struct h2_verdict {
 struct h2_options {
     struct tls_endpoint client;
     struct tls_endpoint server; /* fd -1: none could be reached, and evaluate lets nothing go on */
-    uint64_t owner;             /* whose share of the loop's time it has (turns.h) */
+    uint64_t owner;             /* the sandbox whose share of the loop's time it has (turns.h) */
     struct h2_share *share;     /* outlives it, or is h2_close'd first */
     uint64_t idle_ms;           /* no byte of either side, though there are streams */
     /* Before an event of either side is worked on. False: it is left, and comes again, or the

@@ -49,7 +49,7 @@ struct h2_stream {
     struct rewrite_job *job;   /* while the request's body is collected for it */
     struct buf collected;
     struct redact *redact;
-    struct credential_use *use; /* what a 401 would spend */
+    struct credential_use *use; /* spent by a 401 */
     bool parked;                /* it is to be evaluated again: h2_again */
     uint64_t parked_ms;         /* since when */
     uint64_t look;              /* h2_again's, that asked about it last */
@@ -61,7 +61,7 @@ struct h2_stream {
     bool begun;          /* the client has the head of its answer */
     size_t interim_bytes; /* of answers before it (1xx) that wait for the client */
     size_t head_bytes;    /* of it and its answer, in h2_share */
-    bool discarding_body; /* what the client still sends is thrown away */
+    bool discarding_body; /* the client's later bytes are thrown away */
     size_t thrown_bytes;
     uint64_t left_ms; /* the client has its whole answer since then; 0: not yet */
 };
@@ -125,7 +125,7 @@ struct h2 {
     unsigned stream_count, handles;
     size_t collecting;  /* bytes that bodies of its streams may take */
     uint64_t moved_ms;  /* the last byte of either side */
-    size_t held_bytes;  /* what its streams have in h2_share */
+    size_t held_bytes;  /* of its streams in h2_share */
     size_t grown_bytes; /* likewise */
     size_t head_bytes;  /* likewise */
     uint64_t linger_ms; /* the client was told the last thing then; 0: not yet */

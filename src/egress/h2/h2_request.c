@@ -264,7 +264,7 @@ bool h2_again(struct h2 *conn, uint64_t look)
         return false;
     s->look = look;
     evaluate(s, s->to[H2_SERVER].ended);
-    end_watch(&conn->end[H2_CLIENT]); /* what is to be said leaves in the next turn */
+    end_watch(&conn->end[H2_CLIENT]); /* frames about it leave in the next turn */
     end_watch(&conn->end[H2_SERVER]);
     return true;
 }

@@ -117,7 +117,7 @@ static void pay(struct h2_stream *s, enum side to, size_t n)
     enum side from = OTHER(to);
     size_t connection;
 
-    n = MIN(n, b->unsent); /* what was made here has no sender */
+    n = MIN(n, b->unsent); /* bytes that were made here have no sender */
     connection = MIN(n, b->owed);
     b->unsent -= n;
     b->owed -= connection;

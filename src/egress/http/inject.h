@@ -41,8 +41,8 @@ struct inject_request {
 struct inject_plan {
     const char *const
         *remove; /* the client's headers that are left out; NULL-terminated, the arena's */
-    struct rewrite_job *job; /* what is done to it; never NULL */
-    struct redact *redact;   /* what its answer is searched for, or NULL */
+    struct rewrite_job *job; /* changes to it; never NULL */
+    struct redact *redact;   /* the secrets that its answer is searched for, or NULL */
     bool
         without; /* the credential that the policy names is a placeholder's, and is nowhere in it */
 };

@@ -26,7 +26,7 @@ enum response_state {
 struct rewrite {
     struct rewrite_job *job;
     struct redact *redact;
-    struct credential_use *use; /* what a 401 would spend */
+    struct credential_use *use; /* spent by a 401 */
     enum request_state request;
     enum response_state response;
     char method[METHOD_SIZE];

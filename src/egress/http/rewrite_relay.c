@@ -18,7 +18,7 @@ struct rewrite_relay {
     void *relay;
     bool behind;    /* the reader has to be waited for, */
     bool stalled;   /* and had to since the last pause */
-    bool pause_due; /* what is kept back is to be given */
+    bool pause_due; /* bytes that are kept back are to be given */
 };
 
 static void start(void *arg, void (*wake)(void *relay), void *relay)

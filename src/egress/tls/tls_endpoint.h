@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define TLS_ENDPOINT_READ_BYTES ((size_t)64 * 1024) /* what one read may give */
+#define TLS_ENDPOINT_READ_BYTES ((size_t)64 * 1024) /* the most that one read may give */
 
 struct tls_endpoint {
     int fd;           /* connected, non-blocking; -1: none */

@@ -24,7 +24,7 @@ struct turns {
     uint64_t turn; /* counts them */
     uint64_t (*now_ns)(void);
     struct share shares[TURNS_SHARES];
-    struct share *inside; /* whose work is being done, or NULL */
+    struct share *inside; /* the owner of the work that is being done, or NULL */
     unsigned depth;       /* enters without their exits */
     uint64_t entered_ns;
     const struct share *worked; /* that had work, */
