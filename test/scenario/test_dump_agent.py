@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 import privdlib
-from agentlib import BACK, TAKE, Agent, go_on, started_pid
+from agentlib import BACK, TAKE, Agent, go_on, socket_in, started_pid
 from privdlib import HOST, MIB
 from test_checkpoint import counts, goes_on, is_below, kill_inside
 from test_checkpoint_restore import first_id
@@ -345,6 +345,53 @@ def test_one_that_is_killed_before_its_dump_begins_and_one_that_is_not_taken(pri
     assert health(other.agent) == 503
     assert other.agent.raw("POST", "/cay/go-on")[0] == 204 and health(other.agent) == 204 and is_whole(other.agent)
     assert c.wait(seq).status == 0 and drop(c, 7).status == 0
+
+
+OUTSIDE = """
+import os, socket
+def said(c):
+    try:
+        return repr(c.recv(9))
+    except OSError as e:
+        return str(e.errno)
+l = socket.create_server(("::", 8000), family=socket.AF_INET6, dualstack_ipv6=True)
+out = [socket.create_connection(("198.51.100.7", 443)), socket.create_connection(("127.0.0.1", 3128)), socket.create_connection(("2001:db8:1::7", 80))]
+a = socket.create_connection(("127.0.0.1", 8000)), l.accept()[0]
+b = socket.create_connection(("::1", 8000)), l.accept()[0]
+open("/tmp/ready", "w").close()
+outer = l.accept()[0]
+open("/tmp/made", "w").close()
+text = " ".join(map(said, [*out, outer]))
+for one, other in (a, b):
+    one.send(b"1"); other.send(b"2")
+    text += " " + said(one) + said(other)
+open("/tmp/.said", "w").write(text)
+os.rename("/tmp/.said", "/tmp/said")
+"""
+
+
+def test_connections_to_the_outside_end(privd):  # noqa: F811
+    """With an error, where their programs wait for something to come: CRIU sends a packet on each, and no other end is there. Those among
+    the programs inside go on. Here the test is cay-egress, and cayd, which connects to a port inside."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirsto")
+    with socket_in(box.pid, socket.AF_INET6) as egress, socket_in(box.pid) as door:
+        egress.bind(("::", 3128))
+        egress.listen()
+        box.agent.start("python3", "-c", OUTSIDE, user="root")
+        taken = [egress.accept()[0] for _ in range(3)]
+        until(lambda: pathlib.Path(f"/proc/{box.pid}/root/tmp/ready").exists())
+        door.connect(("127.0.0.1", 8000))
+        until(lambda: pathlib.Path(f"/proc/{box.pid}/root/tmp/made").exists())
+        box.agent.prepare()
+        r = dump(c, box, 7)
+        assert r.status == 0, r.text(0, 192)
+        for s in taken:
+            s.close()
+    t = restore(privd, c, "iaftero", 7)
+    said = pathlib.Path(f"/proc/{t.pid}/root/tmp/said")
+    until(said.exists)
+    assert said.read_text() == " ".join([str(errno.ECONNRESET)] * 4 + ["b'2'b'1'"] * 2)
 
 
 CONNECTIONS = """
