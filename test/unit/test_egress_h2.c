@@ -557,7 +557,7 @@ static void test_a_burst_is_cut_into_turns(void **state)
         int n;
 
         assert_int_equal(turns_new(&w.loop, &t), 0);
-        turns_set_clock(t, ticks);
+        turns_set_clock(t, ticks, ticks);
         w.server.left = BIG_BYTES;
         w.client.deaf = false;
         id = ask("/big");

@@ -109,7 +109,7 @@ static int setup(void **state)
     assert_int_equal(dialer_new(&w->egress, &w->egress.dialer), 0);
     assert_int_equal(turns_new(&w->loop, &w->egress.turns), 0);
     now_ns = 100u * TURNS_ALONE_NS;
-    turns_set_clock(w->egress.turns, test_clock);
+    turns_set_clock(w->egress.turns, test_clock, test_clock);
     *state = w;
     return 0;
 }

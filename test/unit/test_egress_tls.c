@@ -721,7 +721,7 @@ static void open_flows(struct flows *f, bool shared)
     *f = (struct flows){0};
     if (shared) {
         assert_int_equal(turns_new(&loop, &f->turns), 0);
-        turns_set_clock(f->turns, stands_still); /* it is bytes that count here */
+        turns_set_clock(f->turns, stands_still, stands_still); /* it is bytes that count here */
     }
     for (int i = 0; i < FLOWS; i++) {
         struct flow *w = &f->flow[i];
@@ -785,7 +785,7 @@ static void test_turns_are_left(void **state)
     struct turns *turns;
 
     assert_int_equal(turns_new(&loop, &turns), 0);
-    turns_set_clock(turns, stands_still); /* it is bytes that count here */
+    turns_set_clock(turns, stands_still, stands_still); /* it is bytes that count here */
     turns_spend(turns, TURNS_BESIDE_BYTES + 1);
     for (int i = 0; i < 4; i++) {
         w[i] = (struct turn){.go = count_go, .arg = &gone[i], .owner = (uint64_t)i / 3};

@@ -15,11 +15,16 @@
 #define WORK  (TURNS_NS * 2 / 5) /* ns of an event */
 #define TURNS 120
 
-static uint64_t now_ns;
+static uint64_t now_ns, away_ns; /* for which another program has had the processor */
 
 static uint64_t test_clock(void)
 {
     return now_ns;
+}
+
+static uint64_t processor_clock(void)
+{
+    return now_ns - away_ns;
 }
 
 struct world {
@@ -42,7 +47,7 @@ static void open_world(struct world *w)
     uv_idle_init(&w->loop, &w->alive);
     uv_idle_start(&w->alive, on_idle);
     assert_int_equal(turns_new(&w->loop, &w->turns), 0);
-    turns_set_clock(w->turns, test_clock);
+    turns_set_clock(w->turns, test_clock, processor_clock);
     for (uint64_t i = 0; i < FLOWS; i++)
         w->owner[i] = i < LOUD ? 1 : i;
 }
@@ -203,6 +208,41 @@ static unsigned turns_left_after(struct world *w, uint64_t ns)
     }
 }
 
+/* Turns until a flow's next event is worked on, beside another owner, after one in the middle of which another program had the
+ * processor for so long. */
+static unsigned turns_after(struct world *w, uint64_t work_ns, uint64_t gone_ns)
+{
+    const size_t flow = LOUD, other = LOUD + 1;
+    unsigned n = 0;
+
+    next_turn(w);
+    assert_true(event(w, other));
+    assert_true(turns_enter(w->turns, w->owner[flow], &w->round[flow]));
+    now_ns += work_ns + gone_ns;
+    away_ns += gone_ns;
+    turns_exit(w->turns);
+    do {
+        next_turn(w);
+        event(w, other);
+        n++;
+    } while (!event(w, flow) && n < TURNS);
+    for (unsigned i = 0; i < TURNS; i++) /* what is owed still */
+        next_turn(w);
+    return n;
+}
+
+static void test_time_of_other_programs_is_not_owed(void **state)
+{
+    struct world w;
+
+    open_world(&w);
+    assert_int_equal(turns_after(&w, WORK, 0), 1);
+    assert_int_equal(turns_after(&w, WORK, 20 * (uint64_t)TURNS_NS), 1);
+    assert_int_equal(turns_after(&w, 20 * (uint64_t)TURNS_NS, 0), 20); /* the control: its own */
+    assert_in_range(turns_after(&w, 5 * (uint64_t)TURNS_NS, 20 * (uint64_t)TURNS_NS), 5, 6);
+    close_world(&w);
+}
+
 /* Work that cannot be divided, as a signature of a handshake, is paid for in the turns after it; not
  * for ever. */
 static void test_what_takes_longer_is_owed(void **state)
@@ -277,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_without_turns),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_what_takes_longer_is_owed),
+        cmocka_unit_test(test_time_of_other_programs_is_not_owed),
         cmocka_unit_test(test_lines_are_worked_on_for_a_share),
     };
 

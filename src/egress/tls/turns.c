@@ -3,6 +3,7 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <time.h>
 
 /* Of the owners in a bucket. */
 struct share {
@@ -23,6 +24,8 @@ struct turns {
     unsigned handles;
     uint64_t turn; /* counts them */
     uint64_t (*now_ns)(void);
+    uint64_t (*cpu_ns)(void); /* the thread's own time of the processor */
+    uint64_t cpu_mark_ns;     /* which was that when it was asked for last */
     struct share shares[TURNS_SHARES];
     struct share *inside; /* the owner of the work that is being done, or NULL */
     unsigned depth;       /* enters without their exits */
@@ -40,6 +43,14 @@ static unsigned bucket_of(const struct turn *w)
 }
 
 /* -- time -------------------------------------------------------------------------------------- */
+
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 static struct share *find_share(struct turns *t, uint64_t owner)
 {
@@ -136,11 +147,25 @@ bool turns_enter_once(struct turns *t, uint64_t owner)
     return true;
 }
 
+/* The time of the work. In the middle of it another program may have had the processor, for longer
+ * than many turns, as a program does that the work has woken: the owner does not owe that. The
+ * thread's own time is asked for (a system call) in each turn, and where much time has gone by: no
+ * more is counted then than it has had since it was asked for last. */
+static uint64_t took_ns(struct turns *t)
+{
+    uint64_t ns = t->now_ns() - t->entered_ns, before = t->cpu_mark_ns;
+
+    if (ns < TURNS_NS)
+        return ns;
+    t->cpu_mark_ns = t->cpu_ns();
+    return MIN(ns, t->cpu_mark_ns - before);
+}
+
 void turns_exit(struct turns *t)
 {
     if (!t || --t->depth > 0)
         return;
-    t->inside->ns += t->now_ns() - t->entered_ns;
+    t->inside->ns += took_ns(t);
     t->inside = NULL;
 }
 
@@ -159,9 +184,11 @@ size_t turns_piece(const struct turns *t)
     return t && t->inside && !is_alone(t, t->entered_ns) ? TURNS_PIECE : SIZE_MAX;
 }
 
-void turns_set_clock(struct turns *t, uint64_t (*now_ns)(void))
+void turns_set_clock(struct turns *t, uint64_t (*now_ns)(void), uint64_t (*cpu_ns)(void))
 {
     t->now_ns = now_ns;
+    t->cpu_ns = cpu_ns;
+    t->cpu_mark_ns = cpu_ns();
 }
 
 /* -- lines ------------------------------------------------------------------------------------- */
@@ -202,6 +229,7 @@ static void on_begin(uv_prepare_t *h)
     }
     if (!t->busy)
         uv_idle_stop(&t->awake);
+    t->cpu_mark_ns = t->cpu_ns();
 }
 
 int turns_new(uv_loop_t *loop, struct turns **out)
@@ -213,6 +241,8 @@ int turns_new(uv_loop_t *loop, struct turns **out)
     t->left = TURNS_BESIDE_BYTES;
     t->turn = 1;
     t->now_ns = uv_hrtime;
+    t->cpu_ns = thread_ns;
+    t->cpu_mark_ns = thread_ns();
     uv_prepare_init(loop, &t->begin);
     uv_idle_init(loop, &t->awake);
     t->begin.data = t->awake.data = t;

@@ -3,12 +3,13 @@
  * connections as it may delays another's events by one share, and not by all of its work. There are
  * two rules, of which a flow may be under both.
  *
- * Time: what an owner's (a sandbox's) flows do in one turn of the loop is measured, and beyond
- * TURNS_NS the rest of them is left until another turn: their events come again, since libuv's are
- * level-triggered. Work that cannot be divided (a signature of a TLS handshake) and takes longer is
- * owed, and its owner waits for as many turns as that is worth. Which of them were left is found by
- * rounds: in a round each flow has one event's worth of work. An owner that no other was beside for
- * TURNS_ALONE_NS may use TURNS_LONG_NS: then it is the turns themselves that cost.
+ * Time: what an owner's (a sandbox's) flows do in one turn of the loop is measured, without the
+ * time that other programs had the processor in the middle of it, and beyond TURNS_NS the rest of
+ * them is left until another turn: their events come again, since libuv's are level-triggered. Work
+ * that cannot be divided (a signature of a TLS handshake) and takes longer is owed, and its owner
+ * waits for as many turns as that is worth. Which of them were left is found by rounds: in a round
+ * each flow has one event's worth of work. An owner that no other was beside for TURNS_ALONE_NS may
+ * use TURNS_LONG_NS: then it is the turns themselves that cost.
  *
  * Bytes: answers that are searched for secrets, or decompressed for it, cost more than a copy. In
  * one turn TURNS_BYTES of them are worked on, whichever flows they belong to; where another owner
@@ -71,8 +72,8 @@ bool turns_is_over(const struct turns *t);
 /* How many bytes the owner that has entered is to move at a time at most. */
 size_t turns_piece(const struct turns *t);
 
-/* For tests: another clock than uv_hrtime. */
-void turns_set_clock(struct turns *t, uint64_t (*now_ns)(void));
+/* For tests: other clocks than uv_hrtime and the thread's own. */
+void turns_set_clock(struct turns *t, uint64_t (*now_ns)(void), uint64_t (*cpu_ns)(void));
 
 /* May w's owner go on now? False while w waits. t NULL: there is no limit. */
 bool turns_may(const struct turns *t, const struct turn *w);
