@@ -136,6 +136,53 @@ def test_it_goes_on_with_its_new_key_and_all_that_it_had(privd):  # noqa: F811
     assert made.status == 0 and c.command_sandbox_end(t, made.number).status == 0
 
 
+HOW_MANY = """
+import os
+n = 0
+try:
+    while n < 100:
+        os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+        n += 1
+except OSError:
+    print(n)
+"""
+
+
+def in_command_sandbox(init, key=b"r" * 32):
+    """The agent of a sandbox's one command sandbox: PID 1 of a pid namespace below the sandbox's."""
+    user = pathlib.Path(f"/proc/{init}/ns/user").readlink()
+    for p in pathlib.Path("/proc").iterdir():
+        try:
+            if p.name.isdigit() and (p / "comm").read_text() == "cay-init\n" and (p / "ns/user").readlink() == user and int(p.name) != init:
+                return Agent(49983, int(p.name), None, key.hex())
+        except OSError:
+            continue
+    raise AssertionError("there is none")
+
+
+def test_command_sandboxes_have_terminals_of_their_own_afterwards(privd):  # noqa: F811
+    """As many as before: after a dump that was refused, and after a restore."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirstp")
+
+    def counted(s, agent):
+        made = c.command_sandbox(s)
+        assert made.status == 0
+        n = [a.run("python3", "-c", HOW_MANY, user="root").text() for a in (agent, in_command_sandbox(agent.pid))]
+        assert c.command_sandbox_end(s, made.number).status == 0
+        return n
+
+    before = counted(box, box.agent)
+    assert before == ["64\n", "16\n"]
+    assert box.agent.sh(NO_NEW_PRIVS, user="root").end
+    assert dump(c, box, 7).status == -errno.EOPNOTSUPP
+    assert counted(box, box.agent) == before
+    kill_inside(box.pid, b"time.sleep(1000)")
+    assert dump(c, box, 7).status == 0
+    t = restore(privd, c, "iafterp", 7)
+    assert counted(t, t.agent) == before
+
+
 def test_it_goes_on_under_another_privd(privd):  # noqa: F811
     """Whose filters let cay-init make netlink sockets by other numbers."""
     c = privd.channel()
