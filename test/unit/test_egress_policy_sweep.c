@@ -458,6 +458,89 @@ static void an_end_closes_in_slices(void **state)
     assert_int_equal(count(registry_find(&w->egress, SLOT, GEN + 1, 0), KEEP), 1);
 }
 
+static struct sandbox *put_other(struct world *w, uint32_t slot, const char *tenant)
+{
+    struct sandbox_rules rules = {.id = "i9", .policy = policy_of(NULL)};
+    struct err e;
+
+    snprintf(rules.tenant, sizeof(rules.tenant), "%s", tenant);
+    assert_int_equal(registry_policy(&w->egress, slot, GEN, &rules, &e), ERR_OK);
+    return registry_find(&w->egress, slot, GEN, 0);
+}
+
+static unsigned other_ends;
+
+static void on_other_end(struct flow *f)
+{
+    other_ends++;
+}
+
+/* So many turns after its end the other tenant's three connections are closed. */
+static unsigned turns_until_other_is_closed(struct world *w, uint32_t slot)
+{
+    unsigned n = 0;
+
+    other_ends = 0;
+    registry_close(&w->egress, slot, GEN, 0);
+    for (; other_ends < 3 && n < TURNS_MAX; n++)
+        turn(w);
+    return n;
+}
+
+/* Whatever another tenant's sandboxes had open, however many of them end, and before. */
+static void an_end_waits_for_no_other_tenant(void **state)
+{
+    struct world *w = *state;
+    struct sandbox *other;
+
+    for (uint32_t slot = SLOT; slot < SLOT + 3; slot++) /* one tenant's, with many connections */
+        open_closing_flows(put_other(w, slot, "one"));
+    other = put_other(w, SLOT + 3, "two");
+    for (unsigned i = 0; i < 3; i++)
+        open_flow(other, KEEP)->on_end = on_other_end;
+    turn(w);
+    looks = 0;
+    for (uint32_t slot = SLOT; slot < SLOT + 3; slot++)
+        registry_close(&w->egress, slot, GEN, 0);
+    assert_in_range(turns_until_other_is_closed(w, SLOT + 3), 1, 6);
+    assert_in_range(looks, 1, FLOWS); /* the control: of the first's there was much left to close */
+    for (unsigned i = 0; i < TURNS_MAX && looks < 3 * FLOWS; i++)
+        turn(w);
+    assert_int_equal(looks, 3 * FLOWS);
+}
+
+static unsigned looks_at_other_end;
+
+static void on_sandbox_end(struct flow *f)
+{
+    looks_at_other_end = looks;
+    other_ends++;
+}
+
+/* Also one that ended before its sandbox's tenant was known. */
+static void a_command_is_closed_before_its_sandbox(void **state)
+{
+    struct world *w = *state;
+    struct sandbox *command;
+
+    put(w, NULL, 5);
+    command = registry_find(&w->egress, SLOT, GEN, 5);
+    memset(w->s->tenant, 0, sizeof(w->s->tenant));
+    open_flow(w->s, KEEP)->on_end = on_sandbox_end;
+    open_closing_flows(command);
+    open_flows(put_other(w, SLOT + 1, "two"));
+    registry_close(&w->egress, SLOT + 1, GEN, 0);
+    looks = other_ends = 0;
+    registry_close(&w->egress, SLOT, GEN, 5);
+    assert_in_range(looks, 0, SLICE); /* the control: it is not closed at once */
+    put(w, NULL, 0);
+    registry_close(&w->egress, SLOT, GEN, 0);
+    for (unsigned i = 0; i < TURNS_MAX && other_ends == 0; i++)
+        turn(w);
+    assert_int_equal(other_ends, 1);
+    assert_int_equal(looks_at_other_end, FLOWS + 1); /* and the change asked about one */
+}
+
 /* A command that its sandbox's rules do not name any more: what it has open is over when the change is answered. */
 static void a_command_that_is_not_named_is_over(void **state)
 {
@@ -630,6 +713,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_owner_without_time_is_asked_about_too, setup, teardown),
         cmocka_unit_test_setup_teardown(commands_of_it_are_asked_about_too, setup, teardown),
         cmocka_unit_test_setup_teardown(an_end_closes_in_slices, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_end_waits_for_no_other_tenant, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_command_is_closed_before_its_sandbox, setup, teardown),
         cmocka_unit_test_setup_teardown(a_command_that_is_not_named_is_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_dial_outlives_its_rules, setup, teardown),
         cmocka_unit_test_setup_teardown(what_waits_for_a_credential_is_looked_at_in_slices, setup,

@@ -1,8 +1,12 @@
 /* A sandbox's end. Its connections may be thousands, and each takes the kernel 0.1 ms to close:
  * they are closed in slices of a turn of the loop, in the sandbox's share of the time (turns.h),
  * and at least one in a turn. Meanwhile it is in no table, has no listeners, and none of its
- * connections goes on (flow_settle). Sandboxes end in the order in which they came, so that a
- * command sandbox goes before its sandbox. */
+ * connections goes on (flow_settle).
+ *
+ * Which sandbox has the next slice goes round by tenant, so that one with many connections, or
+ * many sandboxes, holds back the memory and descriptors of its own alone. Tenants are told apart by
+ * hash, as in turns.h: there are so many lines. In a line sandboxes end in the order in which they
+ * came; a command sandbox is in its sandbox's line, so that it goes before that. */
 
 #include "egress/flow/registry_internal.h"
 
@@ -63,10 +67,33 @@ static struct flow *find_open(const struct sandbox *s)
     return r ? r->flows : NULL;
 }
 
-/* Of the sandbox that is first. True: all of it is closed, and it is gone. */
-static bool close_some(struct registry *r)
+/* Of its first end; a later one of the same sandbox or of its commands is behind it. */
+static unsigned line_of(struct sandbox *s)
 {
-    struct sandbox *s = r->first_ending;
+    struct sandbox *whole = s->parent ? s->parent : s;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+
+    if (whole->ending_line)
+        return whole->ending_line - 1u;
+    for (const char *c = whole->tenant; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    whole->ending_line = (uint8_t)(1 + (hash ^ hash >> 32) % REGISTRY_ENDING_LINES);
+    return whole->ending_line - 1u;
+}
+
+/* The next line in which a sandbox waits. There is one. */
+static struct ending_line *next_line(struct registry *r)
+{
+    do
+        r->line = (r->line + 1) % REGISTRY_ENDING_LINES;
+    while (!r->lines[r->line].first);
+    return &r->lines[r->line];
+}
+
+/* Of the sandbox that is first in that line. True: all of it is closed, and it is gone. */
+static bool close_some(struct registry *r, struct ending_line *line)
+{
+    struct sandbox *s = line->first;
     struct turns *turns = s->egress->turns;
     uint32_t round = UINT32_MAX; /* it is no flow, and has a part in every round */
     bool entered = turns_enter(turns, registry_owner(s), &round);
@@ -81,9 +108,10 @@ static bool close_some(struct registry *r)
         turns_exit(turns);
     if (f)
         return false;
-    r->first_ending = s->next_ending;
-    if (!r->first_ending)
-        r->last_ending = NULL;
+    line->first = s->next_ending;
+    if (!line->first)
+        line->last = NULL;
+    r->n_ending--;
     free_sandbox(s);
     return true;
 }
@@ -92,9 +120,9 @@ static void on_slice(uv_prepare_t *h)
 {
     struct registry *r = h->data;
 
-    if (r->first_ending)
-        (void)close_some(r);
-    if (r->first_ending)
+    if (r->n_ending > 0)
+        (void)close_some(r, next_line(r));
+    if (r->n_ending > 0)
         return;
     uv_prepare_stop(&r->slice);
     uv_idle_stop(&r->awake);
@@ -107,13 +135,14 @@ static void on_awake(uv_idle_t *h)
 void registry_end(struct sandbox *s)
 {
     struct registry *r = s->egress->registry;
-    bool first = !r->first_ending;
+    struct ending_line *line = &r->lines[line_of(s)];
+    bool alone = r->n_ending++ == 0;
 
     s->over = true;
     s->next_ending = NULL;
-    *(r->last_ending ? &r->last_ending->next_ending : &r->first_ending) = s;
-    r->last_ending = s;
-    if (first && close_some(r))
+    *(line->last ? &line->last->next_ending : &line->first) = s;
+    line->last = s;
+    if (alone && close_some(r, line))
         return;
     uv_prepare_start(&r->slice, on_slice);
     uv_idle_start(&r->awake, on_awake);
@@ -139,8 +168,8 @@ static void on_closed(uv_handle_t *h)
 
 void registry_end_all(struct registry *r)
 {
-    while (r->first_ending)
-        (void)close_some(r);
+    while (r->n_ending > 0)
+        (void)close_some(r, next_line(r));
 }
 
 void registry_ends_free(struct registry *r)

@@ -9,7 +9,13 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define REGISTRY_BUCKETS 4096u
+#define REGISTRY_BUCKETS      4096u
+#define REGISTRY_ENDING_LINES 64u /* tenants whose ends go round */
+
+/* Sandboxes whose connections are being closed. */
+struct ending_line {
+    struct sandbox *first, *last;
+};
 
 struct registry {
     struct sandbox *slots[REGISTRY_SLOTS_MAX]; /* one generation of each at a time */
@@ -17,7 +23,9 @@ struct registry {
     struct policy_sweeps *sweeps;
     struct share_pool *shares; /* of flows, by tenant and sandbox */
     uint64_t last_flow, round;
-    struct sandbox *first_ending, *last_ending; /* sandboxes whose connections are being closed */
+    struct ending_line lines[REGISTRY_ENDING_LINES];
+    unsigned line; /* that had the last slice */
+    size_t n_ending;
     uv_prepare_t slice;
     uv_idle_t awake; /* while there are any: the loop does not sleep */
     unsigned handles;

@@ -56,6 +56,7 @@ struct sandbox {
     uint64_t rules_serial;  /* of its rules; 0: none yet. A command sandbox has its sandbox's */
     struct flow *unsettled; /* the next that a sweep asks about (policy_sweep.h), or NULL */
     struct sandbox *next_ending; /* registry_end.c */
+    uint8_t ending_line;         /* 0: none yet, else its number and 1 */
     struct policy_sweep *sweep;  /* under way, or NULL; of a sandbox only */
     uint64_t look;               /* its number */
     bool awaits;                 /* a credential, in some request: in the list of policy_sweep.c */
