@@ -174,6 +174,14 @@ static void on_removed(void *arg, uint32_t events)
     clean_some(p);
 }
 
+/* Only a dump that came to its end has left an image that is of use. An image of an earlier dump
+ * goes back with its files, where a start from it has failed. */
+static bool is_without_memory(const struct slot *s)
+{
+    return s->kept && s->privd->kept.all[s->kept].state == KEPT_KEEPING &&
+           (s->keeper_op != PRIVSEP_DUMP || s->keeper_status < 0);
+}
+
 /* Starts one task at a time, with all of one level that have ended meanwhile. */
 static void clean_some(struct privd *p)
 {
@@ -191,6 +199,7 @@ static void clean_some(struct privd *p)
         c->ends[c->n++] = (struct runtime_end){.number = s->number,
                                                .gen = s->gen,
                                                .keep = s->kept,
+                                               .drop_image = is_without_memory(s),
                                                .records_fd = p->kept.fd,
                                                .sync = volume_any_writable(s->volumes)};
     }

@@ -60,12 +60,16 @@ static void wait_turn(struct privd *p, uint32_t programs)
 
 /* -- undoing ----------------------------------------------------------------------------------- */
 
+/* A dump that was cut off has left a part of an image, and processes that may have gone on since:
+ * of a layer that was being kept the files alone are. Once it has its number it is as it was. */
 static int run_end(struct privd *p, const struct runtime_driver *driver, uint32_t slot,
                    uint32_t gen)
 {
+    uint32_t keep = kept_of_slot(&p->kept, slot, gen);
     struct runtime_end e = {.number = slot,
                             .gen = gen,
-                            .keep = kept_of_slot(&p->kept, slot, gen),
+                            .keep = keep,
+                            .drop_image = keep && p->kept.all[keep].state == KEPT_KEEPING,
                             .records_fd = p->kept.fd};
     struct task t = TASK_NONE;
     int r = driver->end_begin(p->rt, &e, 1, &t);

@@ -173,8 +173,9 @@ struct runtime_end {
     int status; /* 0, or -errno: -EBUSY when a process still lives in it (try again later) */
     /* not 0: the layer gets this number (RUNTIME_KEPT_DIR) instead of being removed */
     uint32_t keep;
-    int records_fd; /* with keep: made durable (fdatasync) before the disk changes */
-    bool sync;      /* it wrote to a volume: what it wrote is on the disk when this is done */
+    int records_fd;  /* with keep: made durable (fdatasync) before the disk changes */
+    bool drop_image; /* with keep: a memory image in the layer is not whole, and removed */
+    bool sync;       /* it wrote to a volume: what it wrote is on the disk when this is done */
 };
 
 #define RUNTIME_ENDS_MAX 32u /* at a time */

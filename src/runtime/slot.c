@@ -229,9 +229,12 @@ static int end_one(struct runtime *rt, const struct runtime_end *e)
         return rc < 0 ? rc : backend->layer_destroy(&rt->disk, e->number, e->gen);
     if (!backend->layer_keep)
         return -EOPNOTSUPP;
-    return fdatasync(e->records_fd) < 0
-               ? -errno
-               : backend->layer_keep(&rt->disk, e->number, e->gen, e->keep);
+    rc = fdatasync(e->records_fd) < 0 ? -errno : 0;
+    if (rc == 0 && e->drop_image)
+        rc = backend->image_remove(&rt->disk, e->number, e->gen);
+    /* Without a layer it may have its number already. */
+    return rc == 0 || rc == -ENOENT ? backend->layer_keep(&rt->disk, e->number, e->gen, e->keep)
+                                    : rc;
 }
 
 static int end_slots(void *arg, struct task_result *out)

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -99,12 +100,12 @@ def in_group(pid, group):
     return any(group in line for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines())
 
 
-def programs_at_work(p, group="-jobs/"):
+def programs_at_work(p, group="-jobs/", names=("cay-checkpoint", "criu", "cay-seal")):
     """The programs of this cay-privd that work on a dump."""
     found = []
     for d in pathlib.Path("/proc").iterdir():
         try:
-            if d.name.isdigit() and (d / "comm").read_text().strip() in ("cay-checkpoint", "criu", "cay-seal"):
+            if d.name.isdigit() and (d / "comm").read_text().strip() in names:
                 if in_group(d.name, f"/{cgroup_name(p.state)}{group}"):
                     found.append(d.name)
         except OSError:
@@ -181,6 +182,38 @@ def test_memory_for_which_its_disk_has_no_room_goes_on(privd):
     goes_on(box.pid)
 
 
+def stand_still(privd, but=()):
+    """CRIU of a dump stands still, as it does where the sandbox makes it slow."""
+    def criu():
+        return [pid for pid in programs_at_work(privd, names=("criu",)) if pid not in but]
+
+    pids = until(criu, every=0.005)
+    for pid in pids:
+        os.kill(int(pid), signal.SIGSTOP)
+    return pids
+
+
+def test_a_dump_that_is_cut_leaves_nothing_of_its_image(privd):
+    """Its task is killed, as at the deadline: the files alone are kept. Control: the file was there."""
+    c = privd.channel()
+    box = Box(privd, c, "iboxn")
+    assert box.agent.sh("echo one > /root/mark", user="root").end
+    box.agent.prepare()
+    seq = send_dump(c, box, 7)
+    criu = stand_still(privd)
+    layer, = (kept_dir(privd, 7).parents[1] / "layers").glob(f"{box.slot}.*")
+    assert (layer / "image").exists()
+    task, = programs_at_work(privd, names=("cay-privd",))
+    os.kill(int(task), signal.SIGKILL)
+    assert c.wait(seq).status == -errno.ECHILD
+    until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in criu))
+    assert kepts(c) == {7} and not (kept_dir(privd, 7) / "image").exists()
+    r = restore(c, "inextn", 7)
+    assert (r.status, r.stage) == (-errno.ENOENT, STAGE_MEMORY)
+    t = create_on(c, "inextn", 7)
+    assert t.status == 0 and "one" in marks(privd, t)
+
+
 def test_one_that_is_killed_meanwhile_is_not_kept(privd):
     c = privd.channel()
     box = Box(privd, c, "iboxf")
@@ -207,6 +240,7 @@ def test_files_are_kept_where_privd_dies_meanwhile(privd):
     c = privd.channel()
     assert c.list() == {} and kepts(c) == {7}
     until(lambda: not pathlib.Path(f"/proc/{box.pid}").exists())
+    assert not (kept_dir(privd, 7) / "image").exists()  # of which there was a part
     t = create_on(c, "inextg", 7)
     assert t.status == 0 and "one" in marks(privd, t)
 
