@@ -6,6 +6,7 @@
 
 #include "api/daytona_build_spec.h"
 
+#include "api/image_name.h"
 #include "http/json.h"
 #include "image/build_file.h"
 
@@ -30,9 +31,7 @@ struct reading {
 };
 
 /* Images of Daytona's, by which clients mean the template of that name here. */
-static const struct {
-    const char *image, *name;
-} images[] = {{"daytonaio/sandbox", "base"}};
+static const struct image_name images[] = {{"daytonaio/sandbox", "base"}};
 
 static enum err_code no_memory(struct err *e)
 {
@@ -61,13 +60,7 @@ static enum err_code keep(struct reading *r, const char *text, const char **out,
 
 static const char *name_of_image(const char *image)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(images); i++) {
-        size_t n = strlen(images[i].image);
-
-        if (strncmp(image, images[i].image, n) == 0 && (!image[n] || image[n] == ':'))
-            return images[i].name;
-    }
-    return image;
+    return image_name_of(images, ARRAY_SIZE(images), image);
 }
 
 /* -- steps ------------------------------------------------------------------------------------- */

@@ -60,16 +60,14 @@ static void get_named(struct api_call *call)
     show(call, "name");
 }
 
+static void no_volume_of_id(struct api_call *call)
+{
+    no_volume(call, "ID");
+}
+
 static void removed(void *arg, const struct err *why)
 {
-    struct api_call *call = arg;
-
-    if (!why)
-        api_reply_empty(call, 200);
-    else if (why->code == ERR_NOT_FOUND)
-        no_volume(call, "ID");
-    else
-        api_fail_err(call, why);
+    volume_call_removed(arg, why, 200, no_volume_of_id);
 }
 
 static void destroy(struct api_call *call)

@@ -4,6 +4,7 @@
 
 #include "api/e2b_build_spec.h"
 
+#include "api/image_name.h"
 #include "http/json.h"
 
 #include <stdlib.h>
@@ -19,19 +20,12 @@ static const char *const types[] = {
 };
 
 /* Images of E2B's, by which its SDKs mean what the templates of those names are here. */
-static const struct {
-    const char *image, *name;
-} images[] = {{"e2bdev/base", "base"}, {"e2bdev/code-interpreter", "code-interpreter-v1"}};
+static const struct image_name images[] = {{"e2bdev/base", "base"},
+                                           {"e2bdev/code-interpreter", "code-interpreter-v1"}};
 
 static const char *name_of_image(const char *image)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(images); i++) {
-        size_t n = strlen(images[i].image);
-
-        if (strncmp(image, images[i].image, n) == 0 && (!image[n] || image[n] == ':'))
-            return images[i].name;
-    }
-    return image;
+    return image_name_of(images, ARRAY_SIZE(images), image);
 }
 
 static enum err_code no_memory(struct err *e)

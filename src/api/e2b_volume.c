@@ -62,14 +62,7 @@ static void get(struct api_call *call)
 
 static void removed(void *arg, const struct err *why)
 {
-    struct api_call *call = arg;
-
-    if (!why)
-        api_reply_empty(call, 204);
-    else if (why->code == ERR_NOT_FOUND)
-        no_volume(call);
-    else
-        api_fail_err(call, why);
+    volume_call_removed(arg, why, 204, no_volume);
 }
 
 static void destroy(struct api_call *call)

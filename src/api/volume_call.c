@@ -36,3 +36,14 @@ void volume_call_list(struct api_call *call, json_t *(*json)(const struct volume
     core_volume_each(call->core, call->who.tenant, add, &l);
     api_reply_json(call, 200, l.all);
 }
+
+void volume_call_removed(struct api_call *call, const struct err *why, unsigned status,
+                         void (*missing)(struct api_call *call))
+{
+    if (!why)
+        api_reply_empty(call, status);
+    else if (why->code == ERR_NOT_FOUND)
+        missing(call);
+    else
+        api_fail_err(call, why);
+}

@@ -10,3 +10,8 @@ void volume_call_create(struct api_call *call, core_volume_cb made);
 
 /* Answers with an array of the tenant's volumes, each as json shows it (a new reference). */
 void volume_call_list(struct api_call *call, json_t *(*json)(const struct volume *v));
+
+/* Answers a removal: with status, without a body, or as why says; missing answers where there is no
+ * such volume. */
+void volume_call_removed(struct api_call *call, const struct err *why, unsigned status,
+                         void (*missing)(struct api_call *call));

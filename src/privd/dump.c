@@ -10,7 +10,6 @@
 
 #include "privd/dump.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "privd/end.h"
 #include "privd/jobs.h"
@@ -151,17 +150,10 @@ static int may_dump(const struct privd *p, const struct slot *s, uint32_t number
 void dump_requested(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m)
 {
-    struct kept_record r = {.number = m->u.kept.number,
-                            .state = KEPT_KEEPING,
-                            .slot = s->number,
-                            .gen = s->gen,
-                            .template_number = s->kind.template_number,
-                            .level = s->kind.level,
-                            .since_real_ms = clock_real_ms()};
+    struct kept_record r = keep_record(s, m);
     const char *why;
     int rc = may_dump(p, s, r.number, &why);
 
-    memcpy(r.owner, m->u.kept.owner, sizeof(r.owner));
     if (rc == 0)
         rc = kept_write(&p->kept, &r);
     if (rc < 0) {

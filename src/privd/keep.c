@@ -32,6 +32,20 @@ static void answer(struct privd *p, const struct reply_to *to, uint16_t op, uint
 
 /* -- KEEP -------------------------------------------------------------------------------------- */
 
+struct kept_record keep_record(const struct slot *s, const struct privsep_msg *m)
+{
+    struct kept_record r = {.number = m->u.kept.number,
+                            .state = KEPT_KEEPING,
+                            .slot = s->number,
+                            .gen = s->gen,
+                            .template_number = s->kind.template_number,
+                            .level = s->kind.level,
+                            .since_real_ms = clock_real_ms()};
+
+    memcpy(r.owner, m->u.kept.owner, sizeof(r.owner));
+    return r;
+}
+
 static int may_keep(const struct privd *p, const struct slot *s, uint32_t number)
 {
     if (!runtime_can_keep(p->rt))
@@ -44,16 +58,9 @@ static int may_keep(const struct privd *p, const struct slot *s, uint32_t number
 void keep_requested(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m)
 {
-    struct kept_record r = {.number = m->u.kept.number,
-                            .state = KEPT_KEEPING,
-                            .slot = s->number,
-                            .gen = s->gen,
-                            .template_number = s->kind.template_number,
-                            .level = s->kind.level,
-                            .since_real_ms = clock_real_ms()};
+    struct kept_record r = keep_record(s, m);
     int rc = may_keep(p, s, r.number);
 
-    memcpy(r.owner, m->u.kept.owner, sizeof(r.owner));
     if (rc == 0)
         rc = kept_write(&p->kept, &r);
     if (rc < 0) {

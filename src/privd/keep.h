@@ -2,6 +2,7 @@
 /* KEEP, DROP and KEPTS: the layer of a sandbox that ends becomes that of a number (kept.h). */
 
 #include "contract/proto.h"
+#include "privd/kept.h"
 #include "privd/loop.h"
 #include "privd/request.h"
 #include "runtime/runtime.h"
@@ -16,6 +17,10 @@ struct dropper {
     struct task task;
     struct loop_source source;
 };
+
+/* The record of s's layer, or of its memory, that is being kept as m, which has a number and an
+ * owner, asks. */
+struct kept_record keep_record(const struct slot *s, const struct privsep_msg *m);
 
 void keep_requested(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m);
