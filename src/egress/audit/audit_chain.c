@@ -2,10 +2,10 @@
 
 #include "base/ids.h"
 #include "base/util.h"
+#include "http/digest.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,9 +16,9 @@
 
 void audit_hash(const char *line, size_t n, char out[static AUDIT_HASH_SIZE])
 {
-    unsigned char sum[SHA256_DIGEST_LENGTH];
+    unsigned char sum[DIGEST_SHA256_SIZE];
 
-    SHA256((const unsigned char *)line, n, sum);
+    digest_sha256(line, n, sum);
     ids_hex(sum, sizeof(sum), out);
 }
 
