@@ -80,7 +80,10 @@ static int write_name_file(int etc, const char *name, const char *text)
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
-    return S_ISREG(st.st_mode) ? io_write_full(fd, text, strlen(text)) : -ENXIO;
+    if (!S_ISREG(st.st_mode))
+        return -ENXIO;
+    int ret = io_write_full(fd, text, strlen(text)); /* over what was there before a restore */
+    return ret == 0 && ftruncate(fd, (off_t)strlen(text)) < 0 ? -errno : ret;
 }
 
 /* A number of its own for each sandbox, as long as it lives: D-Bus, journals and licences take it

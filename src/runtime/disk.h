@@ -38,6 +38,9 @@ struct disk_backend {
      * to be read. A descriptor or -errno; -ENOENT. remove: what is not there is success. */
     int (*image_open)(const struct disk *d, uint32_t slot, uint32_t gen, bool make);
     int (*image_remove)(const struct disk *d, uint32_t slot, uint32_t gen);
+    /* The files that carry the name of a layer's last sandbox go, as a start makes them anew. A
+     * restore keeps them: a program may have them open. */
+    int (*names_forget)(const struct disk *d, uint32_t slot, uint32_t gen);
     int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes);
     int (*layer_usage)(const struct disk *d, uint32_t slot, uint32_t gen, uint64_t *used_bytes,
                        uint64_t *limit_bytes);

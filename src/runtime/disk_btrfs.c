@@ -197,15 +197,21 @@ static int forget_names(int layer_fd)
     return 0;
 }
 
+static int btrfs_names_forget(const struct disk *d, uint32_t slot, uint32_t gen)
+{
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+
+    return fd < 0 ? fd : forget_names(fd);
+}
+
 static int btrfs_layer_take(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n)
 {
     char from[DISK_NAME_SIZE], to[DISK_NAME_SIZE];
 
-    if (renameat2(d->kept_fd, disk_name_number(from, n), d->layers_fd,
-                  disk_name_layer(to, slot, gen), RENAME_NOREPLACE) < 0)
-        return -errno;
-    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
-    return fd < 0 ? fd : forget_names(fd);
+    return renameat2(d->kept_fd, disk_name_number(from, n), d->layers_fd,
+                     disk_name_layer(to, slot, gen), RENAME_NOREPLACE) < 0
+               ? -errno
+               : 0;
 }
 
 static int open_kept(const struct disk *d, uint32_t n)
@@ -242,8 +248,7 @@ static int btrfs_layer_from(const struct disk *d, uint32_t slot, uint32_t gen, u
     if (rc < 0)
         return rc;
     CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
-    rc = fd < 0 ? fd : forget_volatile(fd);
-    return rc < 0 ? rc : forget_names(fd);
+    return fd < 0 ? fd : forget_volatile(fd);
 }
 
 static int btrfs_kept_drop(const struct disk *d, uint32_t n)
@@ -335,6 +340,7 @@ const struct disk_backend disk_btrfs_backend = {
     .layer_from = btrfs_layer_from,
     .image_open = btrfs_image_open,
     .image_remove = btrfs_image_remove,
+    .names_forget = btrfs_names_forget,
     .volume_make = btrfs_volume_make,
     .volume_remove = btrfs_volume_remove,
     .volume_tree = btrfs_volume_tree,

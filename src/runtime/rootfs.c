@@ -123,6 +123,8 @@ static int make_name_files(const struct rootfs *b)
 {
     struct stat st;
 
+    if (b->in->start->image) /* those of before, which a program may have open */
+        return 0;
     if (mkdirat(b->stage_fd, "upper/root/etc", 0755) < 0) {
         if (errno != EEXIST || !b->in->start->kept ||
             fstatat(b->stage_fd, "upper/root/etc", &st, AT_SYMLINK_NOFOLLOW) < 0)

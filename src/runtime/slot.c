@@ -140,8 +140,11 @@ static int make_layer(struct runtime *rt, uint32_t number, uint32_t gen,
     if (rc == 0)
         rc = start->copy ? backend->layer_from(&rt->disk, number, gen, start->kept)
                          : backend->layer_take(&rt->disk, number, gen, start->kept);
+    if (rc < 0 || start->image)
+        return rc;
     /* Memory beside them is of the moment in which they were kept: it ends where they go on. */
-    return rc == 0 && !start->image ? backend->image_remove(&rt->disk, number, gen) : rc;
+    rc = backend->image_remove(&rt->disk, number, gen);
+    return rc == 0 ? backend->names_forget(&rt->disk, number, gen) : rc;
 }
 
 int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,

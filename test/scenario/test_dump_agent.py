@@ -16,7 +16,7 @@ from privdlib import HOST, MIB
 from test_checkpoint import counts, goes_on, is_below, kill_inside
 from test_checkpoint_restore import first_id
 from test_dump import STAGE_MEMORY, Box, dump, needs, privd, programs_at_work, send_dump, server, steady  # noqa: F401 (fixtures)
-from test_kept import create_body, create_on, drop, kepts, marks, pid_of
+from test_kept import create_body, create_on, drop, inside, kepts, marks, pid_of
 from waitlib import until
 
 AGENT_UID = 65533
@@ -97,6 +97,12 @@ def is_whole(agent):
     stream.close()
     assert not is_dumpable(agent.pid)
     return True
+
+
+def dump_prepared(c, box, number):
+    box.agent.prepare()
+    r = dump(c, box, number)
+    assert r.status == 0, r.text(0, 192)
 
 
 def is_that(path, init, pid):
@@ -181,6 +187,23 @@ def test_command_sandboxes_have_terminals_of_their_own_afterwards(privd):  # noq
     assert dump(c, box, 7).status == 0
     t = restore(privd, c, "iafterp", 7)
     assert counted(t, t.agent) == before
+
+
+def test_its_names_are_files_that_a_program_may_have_open(privd):  # noqa: F811
+    """They have its new name afterwards, and one that was removed stays away."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirstwithalongname")
+    code = "f = open('/etc/hosts'); open('/tmp/there', 'w'); import time; time.sleep(1000)"
+    box.agent.start("python3", "-c", code, user="root")
+    until(lambda: pathlib.Path(f"/proc/{box.pid}/root/tmp/there").exists())
+    assert box.agent.sh("rm /etc/hostname", user="root").end
+    dump_prepared(c, box, 7)
+    t = restore(privd, c, "iafterq", 7)
+    said = t.agent.sh("cat /etc/hosts; ls /etc/hostname 2> /dev/null; hostname", user="root").text()
+    assert said.splitlines()[1:] == ["127.0.1.1\tiafterq", "::1\tlocalhost ip6-localhost ip6-loopback", "iafterq"]
+    dump_prepared(c, t, 7)
+    u = create_on(c, "ifilesq", 7)  # control: a start makes them anew
+    assert inside(privd, u, "cat /etc/hostname").strip() == "ifilesq"
 
 
 def test_it_goes_on_under_another_privd(privd):  # noqa: F811
