@@ -221,6 +221,19 @@ def test_a_value_that_a_command_renews(stack, own):
     assert stack.cay.call("DELETE", "/cay/v1/secrets/MODEL_KEY").status == 204
 
 
+def test_a_value_from_a_file(stack, own, cli, tmp_path):
+    """Of the operator's, read where `cay` runs: what is put on the request is what it has, without its last line end."""
+    value = tmp_path / "value"
+    value.write_text("a-value-of-the-vault\n")
+    cli("secret", "set", "MODEL_KEY", "--domain=web.example.com", f"--file={value}")
+    try:
+        seen = fetch(own(policy=WITH_KEY), "https://web.example.com/v1")
+        assert seen["digests"]["Authorization"] == digest("Bearer a-value-of-the-vault"), seen
+        assert "nowhere" in cli("secret", "set", "NEVER", "--domain=web.example.com", f"--file={tmp_path}/nowhere", status=1)
+    finally:
+        cli("secret", "rm", "MODEL_KEY")
+
+
 def test_a_command_that_fails_sets_nothing(stack, cli):
     said = cli("secret", "set", "NEVER", "--domain=web.example.com", "--command=echo a-good-value; exit 3", status=1)
     assert "status 3" in said and "a-good-value" not in said

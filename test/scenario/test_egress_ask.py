@@ -1,6 +1,7 @@
 """A policy that asks: what nothing allows waits for the owner's yes, told as an event, answered by the API or
 `cay policy ask`. Without the mode, or without a follower, the same connection is refused at once (the controls)."""
 
+import datetime
 import json
 import os
 import subprocess
@@ -27,8 +28,8 @@ class Held:
     def run(self, sandbox, command):
         self.result = sandbox.run(command, timeout=90)
 
-    def end(self):
-        self.thread.join(60)
+    def end(self, seconds=60):
+        self.thread.join(seconds)
         assert not self.thread.is_alive()
         return self.result
 
@@ -66,6 +67,20 @@ def test_held_told_and_answered(stack, own):
     records = stack.cay.call("GET", f"/cay/v1/audit?sandbox={one.id}&limit=100").json
     assert any(r["event"] == "request" and r.get("source") == "owner" and r["verdict"] == "allow" for r in records)
     assert any(r.get("rule") == "ask" and "said no" in r.get("reason", "") for r in records)
+
+
+def test_without_an_answer_it_ends_at_its_time(stack, own):
+    """60 s, which the event and the list say; the answer after it is too late. Nothing was dialled or asked outside meanwhile."""
+    one = own(policy={"mode": "ask"})
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        held = Held(stream, one, "http://inside.example.com/late")
+        (listed,) = asks(stack.cay, one)
+        listed, told = (datetime.datetime.fromisoformat(o["until"].replace("Z", "+00:00")) for o in (listed, held.event))
+        assert abs(listed - told) < datetime.timedelta(seconds=1)  # each counts from the moment that it is written
+        out = held.end(90).out
+        assert json.loads(out)["rule"] == "ask" and asks(stack.cay, one) == [], out
+        assert answer(stack.cay, one, held.event["ask"], "yes") == 404
+    assert "inside.example.com" not in stack.networks.asked()
 
 
 def test_nothing_leaves_before_the_answer(stack, own):
