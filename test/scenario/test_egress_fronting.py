@@ -53,6 +53,10 @@ PLAIN = [
     ("HTTP/2 without TLS", ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SETTINGS], {"nginx with http2", "go with h2c"}),
     ("a line that is none first", ["hello\r\n", GET], set()),
     ("no blank behind the method", [f"GET/x HTTP/1.1\r\n{HOST}"], set()),
+    ("a target that none has, in two pieces", ["GET {", f"x HTTP/1.1\r\n{HOST}"], {"python"}),
+    ("another such target, in three", ["GE", "T <", f"x HTTP/1.1\r\n{HOST}"], {"python"}),
+    ("a target that none has, whole", [f"GET {{x HTTP/1.1\r\n{HOST}"], {"python"}),
+    ("no letter first, in two pieces", ["(", GET], set()),
     ("a byte order mark", [f"\xef\xbb\xbf{GET}"], set()),
 ]
 

@@ -19,6 +19,7 @@
 #include "egress/flow/authority.h"
 #include "egress/flow/connect.h"
 #include "egress/flow/denial.h"
+#include "egress/flow/first_line.h"
 #include "egress/flow/dns.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/greeting.h"
@@ -366,6 +367,54 @@ static void a_line_without_an_end(void **state)
 }
 
 /* -- SOCKS and CONNECT ------------------------------------------------------------------------- */
+
+/* What was carried unread before its line ended. */
+static void first_lines_that_begin_as_none(void **state)
+{
+    static const struct {
+        const char *line;
+        enum first_line_end end;
+    } cases[] = {{"GET {x HTTP/1.1\r\n", FIRST_LINE_IS_REQUEST},
+                 {"(GET /x HTTP/1.1\n", FIRST_LINE_IS_REQUEST},
+                 {"\x01GET /x\thttp/1.0 \r\n", FIRST_LINE_IS_REQUEST},
+                 {"83 <34>1 HTTP/1.1\r\n", FIRST_LINE_IS_REQUEST},
+                 {"A1 \x01/x HTTP/1.1 foo\r\n", FIRST_LINE_IS_REQUEST},
+                 {"/x y z HTTP/1.1\r\n", FIRST_LINE_IS_REQUEST},
+                 {"HTTP/1.1 {\r\n", FIRST_LINE_IS_NONE},
+                 {"{\"a\": 1, \"b\": \"HTTP/1.1\"}\n", FIRST_LINE_IS_NONE},
+                 {"83 <34>1 x \"GET / HTTP/1.1\" 200\n", FIRST_LINE_IS_NONE},
+                 {"\x01 x xHTTP/1.1\n", FIRST_LINE_IS_NONE},
+                 {"GET {x HTT/1.1\n", FIRST_LINE_IS_NONE},
+                 {"\x01\n", FIRST_LINE_IS_NONE},
+                 {"GET {x HTTP/1.1", FIRST_LINE_GOES_ON}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const char *line = cases[i].line;
+        size_t n = strlen(line);
+
+        for (size_t first = 0; first <= n; first++) { /* in two pieces at each place */
+            struct first_line l = {0};
+            enum first_line_end end = first_line_follow(&l, line, first);
+
+            if (end == FIRST_LINE_GOES_ON)
+                end = first_line_follow(&l, line + first, n - first);
+            assert_int_equal(end, cases[i].end);
+        }
+    }
+}
+
+static void a_long_first_line_is_none(void **state)
+{
+    struct first_line l = {0};
+    char bytes[1024] = {0};
+    enum first_line_end end = FIRST_LINE_GOES_ON;
+    size_t n = 0;
+
+    for (; end == FIRST_LINE_GOES_ON; n += sizeof(bytes))
+        end = first_line_follow(&l, bytes, sizeof(bytes));
+    assert_int_equal(end, FIRST_LINE_IS_NONE);
+    assert_int_equal(n, FIRST_LINE_FOLLOWED_BYTES);
+}
 
 static void socks_greetings(void **state)
 {
@@ -1037,6 +1086,8 @@ int main(void)
         cmocka_unit_test(first_bytes),
         cmocka_unit_test(http_in_pieces),
         cmocka_unit_test(a_line_without_an_end),
+        cmocka_unit_test(first_lines_that_begin_as_none),
+        cmocka_unit_test(a_long_first_line_is_none),
         cmocka_unit_test(socks_greetings),
         cmocka_unit_test(socks_requests),
         cmocka_unit_test(connect_authorities),

@@ -77,7 +77,7 @@ static const char *const methods[] = {
 
 /* Bytes that some servers take for white space: RFC 9112 3, and str.split() of Python's
  * http.server. */
-static bool is_blank(char c)
+bool sniff_is_blank(char c)
 {
     return (c && strchr(" \t\n\v\f\r\x1c\x1d\x1e\x1f", c)) || c == '\x85' || c == '\xa0';
 }
@@ -93,7 +93,7 @@ static size_t token_length(const char *p, size_t n)
 
 static size_t skip_blanks(const char *p, size_t n, size_t at)
 {
-    while (at < n && is_blank(p[at]))
+    while (at < n && sniff_is_blank(p[at]))
         at++;
     return at;
 }
@@ -186,7 +186,7 @@ static bool may_become_request(const char *p, size_t n)
     if (at < n && strchr("<>{}|^`\"()", p[at]))
         return p[at] == '\0' && all_of(p, method, LETTERS);
     for (; at < n; at++)
-        if (((unsigned char)p[at] < 0x20 || p[at] == 0x7f) && !is_blank(p[at]))
+        if (((unsigned char)p[at] < 0x20 || p[at] == 0x7f) && !sniff_is_blank(p[at]))
             return all_of(p, method, LETTERS);
     return true;
 }

@@ -16,8 +16,12 @@ enum sniff {
 };
 
 /* data[0..n) is the start of what the client sends; end: it will send no more than that. SNIFF_MORE
- * means that more bytes decide, which a line without its end does as long as it could become a
+ * means that more bytes decide, which a line without its end does as long as it begins as a
  * request's: n has to reach 8192 before that ends. Bytes that are SNIFF_OPAQUE may be carried
- * unread: no server that gives several names their contents takes it for TLS or a request.
- * to_listener: it speaks to the proxy itself, so that CONNECT and SOCKS mean something. */
+ * unread, their first line followed to its end (first_line.h): no server that gives several names
+ * their contents takes it for TLS or a request. to_listener: it speaks to the proxy itself, so that
+ * CONNECT and SOCKS mean something. */
 enum sniff sniff_bytes(const void *data, size_t n, bool end, bool to_listener);
+
+/* Does some server divide the words of a first line there? */
+bool sniff_is_blank(char c);

@@ -238,6 +238,7 @@ int tunnel_start(struct flow *f)
     u->turn = (struct turn){.go = on_turn, .arg = u, .owner = registry_owner(f->sandbox)};
     u->half[0] = (struct tunnel_half){f->fd, f->up_fd, {-1, -1}, .count = &f->up_bytes};
     u->half[0].greeting_flow = f->greeted ? f : NULL;
+    u->half[0].line_flow = f->kind == FLOW_OPAQUE ? f : NULL;
     u->half[1] = (struct tunnel_half){f->up_fd, f->fd, {-1, -1}, .count = &f->down_bytes};
     rc = watch_both(t, f);
     if (rc < 0) {

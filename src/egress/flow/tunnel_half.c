@@ -101,6 +101,21 @@ static int keep(struct tunnel_pipes *pool, struct tunnel_half *h, const char *by
     return 1;
 }
 
+/* n bytes of a first line are about to pass. 0, or -EACCES: the flow is cut and noted. */
+static int follow_line(struct tunnel_half *h, const char *bytes, size_t n)
+{
+    enum first_line_end end = first_line_follow(&h->line, bytes, n);
+
+    if (end == FIRST_LINE_IS_REQUEST) {
+        flow_cut(h->line_flow, NULL, "first-bytes",
+                 "a request whose first line begins as none does cannot be read here");
+        return -EACCES;
+    }
+    if (end == FIRST_LINE_IS_NONE)
+        h->line_flow = NULL;
+    return 0;
+}
+
 /* A message that fits a page is copied: two calls, where splice(2) takes three that each cost more.
  * Results as those of drain(). */
 static int carry_small(struct tunnel_pipes *pool, struct tunnel_half *h)
@@ -120,6 +135,8 @@ static int carry_small(struct tunnel_pipes *pool, struct tunnel_half *h)
     /* epoll(7): less than was asked for is all there was; what comes now is an event. */
     if (n > 0 && !h->bulk && !h->ending)
         nothing_to_read(h);
+    if (n > 0 && h->line_flow && follow_line(h, bytes, (size_t)n) < 0)
+        return -EACCES;
     sent = n > 0 ? send(h->to, bytes, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
     if (sent < 0 && errno != EAGAIN && errno != EINTR)
         return -errno;
@@ -161,6 +178,8 @@ static int fill(struct tunnel_pipes *pool, struct tunnel_half *h, uint64_t allow
         if (rc <= 0)
             return rc;
     }
+    if (h->line_flow) /* copied, whatever is left: by less than a page more than that */
+        return h->writable ? carry_small(pool, h) : 0;
     if (!h->bulk && h->writable && allowance >= SMALL_BYTES)
         return carry_small(pool, h);
     if (h->pipe.in < 0) {

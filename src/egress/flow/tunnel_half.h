@@ -1,6 +1,8 @@
 #pragma once
 /* A direction of a tunnel (tunnel.c). */
 
+#include "egress/flow/first_line.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,7 +32,9 @@ struct tunnel_half {
     size_t run;              /* bytes since there was nothing to read */
     uint64_t *count;
     struct flow
-        *greeting_flow; /* the flow whose first bytes are looked at before they pass, or NULL */
+        *greeting_flow;     /* the flow whose first bytes are looked at before they pass, or NULL */
+    struct flow *line_flow; /* the flow whose first line is followed as it passes, or NULL */
+    struct first_line line;
     bool readable, writable; /* as far as is known: until EAGAIN */
     bool bulk;               /* splice(2) is worth its pipe */
     bool ending;             /* the kernel has told of an end or an error behind the bytes */
