@@ -20,6 +20,8 @@ struct plan {
     const struct credential *sign;  /* aws-sigv4, at the end */
     const struct credential *named; /* by the policy, where it is a placeholder's */
     bool named_stands;              /* its placeholder was replaced */
+    uint64_t bound; /* bit i: the credential i may be put on it. Asked once, not for each of the
+                       thousands of placeholders that a head has room for */
     struct err *e;
 };
 

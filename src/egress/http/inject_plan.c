@@ -29,11 +29,13 @@ enum policy_fit inject_fit_of(const struct plan *p, const struct credential *c)
 /* May this credential be put on this request? */
 enum err_code inject_check_bound(struct plan *p, const struct credential *c)
 {
-    enum policy_fit fit = inject_fit_of(p, c);
+    uint64_t bit = UINT64_C(1) << (c - p->r->credentials->list);
+    enum policy_fit fit = p->bound & bit ? POLICY_FITS : inject_fit_of(p, c);
 
-    return fit == POLICY_FITS
-               ? ERR_OK
-               : err_set(p->e, ERR_DENIED, "the credential %s %s", c->name, policy_fit_text(fit));
+    if (fit != POLICY_FITS)
+        return err_set(p->e, ERR_DENIED, "the credential %s %s", c->name, policy_fit_text(fit));
+    p->bound |= bit;
+    return ERR_OK;
 }
 
 /* -- headers ----------------------------------------------------------------------------------- */
