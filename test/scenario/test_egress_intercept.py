@@ -390,6 +390,16 @@ def test_query(world, origins):
     assert "value%2F" not in r.stdout and "[redacted]" in r.stdout
 
 
+def test_query_divided_by_semicolons(world, origins):
+    """As some servers divide it: the client's own would be the first there. The control: others arrive as they were."""
+    with sandbox(world, [seal(world, "k", "a-value-of-ours", kind="query", parameter="key")], inject("k")) as s:
+        curl(s, f"{URL}/echo?a=1;key=own;b=2&c=3;d")
+        curl(s, f"{URL}/echo?key=own;k%65y=again")
+        curl(s, f"{URL}/echo?a;b")
+    assert [seen["target"] for seen in origins.seen()] == [
+        "/echo?a=1;b=2&c=3;d&key=a-value-of-ours", "/echo?key=a-value-of-ours", "/echo?a;b&key=a-value-of-ours"]
+
+
 def test_headers_with_placeholders(world, origins):
     """As E2B's rules set them."""
     credentials = [seal(world, "TOKEN", REAL_KEY, kind="placeholder"),

@@ -43,24 +43,29 @@ static bool is_parameter(const char *s, size_t n, const char *name)
            strcmp(decoded, name) == 0;
 }
 
-/* The query without what it has of that parameter, and with it. */
+/* The query without what it has of that parameter, and with it. There are servers to which ';' divides,
+ * too: what stands between stays as it was. */
 static enum err_code set_parameter(struct plan *p, const struct credential *c)
 {
     CLEANUP_BUF struct buf b;
     const char *q = p->head->query;
+    char mark = '?';
     int rc;
 
     buf_init(&b, HTTP_MAX_HEAD_BYTES);
-    rc = buf_printf(&b, "%s?", p->head->path);
+    rc = buf_printf(&b, "%s", p->head->path);
     while (rc == 0 && *q) {
-        size_t n = strcspn(q, "&");
+        size_t n = strcspn(q, "&;");
+        char next = q[n];
 
-        if (n > 0 && !is_parameter(q, n, c->parameter))
-            rc = buf_printf(&b, "%.*s&", (int)n, q);
-        q += n + (q[n] == '&');
+        if (n > 0 && !is_parameter(q, n, c->parameter)) {
+            rc = buf_printf(&b, "%c%.*s", mark, (int)n, q);
+            mark = next;
+        }
+        q += n + (next != '\0');
     }
     if (rc == 0)
-        rc = buf_printf(&b, "%s=", c->parameter);
+        rc = buf_printf(&b, "%c%s=", mark == '?' ? '?' : '&', c->parameter);
     if (rc == 0)
         rc = placeholder_put(&b, c->value, PLACEHOLDER_FORM);
     if (rc < 0)
