@@ -43,8 +43,8 @@ static bool is_parameter(const char *s, size_t n, const char *name)
            strcmp(decoded, name) == 0;
 }
 
-/* The query without what it has of that parameter, and with it. There are servers to which ';' divides,
- * too: what stands between stays as it was. */
+/* The query without what it has of that parameter, and with it. There are servers to which ';'
+ * divides, too: the other parameters stay divided as they were. */
 static enum err_code set_parameter(struct plan *p, const struct credential *c)
 {
     CLEANUP_BUF struct buf b;
