@@ -55,6 +55,19 @@ static void change_ids(uid_t uid, gid_t gid)
         set_caps(caps);
 }
 
+/* The sandbox's filter refuses cay-init's own id to all, so it is not named: setreuid(2) that
+ * changes nothing sets the file system id to the effective one. Of this thread alone. */
+static void own_ids(void)
+{
+    struct __user_cap_data_struct caps[2];
+    bool known = get_caps(caps) == 0;
+
+    (void)!syscall(SYS_setregid, -1, -1);
+    (void)!syscall(SYS_setreuid, -1, -1);
+    if (known)
+        set_caps(caps);
+}
+
 /* The capabilities that permit a thread more on files than its file system ids do. */
 #define FILE_CAPS                                                                                 \
     (CAP_TO_MASK(CAP_DAC_OVERRIDE) | CAP_TO_MASK(CAP_DAC_READ_SEARCH) | CAP_TO_MASK(CAP_FOWNER) | \
@@ -102,7 +115,9 @@ void fs_as_self(struct fs_cred *saved)
 {
     if (saved->limited)
         unlimit(saved);
-    if (saved->changed)
+    if (saved->changed && saved->fsuid == geteuid() && saved->fsgid == getegid())
+        own_ids();
+    else if (saved->changed)
         change_ids(saved->fsuid, saved->fsgid);
     saved->changed = saved->limited = false;
 }
