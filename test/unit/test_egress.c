@@ -368,7 +368,7 @@ static void a_line_without_an_end(void **state)
 
 /* -- SOCKS and CONNECT ------------------------------------------------------------------------- */
 
-/* What was carried unread before its line ended. */
+/* Pieces that were carried unread before their line ended. */
 static void first_lines_that_begin_as_none(void **state)
 {
     static const struct {
