@@ -85,9 +85,11 @@
  *
  * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
  *   {"id": id, "state": "running" or "paused", "reason": of a pause, or "", "tier": "frozen",
- *    "files" or "", "templateAsked": "base", "templateID": "host", "note": "base was not built when
- *    ..." or "", "level": "process", "cpuMilli": n, "memoryBytes": n, "diskBytes": n, "pids": n,
- *    "openFiles": n, "seccompFilters": false, "idle": {"timeout", "traffic", "processes"} or null,
+ *    "memory", "files" or "", "memoryError": why its files alone were kept or started, though its
+ *    memory was asked for, or "", "templateAsked": "base", "templateID": "host",
+ *    "note": "base was not built when ..." or "", "level": "process", "cpuMilli": n,
+ *    "memoryBytes": n, "diskBytes": n, "pids": n, "openFiles": n, "seccompFilters": false,
+ *    "idle": {"timeout", "traffic", "processes"} or null,
  *    "hostMounts": [{"name", "path"}]}
  *
  * POST /cay/v1/sandboxes -> 201 as POST /v2/sandboxes, with "policy" (docs/policy.md) instead of
@@ -96,7 +98,9 @@
  *   directories of the host (docs/volumes.md); 404: none of that name is for this tenant; 503: it
  *   is not there. "startCommand": false: the one of its files is not run when it is created.
  * POST /cay/v1/sandboxes/{id}/pause, POST /cay/v1/sandboxes/{id}/resume: as E2B's, below /sandboxes
- *   (docs/pause.md).
+ *   (docs/pause.md). pause {"tier": "frozen", "memory" or "files", "orFiles": true} -> 200 {"tier",
+ *   "memoryError"}: orFiles: its files alone will do where its memory cannot be kept. resume
+ *   {"orFiles": true}: where it does not come back.
  * POST /cay/v1/sandboxes/{id}/rollback {"snapshotID": id or name} -> 200 as E2B's detail
  *   (docs/snapshots.md)
  * POST /cay/v1/sandboxes/{id}/resize {"memoryBytes", "diskBytes", "cpuMilli"} -> 200 as GET

@@ -17,7 +17,7 @@ struct wanted {
 static const char *broken_rule(const struct sandbox *s, const struct wanted *w,
                                const struct privsep_limits *to)
 {
-    bool stopped = life_is_at_rest(s->state) && strcmp(daytona_state(s), "stopped") == 0;
+    bool stopped = core_sandbox_is_stopped(s) && strcmp(daytona_state(s), "stopped") == 0;
 
     if (!stopped && !life_of(s->state)->reachable)
         return "Sandbox must be in started or stopped state to resize";

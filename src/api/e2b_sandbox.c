@@ -6,6 +6,10 @@
 #include "core/life.h"
 #include "http/json.h"
 
+#include <string.h>
+
+#define TIER_NAME_MAX 32
+
 /* True when the sandbox is the caller's; else the call was answered. */
 static const struct sandbox *find(struct api_call *call)
 {
@@ -59,7 +63,8 @@ static void resumed(void *arg, const struct sandbox *s, const struct err *why)
 
 struct connection {
     int64_t ttl_ms;
-    bool memory; /* false: the SDKs' on_resume="reboot" */
+    bool memory;   /* false: the SDKs' on_resume="reboot" */
+    bool or_files; /* cay's own: its files alone will do where its memory does not come back */
 };
 
 /* False: answered. */
@@ -68,10 +73,22 @@ static bool read_connect(struct api_call *call, struct connection *out, struct e
     *out = (struct connection){.memory = true};
     if (e2b_read_timeout(call->body, E2B_TIMEOUT_V2_MS, &out->ttl_ms, e) == ERR_OK &&
         json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &out->memory, e) == ERR_OK &&
+        json_get_bool(call->body, "orFiles", NULL, JSON_OPTIONAL, &out->or_files, e) == ERR_OK &&
         e2b_check_max(call, out->ttl_ms, e) == ERR_OK)
         return true;
     api_fail_err(call, e);
     return false;
+}
+
+static void resume_one(struct api_call *call, const struct connection *k)
+{
+    const char *tenant = call->who.tenant, *id = call->params[0];
+    struct err e;
+
+    if (k->or_files && core_sandbox_allow_files(call->core, tenant, id, &e) != ERR_OK)
+        e2b_fail(call, &e);
+    else
+        core_sandbox_resume(call->core, tenant, id, k->ttl_ms, !k->memory, resumed, call);
 }
 
 /* Of one that runs it asks for no reboot. */
@@ -87,8 +104,7 @@ static void connect_one(struct api_call *call)
     if (!s)
         return;
     if (life_of(s->state)->resume != LIFE_CALL_ALREADY) {
-        core_sandbox_resume(call->core, call->who.tenant, s->id, k.ttl_ms, !k.memory, resumed,
-                            call);
+        resume_one(call, &k);
         return;
     }
     s = set_ttl(call, k.ttl_ms, true);
@@ -103,24 +119,84 @@ void e2b_sandbox_resume(struct api_call *call)
     struct err e;
 
     if (api_call_body(call) && read_connect(call, &k, &e))
-        core_sandbox_resume(call->core, call->who.tenant, call->params[0], k.ttl_ms, !k.memory,
-                            resumed, call);
+        resume_one(call, &k);
+}
+
+struct pause_wish {
+    enum sandbox_tier tier;
+    bool healthy; /* requireHealthyGuest */
+};
+
+/* "tier" and "orFiles" are cay's own; E2B's "memory" false means its files alone. */
+static enum err_code read_tier(const json_t *body, enum sandbox_tier *out, struct err *e)
+{
+    static const struct {
+        const char *name;
+        enum sandbox_tier tier, or_files;
+    } tiers[] = {{"frozen", SANDBOX_TIER_FROZEN, SANDBOX_TIER_FROZEN},
+                 {"files", SANDBOX_TIER_FILES, SANDBOX_TIER_FILES},
+                 {"memory", SANDBOX_TIER_MEMORY, SANDBOX_TIER_MEMORY_OR_FILES}};
+    bool memory = true, or_files = false;
+    const char *name = NULL;
+
+    if (json_get_bool(body, "memory", NULL, JSON_OPTIONAL, &memory, e) != ERR_OK ||
+        json_get_bool(body, "orFiles", NULL, JSON_OPTIONAL, &or_files, e) != ERR_OK ||
+        json_get_str(body, "tier", NULL, JSON_OPTIONAL, TIER_NAME_MAX, &name, e) != ERR_OK)
+        return e->code;
+    if (!name)
+        name = memory ? "frozen" : "files";
+    for (size_t i = 0; i < ARRAY_SIZE(tiers); i++)
+        if (strcmp(name, tiers[i].name) == 0) {
+            *out = or_files ? tiers[i].or_files : tiers[i].tier;
+            return ERR_OK;
+        }
+    return err_set(e, ERR_INVALID, "tier: \"%.40s\" is none of frozen, memory and files", name);
+}
+
+/* False: answered. */
+static bool read_pause(struct api_call *call, struct pause_wish *out)
+{
+    struct err e;
+
+    *out = (struct pause_wish){.tier = SANDBOX_TIER_FROZEN};
+    if (read_tier(call->body, &out->tier, &e) == ERR_OK &&
+        json_get_bool(call->body, "requireHealthyGuest", NULL, JSON_OPTIONAL, &out->healthy, &e) ==
+            ERR_OK)
+        return true;
+    api_fail_err(call, &e);
+    return false;
+}
+
+/* The caller who named a tier is told which it is. */
+static void paused_as(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+
+    if (why)
+        e2b_fail(call, why);
+    else
+        api_reply_json(call, 200,
+                       json_pack("{s:s, s:s}", "tier", s ? core_pause_tier_name(s) : "",
+                                 "memoryError", s ? core_sandbox_fell(s) : ""));
 }
 
 static void pause_one(struct api_call *call, enum sandbox_tier tier)
 {
-    core_sandbox_pause(call->core, call->who.tenant, call->params[0], tier, e2b_sandbox_done, call);
+    bool named = json_object_get(call->body, "tier") != NULL;
+
+    core_sandbox_pause(call->core, call->who.tenant, call->params[0], tier,
+                       named ? paused_as : e2b_sandbox_done, call);
 }
 
 static void on_agent_answer(void *arg, const struct err *why)
 {
     struct api_call *call = arg;
-    bool memory = !json_is_false(json_object_get(call->body, "memory"));
+    struct pause_wish wish;
 
     if (why)
         api_fail_err(call, why);
-    else
-        pause_one(call, memory ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES);
+    else if (read_pause(call, &wish))
+        pause_one(call, wish.tier);
 }
 
 /* requireHealthyGuest: refused where the agent does not answer, as what is paused then would be no
@@ -128,19 +204,14 @@ static void on_agent_answer(void *arg, const struct err *why)
 void e2b_sandbox_pause(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
-    bool memory = true, healthy = false;
-    struct err e;
+    struct pause_wish wish;
 
-    if (!api_call_body(call))
+    if (!api_call_body(call) || !read_pause(call, &wish))
         return;
-    if (json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, &e) != ERR_OK ||
-        json_get_bool(call->body, "requireHealthyGuest", NULL, JSON_OPTIONAL, &healthy, &e) !=
-            ERR_OK)
-        api_fail_err(call, &e);
-    else if (healthy && s && life_of(s->state)->reachable)
+    if (wish.healthy && s && life_of(s->state)->reachable)
         core_sandbox_agent_answers(call->core, call->who.tenant, s->id, on_agent_answer, call);
     else
-        pause_one(call, memory ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES);
+        pause_one(call, wish.tier);
 }
 
 static void timeout(struct api_call *call)

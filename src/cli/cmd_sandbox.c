@@ -75,8 +75,10 @@ static void print_list(const json_t *all)
             table_cell(t, "%s (for %s)", template_name, requested);
         else
             table_cell(t, "%s", template_name);
-        if (strcmp(cli_text(item, "tier"), "files") == 0)
-            table_cell(t, "%s (%s, files)", cli_text(item, "state"), cli_text(item, "reason"));
+        if (strcmp(cli_text(item, "tier"), "files") == 0 ||
+            strcmp(cli_text(item, "tier"), "memory") == 0)
+            table_cell(t, "%s (%s, %s)", cli_text(item, "state"), cli_text(item, "reason"),
+                       cli_text(item, "tier"));
         else if (cli_text(item, "reason")[0])
             table_cell(t, "%s (%s)", cli_text(item, "state"), cli_text(item, "reason"));
         else
@@ -192,8 +194,22 @@ int cmd_kill(struct cli *c)
 
 /* -- pause, resume ----------------------------------------------------------------------------- */
 
-static enum err_code change_one(struct api *a, const char *given, const char *call,
-                                const json_t *body, char *id, size_t size, struct err *e)
+/* Its memory was asked for, and its files alone are kept, or were started. */
+static void note_fall(const struct cli *c, struct api *a, const char *id)
+{
+    json_t *detail = NULL;
+    char path[128];
+    struct err e;
+
+    (void)snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s", id);
+    if (api_call(a, "GET", path, NULL, &detail, &e) == ERR_OK && cli_text(detail, "memoryError")[0])
+        cli_note(c, "%s: its files alone: %s", id, cli_text(detail, "memoryError"));
+    json_decref(detail);
+}
+
+static enum err_code change_one(const struct cli *c, struct api *a, const char *given,
+                                const char *call, const json_t *body, char *id, size_t size,
+                                struct err *e)
 {
     struct api_sandbox s;
     char path[128];
@@ -202,7 +218,10 @@ static enum err_code change_one(struct api *a, const char *given, const char *ca
         return e->code;
     (void)snprintf(id, size, "%s", s.id);
     (void)snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s/%s", s.id, call);
-    return api_call(a, "POST", path, body, NULL, e);
+    if (api_call(a, "POST", path, body, NULL, e) == ERR_OK &&
+        json_is_true(json_object_get(body, "orFiles")))
+        note_fall(c, a, s.id);
+    return e->code;
 }
 
 /* Each of the operands; done: the key of those that it worked for, in JSON. Takes the reference to
@@ -223,7 +242,7 @@ static int change_each(struct cli *c, const char *call, const char *done, json_t
         char id[64] = "";
 
         e.code = ERR_OK;
-        if (change_one(&a, c->operands[i], call, body, id, sizeof(id), &e) != ERR_OK) {
+        if (change_one(c, &a, c->operands[i], call, body, id, sizeof(id), &e) != ERR_OK) {
             status = CLI_FAILED;
             cli_print_error(&e);
             continue;
@@ -242,10 +261,20 @@ static int change_each(struct cli *c, const char *call, const char *done, json_t
 
 int cmd_pause(struct cli *c)
 {
+    bool memory = cli_flag(c, "memory") || cli_flag(c, "or-files");
     json_t *body = json_object();
 
+    if (memory && cli_flag(c, "files")) {
+        json_decref(body);
+        return cli_usage(c,
+                         "--files keeps no memory: use --memory, --memory --or-files or --files");
+    }
     if (cli_flag(c, "files"))
         json_object_set_new(body, "memory", json_false());
+    if (memory)
+        json_object_set_new(body, "tier", json_string("memory"));
+    if (cli_flag(c, "or-files"))
+        json_object_set_new(body, "orFiles", json_true());
     return change_each(c, "pause", "paused", body);
 }
 
@@ -263,6 +292,10 @@ int cmd_resume(struct cli *c)
     }
     if (ttl)
         json_object_set_new(body, "timeout", json_integer((json_int_t)((ttl_ms + 999) / 1000)));
+    if (cli_flag(c, "files"))
+        json_object_set_new(body, "memory", json_false());
+    if (cli_flag(c, "or-files"))
+        json_object_set_new(body, "orFiles", json_true());
     return change_each(c, "resume", "resumed", body);
 }
 

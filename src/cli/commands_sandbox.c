@@ -172,18 +172,22 @@ const struct cli_command commands_sandbox[] = {
     },
     {
         .name = "pause",
-        .operands = "[--files] SANDBOX...",
+        .operands = "[--memory [--or-files] | --files] SANDBOX...",
         .summary = "stop all processes of sandboxes, and keep them",
         .text =
             "They stand still, with their memory, until the sandbox is resumed: `cay resume`, "
             "a client "
             "that connects, and with autoResume whatever is sent to it. It outlives a restart "
             "of cay, "
-            "not of the machine, and is kept until it is ended. With --files its processes end, "
-            "and its files are kept, over a restart of the machine too; it boots on them anew "
-            "when it is resumed.",
-        .options = OPTIONS({0, "files", NULL, "Keeps its files alone.", NULL}, OPTION_QUIET),
+            "not of the machine, and is kept until it is ended. With --memory all of it is written "
+            "to the disk, its memory is given back, and it goes on where it was, over a restart of "
+            "the machine too. With --files its processes end, and its files are kept; it boots on "
+            "them anew when it is resumed.",
+        .options = OPTIONS({0, "memory", NULL, "Keeps its processes on the disk.", NULL},
+                           {0, "or-files", NULL, "Its files alone, where they cannot be.", NULL},
+                           {0, "files", NULL, "Keeps its files alone.", NULL}, OPTION_QUIET),
         .examples = EXAMPLES({"cay pause ib3k0", "one"},
+                             {"cay pause --memory ib3k0", "for days, with its processes"},
                              {"cay pause --files ib3k0", "without its processes"}),
         .operands_min = 1,
         .operands_max = -1,
@@ -193,10 +197,13 @@ const struct cli_command commands_sandbox[] = {
     },
     {
         .name = "resume",
-        .operands = "[--ttl=TIME] SANDBOX...",
+        .operands = "[--ttl=TIME] [--files | --or-files] SANDBOX...",
         .summary = "let paused sandboxes go on",
-        .options = OPTIONS({0, "ttl", "TIME", "Ends, or is paused again, after TIME (5m).", NULL},
-                           OPTION_QUIET),
+        .options = OPTIONS(
+            {0, "ttl", "TIME", "Ends, or is paused again, after TIME (5m).", NULL},
+            {0, "files", NULL, "Boots on its files: what ran in it is lost.", NULL},
+            {0, "or-files", NULL, "Boots on its files where its memory does not come back.", NULL},
+            OPTION_QUIET),
         .examples = EXAMPLES({"cay resume --ttl=1h ib3k0", "for an hour"}),
         .operands_min = 1,
         .operands_max = -1,

@@ -12,7 +12,7 @@
 
 bool core_sandbox_is_archived(const struct sandbox *s, int64_t now_real_ms)
 {
-    return life_is_at_rest(s->state) &&
+    return core_sandbox_is_stopped(s) &&
            (s->archived || s->kept_real_ms + s->auto_archive_ms <= now_real_ms);
 }
 
@@ -35,7 +35,7 @@ enum err_code core_sandbox_archive(struct core *c, const char *tenant, const cha
     struct sandbox changed;
     enum err_code code = sandbox_visible(c, tenant, id, &o, e);
 
-    if (code == ERR_OK && !life_is_at_rest(o->s.state))
+    if (code == ERR_OK && !core_sandbox_is_stopped(&o->s))
         code = err_set(e, ERR_CONFLICT, "sandbox %s is %s: stop it first, then archive it", id,
                        sandbox_life(o)->name);
     if (code != ERR_OK)

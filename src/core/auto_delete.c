@@ -27,7 +27,7 @@ void auto_delete_arm(struct sandbox_obj *o)
 
     if (sandbox_life(o)->timer != LIFE_TIMER_REST)
         return;
-    if (s->auto_delete_ms == 0) {
+    if (s->auto_delete_ms == 0 || s->kept_memory) {
         timers_cancel(timers, &o->end);
         return;
     }
@@ -40,7 +40,7 @@ void auto_delete_adopt(struct sandbox_obj *o)
 {
     struct err e;
 
-    if (life_is_at_rest(o->s.state) && o->s.kept_real_ms > clock_real_ms()) {
+    if (core_sandbox_is_stopped(&o->s) && o->s.kept_real_ms > clock_real_ms()) {
         o->s.kept_real_ms = clock_real_ms();
         if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
             log_error("sandbox %s: %s", o->s.id, e.text);

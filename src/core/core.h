@@ -12,7 +12,7 @@
  *
  * State machine (life.h): creating -> running -> ending -> ended; running -> pausing -> paused ->
  * resuming -> running; running -> keeping -> kept -> restarting -> running (a pause with the files
- * alone); any -> ending; creating -> ended. */
+ * alone, or with the memory on the disk); any -> ending; creating -> ended. */
 
 #include "base/err.h"
 #include "base/host_dir.h"
@@ -34,9 +34,9 @@ enum sandbox_state {
     SANDBOX_RESUMING,
     SANDBOX_ENDING,
     SANDBOX_ENDED,
-    SANDBOX_KEEPING,    /* it ends, but for its files */
-    SANDBOX_KEPT,       /* paused: its files are there, and nothing else of it */
-    SANDBOX_RESTARTING, /* it boots on them */
+    SANDBOX_KEEPING,    /* it ends, but for its files (and its memory) */
+    SANDBOX_KEPT,       /* paused: its files (and its memory) are there, and nothing else of it */
+    SANDBOX_RESTARTING, /* it boots on them, or goes on */
     SANDBOX_STATE_COUNT
 };
 
@@ -58,7 +58,10 @@ enum sandbox_pause_reason {
 /* The state that is kept over a pause. */
 enum sandbox_tier {
     SANDBOX_TIER_FROZEN, /* all: its processes stand still */
-    SANDBOX_TIER_FILES   /* its files: it boots anew when it is resumed */
+    SANDBOX_TIER_FILES,  /* its files: it boots anew when it is resumed */
+    SANDBOX_TIER_MEMORY, /* all, on the disk: it goes on from there */
+    /* A wish: the same, or its files alone where its memory cannot be kept or does not come back */
+    SANDBOX_TIER_MEMORY_OR_FILES
 };
 
 /* The events that count as use of a sandbox with an idle time: bits (docs/idle.md). */
@@ -86,6 +89,9 @@ struct sandbox {
     bool auto_resume;
     bool keep_memory; /* of a pause at the end of its time; false: SANDBOX_TIER_FILES */
     uint32_t kept;    /* privd's number of its files (PRIVSEP_KEEP); 0: none */
+    /* Beside its files what ran in it is kept, or is just being; false: they alone are. And whether
+     * they will do where that fails. */
+    bool kept_memory, or_files;
     int64_t started_real_ms, end_real_ms;
     int64_t idle_ms;          /* its end moves to so long after the last use; 0: it stands */
     unsigned idle_counts;     /* bits of enum sandbox_idle: what is a use */
@@ -222,7 +228,10 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
  * they are on the disk. ERR_NOT_FOUND; ERR_EXISTS: it is paused already, or another pause is under
  * way; ERR_TIMEOUT: a process cannot be stopped, and all go on; ERR_UNIMPLEMENTED: this server's
  * disk cannot keep files; ERR_EXHAUSTED: its tenant's share of kept files is used up;
- * ERR_UNAVAILABLE. A resume that is under way comes first. */
+ * ERR_UNAVAILABLE. A resume that is under way comes first.
+ * With SANDBOX_TIER_MEMORY what runs in it is kept too. ERR_CONFLICT: a part of it cannot be, which
+ * the error names, and it goes on; ERR_UNIMPLEMENTED, ERR_NO_SPACE: the server's disk or programs,
+ * or the sandbox's own disk, cannot hold it. */
 void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum sandbox_tier tier,
                         core_sandbox_cb done, void *arg);
 
@@ -236,8 +245,18 @@ void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *
 /* "api", "timeout", "idle"; "" where it is not paused. */
 const char *core_pause_reason_name(enum sandbox_pause_reason reason);
 
-/* "frozen", "files"; "" where it is not paused. */
+/* "frozen", "memory", "files"; "" where it is not paused. */
 const char *core_pause_tier_name(const struct sandbox *s);
+
+/* Its processes of when it was paused go on when it is resumed. */
+bool core_sandbox_has_memory(const struct sandbox *s);
+
+/* Its files alone are kept, and nothing is under way. */
+bool core_sandbox_is_stopped(const struct sandbox *s);
+
+/* Why its memory was not kept, or did not come back, at its last pause or resume, though that was
+ * asked for: its files alone were or are kept. "": nothing of that kind. */
+const char *core_sandbox_fell(const struct sandbox *s);
 
 /* They go on; done when they do. Its start is now, its end ttl_ms later (0: the default; of several
  * callers the latest). ERR_NOT_FOUND; ERR_EXISTS: it runs; ERR_UNAVAILABLE. A pause that is under
@@ -245,6 +264,10 @@ const char *core_pause_tier_name(const struct sandbox *s);
  * processes were kept. */
 void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
                          bool reboot, core_sandbox_cb done, void *arg);
+
+/* From now until it runs its files alone will do where its memory does not come back. */
+enum err_code core_sandbox_allow_files(struct core *c, const char *tenant, const char *id,
+                                       struct err *e);
 
 /* fn whenever a sandbox has been paused, from inside the control loop: what others relay to it
  * ends. */

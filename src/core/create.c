@@ -16,6 +16,7 @@
 #include "core/create_error.h"
 #include "core/create_key.h"
 #include "core/deferred.h"
+#include "core/dump.h"
 #include "core/egress.h"
 #include "core/events.h"
 #include "core/hooks.h"
@@ -296,7 +297,8 @@ static void create_refused(struct sandbox_obj *o, int status, const struct privs
     create_explain(&e, &o->s, status, m);
     log_warn("sandbox %s: %s", o->s.id, e.text);
     if (sandbox_life(o)->files) {
-        keep_restart_refused(o, status, &e);
+        if (!dump_restore_refused(o, status, m, &e))
+            keep_restart_refused(o, status, &e);
         return;
     }
     create_fail(o, &e);
@@ -328,6 +330,8 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     egress_touch(o);
     if (o->kill_wanted)
         lifecycle_end(o, "it was asked for while it was being made");
+    else if (o->restoring)
+        dump_restored(o);
     else if (ca_is_wanted(o))
         o->init_waits = true;
     else
@@ -360,7 +364,7 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
     m.u.create.level = o->s.level;
     m.u.create.limits = o->s.limits;
     m.u.create.kept = kept;
-    m.u.create.flags = snapshot ? PRIVSEP_CREATE_COPY : 0;
+    m.u.create.flags = snapshot ? PRIVSEP_CREATE_COPY : o->restoring ? PRIVSEP_CREATE_MEMORY : 0;
     if (kept)
         keep_owner(snapshot ? snapshot : o->s.id, m.u.create.owner);
     if (volumes_fill(o->core, o->s.tenant, o->s.volumes, &m) < 0)

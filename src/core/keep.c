@@ -13,6 +13,7 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/create.h"
+#include "core/dump.h"
 #include "core/egress.h"
 #include "core/exec.h"
 #include "core/hooks.h"
@@ -39,6 +40,8 @@
 void keep_forget(struct sandbox_obj *o)
 {
     o->s.kept = 0;
+    o->s.kept_memory = o->s.or_files = false;
+    dump_forget(o);
     o->hooks_requested = o->env_requested = o->keep_requested = o->rolled_back = false;
     json_decref(o->s.env);
     o->s.env = NULL;
@@ -65,10 +68,21 @@ static int64_t send_keep(struct sandbox_obj *o)
     return 0;
 }
 
-static void not_kept(struct sandbox_obj *o, const struct err *why)
+void keep_not_done(struct sandbox_obj *o, const struct err *why)
 {
     o->change_requested = o->env_requested = false;
     pause_not_done(o, why);
+}
+
+void keep_send(struct sandbox_obj *o)
+{
+    int64_t rc = send_keep(o);
+    struct err why;
+
+    if (rc >= 0)
+        return;
+    call_privd_err(&why, rc, "pausing the sandbox");
+    keep_not_done(o, &why);
 }
 
 /* Written before KEEP, and to the disk: from then on nothing else has it, and the files that the
@@ -85,7 +99,6 @@ static enum err_code take_env(struct sandbox_obj *o, const struct err *why, int 
 {
     json_t *env = call_agent_env(why, status, body, len);
     enum err_code code = ERR_OK;
-    int64_t rc;
 
     if (!json_is_object(env))
         code = err_set(e, ERR_UNAVAILABLE,
@@ -95,10 +108,7 @@ static enum err_code take_env(struct sandbox_obj *o, const struct err *why, int 
     if (code == ERR_OK)
         code = write_env(o, env, e);
     json_decref(env);
-    if (code != ERR_OK)
-        return code;
-    rc = send_keep(o);
-    return rc < 0 ? call_privd_err(e, rc, "pausing the sandbox") : ERR_OK;
+    return code;
 }
 
 static void on_env(struct core *c, const char *id, const struct err *why, int http_status,
@@ -112,7 +122,11 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     o->env_requested = false;
     o->env_us = clock_mono_us();
     if (take_env(o, why, http_status, body, len, &e) != ERR_OK)
-        not_kept(o, &e);
+        keep_not_done(o, &e);
+    else if (o->s.kept_memory)
+        dump_begin(o);
+    else
+        keep_send(o);
 }
 
 void keep_go_on(struct sandbox_obj *o, const struct err *why)
@@ -125,7 +139,7 @@ void keep_go_on(struct sandbox_obj *o, const struct err *why)
 
     if (why) {
         (void)take_env(o, why, 0, NULL, 0, &e);
-        not_kept(o, &e);
+        keep_not_done(o, &e);
         return;
     }
     o->env_requested = true;
@@ -134,7 +148,8 @@ void keep_go_on(struct sandbox_obj *o, const struct err *why)
     call_agent(o, &r, on_env, NULL);
 }
 
-enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e)
+enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
+                         enum sandbox_tier tier, struct err *e)
 {
     struct sandbox changed = o->s;
     struct core *c = o->core;
@@ -147,30 +162,44 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
         code = keep_choose_number(c, o->s.tenant, &changed.kept, e);
     changed.state = SANDBOX_KEEPING;
     changed.pause_reason = reason;
+    changed.kept_memory = tier != SANDBOX_TIER_FILES;
+    changed.or_files = tier == SANDBOX_TIER_MEMORY_OR_FILES;
     if (code == ERR_OK)
         code = store_sandbox_update(c->store, &changed, e);
     if (code != ERR_OK)
         return code;
     o->s.kept = changed.kept;
+    o->s.kept_memory = changed.kept_memory;
+    o->s.or_files = changed.or_files;
     o->s.pause_reason = reason;
+    o->fell.text[0] = '\0';
     sandbox_move(o, SANDBOX_KEEPING);
     o->change_requested = true;
-    trace_sandbox_begin(o, TRACE_PAUSE, "files", begun_us);
+    trace_sandbox_begin(o, TRACE_PAUSE, core_pause_tier_name(&o->s), begun_us);
     sockets_discard(o);
     timers_cancel(&c->timers, &o->sample);
     timers_set(&c->timers, &o->end, clock_mono_ms() + hooks_wait_ms() + c->config.privd_timeout_ms);
-    hooks_before_pause(o, "files");
+    hooks_before_pause(o, core_pause_tier_name(&o->s));
     return ERR_OK;
 }
 
-/* Nothing of it is left but its files. */
+/* Nothing of it is left but its files, and its memory beside them. */
 static void has_only_files(struct sandbox_obj *o)
 {
+    dump_forget(o);
     egress_leave(o);
     exec_command_sandboxes_free(o);
     sockets_discard(o);
     o->known_to_privd = o->change_requested = o->env_requested = o->keep_requested =
         o->rolled_back = false;
+}
+
+void keep_done(struct sandbox_obj *o)
+{
+    trace_sandbox_step(o, TRACE_PAUSE_ENV, o->trace.begun_us, o->env_us);
+    trace_sandbox_step(o, TRACE_PAUSE_KEPT, o->env_us, clock_mono_us());
+    has_only_files(o);
+    pause_done(o, SANDBOX_KEPT);
 }
 
 static void keep_error(struct err *e, int status)
@@ -207,14 +236,11 @@ static void on_kept(struct core *c, const char *id, int status, const struct pri
     }
     keep_error(&why, status);
     if (status == 0 && sandbox_life(o)->change == LIFE_CHANGE_PAUSE) {
-        trace_sandbox_step(o, TRACE_PAUSE_ENV, o->trace.begun_us, o->env_us);
-        trace_sandbox_step(o, TRACE_PAUSE_KEPT, o->env_us, clock_mono_us());
-        has_only_files(o);
-        pause_done(o, SANDBOX_KEPT);
+        keep_done(o);
     } else if (status == 0) {
         kept_again(o);
     } else if (sandbox_life(o)->change == LIFE_CHANGE_PAUSE) {
-        not_kept(o, &why);
+        keep_not_done(o, &why);
     } else {
         log_error("sandbox %s: its files are not kept again: %s", id, why.text);
         timers_set(&c->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
@@ -234,11 +260,45 @@ static int64_t send_restart(struct sandbox_obj *o, uint32_t template_number)
     return create_send(o, template_number, s ? s->number : o->s.kept, s ? s->id : NULL);
 }
 
+static void await_restart(struct sandbox_obj *o)
+{
+    const struct core_config *config = &o->core->config;
+
+    if (o->restoring)
+        dump_await_restore(o);
+    else
+        timers_set(&o->core->timers, &o->end,
+                   clock_mono_ms() + config->privd_timeout_ms + config->agent_timeout_ms);
+}
+
+void keep_send_restart(struct sandbox_obj *o)
+{
+    const struct template_info *t = templates_entry(o->core, o->s.template_id);
+    int64_t rc = t ? send_restart(o, t->number) : -ENOENT;
+    struct err why;
+
+    if (rc >= 0) {
+        await_restart(o);
+        return;
+    }
+    call_privd_err(&why, rc, "resuming the sandbox");
+    keep_restart_refused(o, (int)rc, &why);
+}
+
+/* Its processes go on, but where it is to boot. A copy of a snapshot's files has none; its own
+ * has it still until that runs. */
+static void choose_memory(const struct sandbox_obj *o, struct sandbox *changed, bool *restoring)
+{
+    *restoring = o->s.kept_memory && !o->reboot;
+    changed->kept_memory = o->s.kept_memory && (!o->reboot || o->rollback_to[0]);
+}
+
 enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
 {
     const struct template_info *t = templates_entry(o->core, o->s.template_id);
     struct sandbox changed = o->s;
     struct core *c = o->core;
+    bool restoring;
     enum err_code code;
     int64_t rc;
 
@@ -254,29 +314,34 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
     if (code != ERR_OK)
         return code;
     changed.state = SANDBOX_RESTARTING;
+    choose_memory(o, &changed, &restoring);
     ids_random_bytes(changed.agent_key, sizeof(changed.agent_key));
     code = store_sandbox_update(c->store, &changed, e);
     if (code != ERR_OK)
         return code;
     memcpy(o->s.agent_key, changed.agent_key, sizeof(o->s.agent_key));
+    o->restoring = restoring;
     rc = send_restart(o, t->number);
     if (rc < 0) {
-        o->rolled_back = false;
+        o->rolled_back = o->restoring = false;
         pause_write_row(o);
         return call_privd_err(e, rc, "resuming the sandbox");
     }
+    o->s.kept_memory = changed.kept_memory;
+    if (restoring)
+        o->fell.text[0] = '\0';
     sandbox_move(o, SANDBOX_RESTARTING);
     o->change_requested = true;
     o->begun_us = clock_mono_us();
-    trace_sandbox_begin(o, TRACE_RESUME, "files", o->begun_us);
-    timers_set(&c->timers, &o->end,
-               clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
+    trace_sandbox_begin(o, TRACE_RESUME, restoring ? "memory" : "files", o->begun_us);
+    await_restart(o);
     return ERR_OK;
 }
 
 void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *why)
 {
     o->change_requested = o->rolled_back = false;
+    dump_forget(o);
     if (o->kill_wanted) {
         lifecycle_end(o, "it was asked for while it was being resumed");
         return;
@@ -346,6 +411,8 @@ void keep_on_listed_running(struct sandbox_obj *o)
 
     if (o->change_requested)
         return; /* the answer is still to come */
+    if (dump_again(o))
+        return;
     err_set(&why, ERR_UNAVAILABLE, "the pause was interrupted by a restart: the sandbox runs");
     pause_not_done(o, &why);
 }
@@ -361,12 +428,19 @@ void keep_on_listed_again(struct sandbox_obj *o)
 }
 
 /* KEPTS was answered, and LIST has it. Where its own files are whole beside it, it was made of a
- * snapshot's, and it was never told to have been rolled back. */
+ * snapshot's, and it was never told to have been rolled back. A sandbox that was kept
+ * with its memory goes on: no answer of its agent's is owed. */
 static void settle_listed(struct sandbox_obj *o)
 {
     if (o->change_requested || sandbox_life(o)->listed != LIFE_LISTED_AGAIN)
         return;
     o->rolled_back = keep_seen(o->core, o->s.kept, o->s.id) == KEPT_SEEN_WHOLE;
+    if (o->s.kept_memory && !o->rolled_back) {
+        o->restoring = true;
+        o->begun_us = o->made_us = clock_mono_us();
+        dump_restored(o);
+        return;
+    }
     keep_again(o);
 }
 
@@ -425,6 +499,8 @@ bool keep_on_timer(struct sandbox_obj *o)
 {
     struct err why;
 
+    if (dump_on_timer(o))
+        return true;
     if (o->change_requested && !o->keep_requested && o->known_to_privd &&
         sandbox_life(o)->change == LIFE_CHANGE_RESUME) {
         err_set(&why, ERR_TIMEOUT, "the sandbox was not ready in time: it is paused still");
@@ -492,7 +568,7 @@ bool keep_drops_quietly(const struct sandbox_obj *o)
     return o->dropping && clock_mono_ms() < o->drop_until_ms;
 }
 
-/* Backwards: ending one moves only what comes after it. */
+/* Backwards: to end one, or to have it run, moves only what comes after it. */
 void keep_settle_all(struct core *c)
 {
     for (size_t i = c->registry.n; i > 0; i--) {
@@ -506,7 +582,7 @@ void keep_settle_all(struct core *c)
 
 void keep_settle_listed(struct core *c)
 {
-    for (size_t i = 0; i < c->registry.n; i++)
-        if (c->registry.order[i]->known_to_privd)
-            settle_listed(c->registry.order[i]);
+    for (size_t i = c->registry.n; i > 0; i--)
+        if (c->registry.order[i - 1]->known_to_privd)
+            settle_listed(c->registry.order[i - 1]);
 }

@@ -1,8 +1,8 @@
 #pragma once
-/* A pause with the files alone. cay-privd ends the sandbox and keeps its layer by a number
- * (KEEP); later it makes one of the same id on that layer (CREATE), which boots anew. The row
- * says which number: it is chosen here, written before it is asked for, and free again when the
- * sandbox runs or privd has dropped what was kept by it.
+/* A pause with the files alone, or with the memory beside them (dump.h). cay-privd ends the sandbox
+ * and keeps its layer by a number (KEEP); later it makes one of the same id on that layer (CREATE),
+ * which boots anew. The row says which number: it is chosen here, written before it is asked for,
+ * and free again when the sandbox runs or privd has dropped what was kept by it.
  *
  * running -> keeping: its agent is asked for its environment, which is written (nothing else has
  * it then), then KEEP; kept; restarting: CREATE and /init as of any create (create.c), then
@@ -57,8 +57,9 @@ enum err_code keep_check(const struct core *c, struct err *e);
 /* A number that is free, as far as the tenant's share goes (ERR_EXHAUSTED). */
 enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *out, struct err *e);
 
-/* running -> keeping. On failure nothing has changed. */
-enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason, struct err *e);
+/* running -> keeping, to a tier other than frozen. On failure nothing has changed. */
+enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
+                         enum sandbox_tier tier, struct err *e);
 
 /* Keeping, and its hooks have ended: its agent is asked for its environment. why: it did not answer
  * (NULL: it did), so that it is not kept. */
@@ -66,6 +67,20 @@ void keep_go_on(struct sandbox_obj *o, const struct err *why);
 
 /* kept -> restarting, on its files or on a copy of those that it is rolled back to. The same. */
 enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e);
+
+/* -- for dump.c -------------------------------------------------------------------------------- */
+
+/* Keeping, and its environment is written: privd is asked to keep its files alone. */
+void keep_send(struct sandbox_obj *o);
+
+/* Keeping, and privd has ended it: what it keeps is on the disk. Or it has not, and it runs. */
+void keep_done(struct sandbox_obj *o);
+void keep_not_done(struct sandbox_obj *o, const struct err *why);
+
+/* Restarting, and privd has refused it so far: it is asked (again). */
+void keep_send_restart(struct sandbox_obj *o);
+
+/* -- the rest ---------------------------------------------------------------------------------- */
 
 /* It runs: no number is its own, and its environment is its agent's alone. The caller writes the
  * row. */

@@ -75,7 +75,7 @@ void lifecycle_check_clock(struct core *c)
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
 
-        if (life_is_at_rest(o->s.state))
+        if (core_sandbox_is_stopped(&o->s))
             o->s.kept_real_ms += jump_ms;
         else if (sandbox_life(o)->timer == LIFE_TIMER_LIFETIME && timer_armed(&o->end))
             o->s.end_real_ms = offset_ms + (int64_t)o->end.node.at_ms;
@@ -395,7 +395,11 @@ void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen, boo
         if (frozen)
             let_go_on(o);
         break;
-    case LIFE_LISTED_AGAIN: keep_on_listed_again(o); break;
+    case LIFE_LISTED_AGAIN:
+        keep_on_listed_again(o);
+        if (frozen && o->s.kept_memory) /* it goes on; one that boots is kept again, and ends */
+            let_go_on(o);
+        break;
     case LIFE_LISTED_WAIT: break;
     }
     if (moved)

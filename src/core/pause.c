@@ -111,13 +111,27 @@ static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reas
                            enum sandbox_tier tier, struct err *e);
 static void is_paused(struct sandbox_obj *o);
 
+/* The field of an event about memory that was not kept, or did not come back; NULL: none. */
+static json_t *about_memory(const struct sandbox_obj *o)
+{
+    return o->fell.text[0] ? json_pack("{s:s}", "memoryError", o->fell.text) : NULL;
+}
+
 static void notify_resumed(struct sandbox_obj *o)
 {
     if (o->reboot_ran)
         return;
     log_info("sandbox %s: resumed", o->s.id);
     logs_add(o, "info", "sandbox resumed");
-    events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, NULL);
+    events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, about_memory(o));
+}
+
+/* The tier of the pause or resume that is under way. */
+static const char *tier_name(const struct sandbox_obj *o)
+{
+    if (!sandbox_life(o)->files)
+        return "frozen";
+    return o->s.kept_memory && !o->rolled_back ? "memory" : "files";
 }
 
 /* Its new life begins now, so its place in listings is another. */
@@ -130,9 +144,9 @@ static void start_anew(struct sandbox_obj *o)
 void pause_resumed(struct sandbox_obj *o)
 {
     struct core *c = o->core;
-    bool again = o->reboot && !sandbox_life(o)->files;
+    bool again = o->reboot && (!sandbox_life(o)->files || o->restoring);
     uint32_t left = o->rolled_back ? o->s.kept : 0;
-    const char *tier = sandbox_life(o)->files ? "files" : "frozen";
+    const char *tier = tier_name(o);
     char snapshot[IDS_SANDBOX_SIZE] = "";
     enum err_code code = ERR_OK;
     struct err why;
@@ -253,11 +267,12 @@ static void is_paused(struct sandbox_obj *o)
 {
     const char *reason = core_pause_reason_name(o->s.pause_reason);
     const char *tier = core_pause_tier_name(&o->s);
+    json_t *data = json_pack("{s:s, s:s}", "reason", reason, "tier", tier);
 
     log_info("sandbox %s: paused: %s, %s", o->s.id, reason, tier);
     logs_add(o, "info", "sandbox paused (%s, %s)", reason, tier);
-    events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id,
-               json_pack("{s:s, s:s}", "reason", reason, "tier", tier));
+    json_object_update_new(data, about_memory(o));
+    events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id, data);
     pause_waiters_notify(o, &o->pausers, NULL);
 }
 
@@ -294,7 +309,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
  * are answered. */
 void pause_not_done(struct sandbox_obj *o, const struct err *why)
 {
-    const char *tier = sandbox_life(o)->files ? "files" : "frozen";
+    const char *tier = tier_name(o);
     bool over = o->s.end_real_ms <= clock_real_ms();
     bool rebooting = o->reboot, only_reboots = o->reboot_keeps;
     int64_t ttl_ms = o->resume_ttl_ms;
@@ -360,6 +375,7 @@ static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reaso
         return code;
     sandbox_move(o, SANDBOX_PAUSING);
     o->s.pause_reason = reason;
+    o->fell.text[0] = '\0';
     trace_sandbox_begin(o, TRACE_PAUSE, "frozen", begun_us);
     timers_cancel(&o->core->timers, &o->sample);
     await_change(o, hooks_wait_ms() + o->core->config.privd_timeout_ms);
@@ -404,7 +420,7 @@ static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reas
 {
     if (check_copies(o, e) != ERR_OK)
         return e->code;
-    return tier == SANDBOX_TIER_FILES ? keep_begin(o, reason, e) : begin_pause(o, reason, e);
+    return tier == SANDBOX_TIER_FROZEN ? begin_pause(o, reason, e) : keep_begin(o, reason, tier, e);
 }
 
 enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e)
@@ -489,7 +505,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
 
     if (code == ERR_OK)
         code = core_check_ready(c, &e);
-    if (code == ERR_OK && tier == SANDBOX_TIER_FILES)
+    if (code == ERR_OK && tier != SANDBOX_TIER_FROZEN)
         code = keep_check(c, &e);
     if (code == ERR_OK)
         trace_sandbox_asked(o);
@@ -511,6 +527,7 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
     struct sandbox_obj *o = NULL;
     struct err e;
     enum err_code code = sandbox_visible(c, tenant, id, &o, &e);
+    bool rebooted = o && o->reboot; /* that was wanted before */
 
     if (code == ERR_OK)
         code = core_check_ready(c, &e);
@@ -522,15 +539,32 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         trace_sandbox_asked(o);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);
+    if (code == ERR_OK)
+        o->reboot |= reboot_it;
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
         code = reboot_it || !sandbox_life(o)->files ? reboot_begin(o, &e)
                                                     : pause_begin_resume(o, &e);
     if (code != ERR_OK) {
+        if (o)
+            o->reboot = rebooted;
         core_defer_error(c, done, arg, &e);
         return;
     }
-    o->reboot |= reboot_it;
     pause_wait_resumed(o, ttl_ms, done, arg);
+}
+
+enum err_code core_sandbox_allow_files(struct core *c, const char *tenant, const char *id,
+                                       struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
+
+    if (code != ERR_OK || !o->s.kept_memory || o->s.or_files)
+        return code;
+    o->s.or_files = true;
+    code = store_sandbox_update(c->store, &o->s, e);
+    o->s.or_files = code == ERR_OK;
+    return code;
 }
 
 void pause_wait_resumed(struct sandbox_obj *o, int64_t ttl_ms, core_sandbox_cb done, void *arg)

@@ -2,6 +2,7 @@
 
 #include "core/core.h"
 #include "core/life.h"
+#include "core/sandbox.h"
 
 static const char *const reasons[] = {
     [SANDBOX_PAUSE_NONE] = "",
@@ -23,5 +24,22 @@ const char *core_pause_tier_name(const struct sandbox *s)
 
     if (life->group != LIFE_GROUP_PAUSED)
         return "";
-    return life->files ? "files" : "frozen";
+    if (!life->files)
+        return "frozen";
+    return s->kept_memory ? "memory" : "files";
+}
+
+bool core_sandbox_has_memory(const struct sandbox *s)
+{
+    return !life_of(s->state)->files || s->kept_memory;
+}
+
+bool core_sandbox_is_stopped(const struct sandbox *s)
+{
+    return life_is_at_rest(s->state) && !s->kept_memory;
+}
+
+const char *core_sandbox_fell(const struct sandbox *s)
+{
+    return ((const struct sandbox_obj *)s)->fell.text;
 }

@@ -95,7 +95,8 @@ static bool is_live(const struct sandbox_obj *o)
 static enum err_code check_state(const struct sandbox_obj *o, const struct privsep_limits *to,
                                  struct err *e)
 {
-    if (o->resize_requested || o->change_requested || (!is_live(o) && !life_is_at_rest(o->s.state)))
+    if (o->resize_requested || o->change_requested ||
+        (!is_live(o) && !core_sandbox_is_stopped(&o->s)))
         return err_set(e, ERR_CONFLICT,
                        "sandbox %s is %s: its limits are changed when that is over", o->s.id,
                        o->resize_requested ? "being resized" : sandbox_life(o)->name);
@@ -311,7 +312,7 @@ static enum err_code resize(struct sandbox_obj *o, const struct privsep_limits *
     code = check(o, &to, e);
     if (code != ERR_OK)
         return code;
-    *is_done = life_is_at_rest(o->s.state) || is_same(&to, &o->s.limits);
+    *is_done = core_sandbox_is_stopped(&o->s) || is_same(&to, &o->s.limits);
     if (is_same(&to, &o->s.limits))
         return ERR_OK;
     return *is_done ? at_rest(o, &to, e) : begin(o, &to, done, arg, e);

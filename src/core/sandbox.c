@@ -59,7 +59,7 @@ void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
     }
     o->s.state = to;
     o->s.archived = false;
-    o->s.kept_real_ms = life_is_at_rest(to) ? clock_real_ms() : 0;
+    o->s.kept_real_ms = core_sandbox_is_stopped(&o->s) ? clock_real_ms() : 0;
     sandbox_account(o);
     if (drops_timer(from, next))
         timers_cancel(&o->core->timers, &o->end);

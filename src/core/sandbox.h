@@ -82,6 +82,16 @@ struct sandbox_obj {
     bool dropping; /* its files go; until drop_until_ms that is tried again without a word */
     uint64_t drop_until_ms;
 
+    /* dump.c */
+    bool dump_requested; /* its agent prepares for a dump, or privd owes the answer to DUMP */
+    bool dump_prepared;  /* DUMP was sent, or is to be */
+    bool dump_waits;     /* until its timer fires, and at most until dump_until_ms */
+    bool dump_ends;      /* it was refused for dump_why, and its agent is told to go on */
+    struct err dump_why;
+    uint64_t dump_until_ms;
+    bool restoring;  /* being restarted from its memory */
+    struct err fell; /* core_sandbox_fell */
+
     /* sockets.c: unconnected sockets that came with a batch and were not needed yet */
     struct timer socket_cache_expiry;
     int socket_cache[CORE_SOCKET_CACHE_MAX];

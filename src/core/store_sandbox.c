@@ -22,7 +22,9 @@ enum sandbox_flag {
     FLAG_PRIVATE_PORTS = 64,
     FLAG_IDLE_PROCESSES = 128,
     FLAG_IDLE_NO_TRAFFIC = 256, /* so that rows of before count it */
-    FLAG_ARCHIVED = 512
+    FLAG_ARCHIVED = 512,
+    FLAG_KEPT_MEMORY = 1024,
+    FLAG_OR_FILES = 2048
 };
 
 static int flags_of(const struct sandbox *s)
@@ -33,7 +35,8 @@ static int flags_of(const struct sandbox *s)
            (s->network && s->network->f.private_ports ? FLAG_PRIVATE_PORTS : 0) |
            (s->idle_counts & SANDBOX_IDLE_PROCESSES ? FLAG_IDLE_PROCESSES : 0) |
            (s->idle_counts & SANDBOX_IDLE_TRAFFIC ? 0 : FLAG_IDLE_NO_TRAFFIC) |
-           (s->archived ? FLAG_ARCHIVED : 0);
+           (s->archived ? FLAG_ARCHIVED : 0) | (s->kept_memory ? FLAG_KEPT_MEMORY : 0) |
+           (s->or_files ? FLAG_OR_FILES : 0);
 }
 
 /* The dialect's object, and the texts at `at` and the two after it. Private ports are a flag. */
@@ -238,6 +241,8 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->level = (uint32_t)sqlite3_column_int64(q, 24);
     s->pause_reason = (enum sandbox_pause_reason)sqlite3_column_int(q, 25);
     s->kept = (uint32_t)sqlite3_column_int64(q, 29);
+    s->kept_memory = flags & FLAG_KEPT_MEMORY;
+    s->or_files = flags & FLAG_OR_FILES;
     s->env = store_column_json(q, 30);
     s->volumes = store_column_json(q, 31);
     s->file_url_number = (uint32_t)sqlite3_column_int64(q, 32);

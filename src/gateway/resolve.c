@@ -252,7 +252,7 @@ static bool may_resume(struct gateway_resolver *r, const struct gateway_query *q
 
     if (life_of(s->state)->change == LIFE_CHANGE_RESUME)
         return true;
-    if (!s->auto_resume || life_of(s->state)->files)
+    if (!s->auto_resume || !core_sandbox_has_memory(s))
         return false;
     if (q->port != AGENT_PORT || !s->secure || !access.exempt)
         return true;
@@ -301,7 +301,7 @@ static void resume(struct gateway_resolver *r, const struct gateway_query *q,
  * show no more. */
 static void refuse_keyed(const struct sandbox *s, struct gateway_answer *a)
 {
-    if (life_of(s->state)->files)
+    if (!core_sandbox_has_memory(s))
         refuse(a, 502, true,
                "the sandbox is stopped: its files are kept, and nothing runs in it; start it first "
                "(the SDK's start(), or `cay resume`)");
@@ -322,7 +322,7 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
     /* Also while it is just being paused: 502 is what clients take for "does not run". */
     if (q->kind == ROUTE_KEYED || q->kind == ROUTE_FILE_URL)
         refuse_keyed(s, a);
-    else if (life_of(s->state)->files)
+    else if (!core_sandbox_has_memory(s))
         refuse(a, 502, true,
                "The sandbox is paused with its files alone; connect to it (`cay resume`, "
                "Daytona's start) to start it on them");

@@ -21,7 +21,7 @@
 #define BUFFER 16384u
 
 struct slot {
-    bool live, frozen;
+    bool live, frozen, prepared;
     uint32_t gen;
     char id[PRIVSEP_ID_SIZE];
     uint8_t key[PRIVSEP_KEY_SIZE];
@@ -47,7 +47,7 @@ struct fake {
     int knobs[FAKE_KNOB_COUNT];
     struct fake_counts counts;
     struct slot *slots;
-    bool kept[PRIVSEP_KEPT_MAX + 1];
+    bool kept[PRIVSEP_KEPT_MAX + 1], memory[PRIVSEP_KEPT_MAX + 1];
     uint8_t owner[PRIVSEP_KEPT_MAX + 1][PRIVSEP_OWNER_SIZE]; /* all zero: not known */
     bool volume[PRIVSEP_VOLUMES_MAX + 1];
     uint8_t volume_owner[PRIVSEP_VOLUMES_MAX + 1][PRIVSEP_OWNER_SIZE];
@@ -83,7 +83,7 @@ static struct slot *claim(struct fake *f, uint32_t *number)
         if (f->slots[i].live)
             continue;
         f->slots[i].live = true;
-        f->slots[i].frozen = false;
+        f->slots[i].frozen = f->slots[i].prepared = false;
         f->slots[i].gen++;
         f->slots[i].started_ms = clock_real_ms();
         f->counts.live++;
@@ -99,6 +99,26 @@ static bool is_of(const struct fake *f, uint32_t number, const uint8_t *owner)
 
     return memcmp(f->owner[number], unknown, sizeof(unknown)) == 0 ||
            memcmp(f->owner[number], owner, sizeof(unknown)) == 0;
+}
+
+/* A start from memory. true: it is refused. */
+static bool fails_restore(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq, .stage = PRIVSEP_STAGE_MEMORY};
+
+    if (m->u.create.flags != PRIVSEP_CREATE_MEMORY)
+        return false;
+    if (f->knobs[FAKE_FAIL_RESTORES] > 0) {
+        f->knobs[FAKE_FAIL_RESTORES]--;
+        reply(f, &r, -f->knobs[FAKE_MEMORY_ERRNO]);
+        return true;
+    }
+    if (!f->memory[m->u.create.kept]) {
+        reply(f, &r, -ENOENT);
+        return true;
+    }
+    f->counts.restores++;
+    return false;
 }
 
 static void do_create(struct fake *f, const struct privsep_msg *m)
@@ -128,6 +148,8 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
         reply(f, &r, -EPERM);
         return;
     }
+    if (fails_restore(f, m))
+        return;
     memcpy(f->mounts, m->u.create.volumes, sizeof(f->mounts));
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
         uint32_t n = m->u.create.volumes[i].number;
@@ -144,7 +166,7 @@ static void do_create(struct fake *f, const struct privsep_msg *m)
         }
     }
     if (!(m->u.create.flags & PRIVSEP_CREATE_COPY))
-        f->kept[m->u.create.kept] = false;
+        f->kept[m->u.create.kept] = f->memory[m->u.create.kept] = false;
     s = claim(f, &r.slot);
     if (!s) {
         r.stage = PRIVSEP_STAGE_SLOT;
@@ -302,8 +324,37 @@ static void do_keep(struct fake *f, const struct privsep_msg *m)
     s->live = false;
     f->counts.live--;
     f->kept[n] = true;
+    f->memory[n] = false;
     memcpy(f->owner[n], m->u.kept.owner, sizeof(f->owner[n]));
     reply(f, &r, 0);
+}
+
+static void refuse_dump(struct fake *f, struct privsep_msg *r, int status)
+{
+    strcpy(r->u.refused.why, status == -EOPNOTSUPP ? "process 7 is traced by a debugger" : "");
+    reply(f, r, status);
+}
+
+static void do_dump(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    int error = f->knobs[FAKE_MEMORY_ERRNO];
+    bool fails = f->knobs[FAKE_FAIL_DUMPS] > 0;
+    bool ends = fails && (error == ETIMEDOUT || error == ECHILD);
+    struct slot *s = slot_of(f, m);
+    uint32_t n = m->u.kept.number;
+
+    f->knobs[FAKE_FAIL_DUMPS] -= fails;
+    if (!s || s->frozen || f->kept[n] || (fails && !ends)) {
+        refuse_dump(f, &r, !s ? -ESTALE : s->frozen ? -EBUSY : f->kept[n] ? -EEXIST : -error);
+        return;
+    }
+    s->live = false;
+    f->counts.live--;
+    f->kept[n] = true;
+    f->memory[n] = !ends;
+    memcpy(f->owner[n], m->u.kept.owner, sizeof(f->owner[n]));
+    reply(f, &r, ends ? -error : 0);
 }
 
 static void do_copy(struct fake *f, const struct privsep_msg *m)
@@ -331,7 +382,7 @@ static void do_drop(struct fake *f, const struct privsep_msg *m)
         reply(f, &r, -EPERM);
         return;
     }
-    f->kept[m->u.kept.number] = false;
+    f->kept[m->u.kept.number] = f->memory[m->u.kept.number] = false;
     reply(f, &r, there ? 0 : -ENOENT);
 }
 
@@ -507,6 +558,7 @@ static const struct {
     {PRIVSEP_FREEZE, do_freeze, FAKE_HOLD_FREEZES},
     {PRIVSEP_THAW, do_thaw, FAKE_HOLD_THAWS},
     {PRIVSEP_KEEP, do_keep, FAKE_HOLD_KEEPS},
+    {PRIVSEP_DUMP, do_dump, FAKE_HOLD_DUMPS},
     {PRIVSEP_COPY, do_copy, FAKE_HOLD_COPIES},
     {PRIVSEP_RESIZE, do_resize, FAKE_HOLD_RESIZES},
     {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},
@@ -564,6 +616,7 @@ static void on_request(void *arg, const struct privsep_msg *m)
     f->counts.freezes += m->op == PRIVSEP_FREEZE;
     f->counts.thaws += m->op == PRIVSEP_THAW;
     f->counts.keeps += m->op == PRIVSEP_KEEP;
+    f->counts.dumps += m->op == PRIVSEP_DUMP;
     f->counts.drops += m->op == PRIVSEP_DROP;
     if (m->op == PRIVSEP_JOB)
         f->job_seq = m->seq;
@@ -596,23 +649,38 @@ static void close_channel(struct fake *f)
 
 /* -- agents ------------------------------------------------------------------------------------ */
 
-static bool key_is_good(struct fake *f, const char *head)
+static bool read_key(const char *head, uint8_t key[static PRIVSEP_KEY_SIZE])
 {
     const char *at = strcasestr(head, AGENT_KEY_HEADER ": ");
-    uint8_t key[PRIVSEP_KEY_SIZE];
     char hex[2 * PRIVSEP_KEY_SIZE + 1] = "";
 
     if (!at)
         return false;
     strncpy(hex, at + strlen(AGENT_KEY_HEADER ": "), sizeof(hex) - 1);
-    if (ids_unhex(hex, key, sizeof(key)) < 0)
-        return false;
-    if (f->last_command_sandbox && memcmp(f->command_sandbox_key, key, sizeof(key)) == 0)
-        return true;
+    return ids_unhex(hex, key, PRIVSEP_KEY_SIZE) >= 0;
+}
+
+/* Whose agent is asked; NULL: no sandbox has that key. */
+static struct slot *slot_asked(struct fake *f, const char *head)
+{
+    uint8_t key[PRIVSEP_KEY_SIZE];
+
+    if (!read_key(head, key))
+        return NULL;
     for (uint32_t i = 0; i < SLOTS; i++)
         if (f->slots[i].live && memcmp(f->slots[i].key, key, sizeof(key)) == 0)
-            return true;
-    return false;
+            return &f->slots[i];
+    return NULL;
+}
+
+static bool key_is_good(struct fake *f, const char *head)
+{
+    uint8_t key[PRIVSEP_KEY_SIZE];
+
+    if (f->last_command_sandbox && read_key(head, key) &&
+        memcmp(f->command_sandbox_key, key, sizeof(key)) == 0)
+        return true;
+    return slot_asked(f, head) != NULL;
 }
 
 /* An envelope of Connect's stream: flags, length, JSON. */
@@ -667,6 +735,40 @@ static void respond_start(struct fake *f, struct conn *c)
     }
 }
 
+/* The answer of an agent that is to prepare for a dump. */
+static int put_prepare(struct fake *f, const struct conn *c, char *out, size_t size)
+{
+    static const char why[] = "{\"message\":\"a process listens with a filter of its own\"}";
+    struct slot *s = slot_asked(f, c->buf);
+    int status = f->knobs[FAKE_PREPARE];
+
+    f->counts.prepares++;
+    if (status == 0)
+        return 0;
+    if (s && status == 204)
+        s->prepared = true;
+    if (status != 409)
+        return snprintf(out, size, "HTTP/1.1 %d X\r\n%s\r\n", status,
+                        status == 204 ? "" : "Content-Length: 0\r\n");
+    return snprintf(out, size,
+                    "HTTP/1.1 409 X\r\nContent-Type: application/json\r\n"
+                    "Content-Length: %zu\r\n\r\n%s",
+                    sizeof(why) - 1, why);
+}
+
+/* And when it is to go on. */
+static int put_go_on(struct fake *f, const struct conn *c, char *out, size_t size)
+{
+    struct slot *s = slot_asked(f, c->buf);
+    bool busy = f->knobs[FAKE_LATE_GO_ONS] > 0;
+
+    f->knobs[FAKE_LATE_GO_ONS] -= busy;
+    if (s && !busy)
+        s->prepared = false;
+    return snprintf(out, size, "HTTP/1.1 %d X\r\n%s\r\n", busy ? 503 : 204,
+                    busy ? "Content-Length: 0\r\n" : "");
+}
+
 static void respond(struct fake *f, struct conn *c, const char *body)
 {
     static const char envs[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -694,7 +796,11 @@ static void respond(struct fake *f, struct conn *c, const char *body)
                      "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                      "Content-Length: %zu\r\n\r\n%s",
                      sizeof(hooks) - 1, hooks);
-    } else if (strncmp(c->buf, "GET /envs ", 10) == 0)
+    } else if (strncmp(c->buf, "POST /cay/prepare ", 18) == 0)
+        n = put_prepare(f, c, out, sizeof(out));
+    else if (strncmp(c->buf, "POST /cay/go-on ", 16) == 0)
+        n = put_go_on(f, c, out, sizeof(out));
+    else if (strncmp(c->buf, "GET /envs ", 10) == 0)
         n = snprintf(out, sizeof(out), "%s", envs);
     else if (strncmp(c->buf, "GET /cay/logs ", 14) == 0)
         n = snprintf(out, sizeof(out),
@@ -707,8 +813,8 @@ static void respond(struct fake *f, struct conn *c, const char *body)
         n = snprintf(out, sizeof(out), "HTTP/1.1 %d X\r\n%s\r\n", f->knobs[FAKE_AGENT_STATUS],
                      f->knobs[FAKE_AGENT_STATUS] == 204 ? "" : "Content-Length: 0\r\n");
     }
-    if (send(c->fd, out, (size_t)n, MSG_NOSIGNAL) < 0)
-        c->len = 0;
+    if (n > 0)
+        (void)!send(c->fd, out, (size_t)n, MSG_NOSIGNAL);
     c->len = 0;
 }
 
@@ -818,7 +924,8 @@ struct fake *fake_start(const char *dir)
     f->conns = calloc(CONNS, sizeof(*f->conns));
     for (size_t i = 0; i < CONNS; i++)
         f->conns[i].fd = -1;
-    f->knobs[FAKE_AGENT_STATUS] = 204;
+    f->knobs[FAKE_AGENT_STATUS] = f->knobs[FAKE_PREPARE] = 204;
+    f->knobs[FAKE_MEMORY_ERRNO] = EOPNOTSUPP;
     f->wake = eventfd(0, EFD_CLOEXEC);
     snprintf(f->path, sizeof(f->path), "%s/privd.sock", dir);
     pthread_mutex_init(&f->lock, NULL);
@@ -985,6 +1092,7 @@ void fake_set_kept(struct fake *f, unsigned number, bool kept)
 {
     pthread_mutex_lock(&f->lock);
     f->kept[number] = kept;
+    f->memory[number] = false;
     memset(f->owner[number], 0, sizeof(f->owner[number]));
     pthread_mutex_unlock(&f->lock);
 }
@@ -1004,6 +1112,35 @@ bool fake_is_kept(struct fake *f, unsigned number)
     kept = f->kept[number];
     pthread_mutex_unlock(&f->lock);
     return kept;
+}
+
+void fake_set_memory(struct fake *f, unsigned number, bool there)
+{
+    pthread_mutex_lock(&f->lock);
+    f->memory[number] = there;
+    pthread_mutex_unlock(&f->lock);
+}
+
+bool fake_has_memory(struct fake *f, unsigned number)
+{
+    bool there;
+
+    pthread_mutex_lock(&f->lock);
+    there = f->memory[number];
+    pthread_mutex_unlock(&f->lock);
+    return there;
+}
+
+bool fake_is_prepared(struct fake *f, const char *id)
+{
+    const struct slot *s;
+    bool prepared;
+
+    pthread_mutex_lock(&f->lock);
+    s = find(f, id);
+    prepared = s && s->prepared;
+    pthread_mutex_unlock(&f->lock);
+    return prepared;
 }
 
 void fake_set_volume(struct fake *f, unsigned number, const char *owner)

@@ -25,7 +25,8 @@
 /* A sandbox in the state that is looked at. */
 struct case_of {
     enum sandbox_state state;
-    bool known; /* privd has told its slot */
+    bool known;  /* privd has told its slot */
+    bool memory; /* its memory is kept, or being kept or restored, beside its files */
     char id[IDS_SANDBOX_SIZE];
     struct answer create, change; /* what begin_change asked for last */
 };
@@ -89,23 +90,32 @@ static void release(struct world *w)
     fake_set(w->fake, FAKE_HOLD_FREEZES, 0);
     fake_set(w->fake, FAKE_HOLD_THAWS, 0);
     fake_set(w->fake, FAKE_HOLD_KEEPS, 0);
+    fake_set(w->fake, FAKE_HOLD_DUMPS, 0);
     fake_set(w->fake, FAKE_HOLD_DROPS, 0);
     fake_set(w->fake, FAKE_AGENT_SILENT, 0);
 }
 
-static enum sandbox_tier tier_of(enum sandbox_state state)
+static enum sandbox_tier tier_of(const struct case_of *k)
 {
-    return life_of(state)->files ? SANDBOX_TIER_FILES : SANDBOX_TIER_FROZEN;
+    if (k->memory)
+        return SANDBOX_TIER_MEMORY;
+    return life_of(k->state)->files ? SANDBOX_TIER_FILES : SANDBOX_TIER_FROZEN;
 }
 
-/* Its agent is asked first, of a pause with the files alone twice. */
+static bool is_asked(const struct sandbox_obj *o)
+{
+    return o->hooks_requested || o->env_requested || (o->dump_requested && !o->dump_prepared);
+}
+
+/* Its agent is asked first, of a pause with the files twice, and where its memory is kept three times. */
 static void run_until_asked(struct world *w, const struct case_of *k)
 {
     uint64_t end = clock_mono_ms() + WAIT_MS;
 
-    while ((object(w, k)->hooks_requested || object(w, k)->env_requested) && clock_mono_ms() < end)
+    while (is_asked(object(w, k)) && clock_mono_ms() < end)
         world_run_for(w, 2);
-    assert_false(object(w, k)->hooks_requested || object(w, k)->env_requested);
+    assert_false(is_asked(object(w, k)));
+    assert_int_equal(object(w, k)->dump_prepared, k->memory);
 }
 
 /* To its first or second step towards paused, or further back to running. */
@@ -114,7 +124,8 @@ static void begin_change(struct world *w, struct case_of *k)
     k->change = (struct answer){0};
     fake_set(w->fake, FAKE_HOLD_FREEZES, k->state == SANDBOX_PAUSING);
     fake_set(w->fake, FAKE_HOLD_KEEPS, k->state == SANDBOX_KEEPING);
-    core_sandbox_pause(w->core, "default", k->id, tier_of(k->state), world_on_answer, &k->change);
+    fake_set(w->fake, FAKE_HOLD_DUMPS, k->state == SANDBOX_KEEPING);
+    core_sandbox_pause(w->core, "default", k->id, tier_of(k), world_on_answer, &k->change);
     if (life_of(k->state)->change == LIFE_CHANGE_PAUSE) {
         run_until_asked(w, k);
         return;
@@ -203,7 +214,8 @@ static void assert_reason(struct world *w, const char *id, const char *reason)
     assert_string_equal(got, reason);
 }
 
-/* Calls fn for each state that an object can have, and for a create in both its stages. */
+/* Calls fn for each state that an object can have, for a create in both its stages, and, where there are its files, with its memory
+ * too: a create on that has but one stage. */
 static void each(struct world *w, void (*fn)(struct world *w, struct case_of *k))
 {
     for (int state = 0; state < SANDBOX_STATE_COUNT; state++) {
@@ -216,6 +228,9 @@ static void each(struct world *w, void (*fn)(struct world *w, struct case_of *k)
             k.known = false;
             fn(w, &k);
         }
+        k.memory = true;
+        if (life_of(k.state)->files)
+            fn(w, &k);
     }
 }
 
@@ -282,12 +297,12 @@ static void fire(struct world *w, struct sandbox_obj *o)
     o->end.fire(&o->end);
 }
 
-/* Where a change that was not done leads. */
-static enum sandbox_state undone(enum sandbox_state state)
+/* Where a change that was not done leads. An agent that is prepared for a dump is dumped. */
+static enum sandbox_state undone(const struct case_of *k)
 {
-    if (life_of(state)->change == LIFE_CHANGE_PAUSE)
+    if (life_of(k->state)->change == LIFE_CHANGE_PAUSE && !k->memory)
         return SANDBOX_RUNNING;
-    return life_of(state)->files ? SANDBOX_KEPT : SANDBOX_PAUSED;
+    return life_of(k->state)->files ? SANDBOX_KEPT : SANDBOX_PAUSED;
 }
 
 static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_timeout_action action,
@@ -322,7 +337,8 @@ static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_time
         assert_reason(w, k->id, "timeout");
     } else if (timer == LIFE_TIMER_CHANGE) {
         /* The channel began anew, the fake forgot what it held: nothing of it was done. */
-        run_until_state(w, k, undone(k->state));
+        fake_set(w->fake, FAKE_HOLD_DUMPS, 0);
+        run_until_state(w, k, undone(k));
         world_run_until(w, &k->change.calls, 1);
         assert_true(k->change.why.code == ERR_UNAVAILABLE || k->change.why.code == ERR_TIMEOUT);
         world_run_until_true(w, world_is_ready);
@@ -430,6 +446,20 @@ static void expect_settled(struct world *w, struct case_of *k)
     assert_int_equal(object(w, k)->s.state, SANDBOX_RUNNING);
 }
 
+/* Its agent is prepared, which only a dump ends. */
+static void expect_dumped_again(struct world *w, struct case_of *k)
+{
+    struct sandbox_obj *o = object(w, k);
+    unsigned dumps = fake_counts(w->fake).dumps;
+
+    lifecycle_on_listed(o, o->s.slot, o->s.gen, false);
+    assert_int_equal(o->s.state, SANDBOX_KEEPING);
+    WORLD_RUN_UNTIL_COUNTED(w, dumps, dumps + 1);
+    release(w);
+    run_until_state(w, k, SANDBOX_KEPT);
+    assert_true(o->s.kept_memory && fake_has_memory(w->fake, o->s.kept));
+}
+
 /* It was not kept: it runs, and one that is frozen is let go on. */
 static void expect_listed_running(struct world *w, struct case_of *k)
 {
@@ -439,6 +469,10 @@ static void expect_listed_running(struct world *w, struct case_of *k)
     lifecycle_on_listed(o, o->s.slot, o->s.gen, false);
     assert_int_equal(o->s.state, k->state);
     o->change_requested = false;
+    if (k->memory) {
+        expect_dumped_again(w, k);
+        return;
+    }
     fake_set(w->fake, FAKE_FAIL_KEEPS, 1); /* the one that is held */
     lifecycle_on_listed(o, o->s.slot, o->s.gen, true);
     assert_int_equal(o->s.state, SANDBOX_RUNNING);
@@ -451,7 +485,7 @@ static void expect_listed_running(struct world *w, struct case_of *k)
     fake_set(w->fake, FAKE_FAIL_KEEPS, 0);
 }
 
-/* No caller waits for what runs there: its files are kept again, by the same number. */
+/* No caller waits for what runs there: its files are kept again, by the same number. With its memory it is no boot, and runs. */
 static void expect_listed_again(struct world *w, struct case_of *k)
 {
     struct sandbox_obj *o = object(w, k);
@@ -467,6 +501,13 @@ static void expect_listed_again(struct world *w, struct case_of *k)
     } else {
         fake_set_kept(w->fake, number, false);
         fake_add_stray(w->fake, k->id);
+    }
+    if (k->memory) { /* what ran in it does */
+        fake_restart(w->fake, false);
+        run_until_state(w, k, SANDBOX_RUNNING);
+        assert_int_equal(o->s.kept, 0);
+        world_run_until_true(w, world_is_ready);
+        return;
     }
     keeps = fake_counts(w->fake).keeps;
     fake_restart(w->fake, false); /* another LIST */
@@ -579,7 +620,7 @@ static bool hangs(const struct case_of *k)
 
 static void expect_pause_tier(struct world *w, struct case_of *k, enum sandbox_tier tier)
 {
-    enum sandbox_state paused = tier == SANDBOX_TIER_FILES ? SANDBOX_KEPT : SANDBOX_PAUSED;
+    enum sandbox_state paused = tier == SANDBOX_TIER_FROZEN ? SANDBOX_PAUSED : SANDBOX_KEPT;
     enum life_call what = life_of(k->state)->pause;
     struct answer a = {0};
 
@@ -594,6 +635,7 @@ static void expect_pause_tier(struct world *w, struct case_of *k, enum sandbox_t
         assert_true(a.good);
         assert_int_equal(fake_is_frozen(w->fake, k->id), tier == SANDBOX_TIER_FROZEN);
         assert_int_equal(object(w, k)->s.state, paused);
+        assert_int_equal(object(w, k)->s.kept_memory, tier == SANDBOX_TIER_MEMORY);
         assert_int_equal(object(w, k)->s.pause_reason, SANDBOX_PAUSE_API);
     } else {
         world_run_until(w, &a.calls, 1);
@@ -607,6 +649,7 @@ static void expect_pause(struct world *w, struct case_of *k)
 {
     expect_pause_tier(w, k, SANDBOX_TIER_FROZEN);
     expect_pause_tier(w, k, SANDBOX_TIER_FILES);
+    expect_pause_tier(w, k, SANDBOX_TIER_MEMORY);
 }
 
 static void a_pause_does_what_the_row_says(void **state)
@@ -633,7 +676,7 @@ static void expect_resume_by(struct world *w, struct case_of *k, bool reboot)
         assert_true(a.good && b.good && !fake_is_frozen(w->fake, k->id));
         assert_true(fake_lives(w->fake, k->id));
         assert_int_equal(fake_counts(w->fake).inits - inits,
-                         reboot || life_of(k->state)->files ? 1 : 0);
+                         reboot || (life_of(k->state)->files && !k->memory) ? 1 : 0);
         assert_int_equal(world_query(w, "SELECT kept FROM sandboxes"), 0);
         assert_int_equal(world_query(w, "SELECT count(*) FROM sandboxes WHERE env IS NOT NULL"), 0);
         assert_int_equal(object(w, k)->s.state, SANDBOX_RUNNING);
@@ -879,12 +922,20 @@ static void break_off(struct world *w, enum sandbox_state state, bool done)
     clear(w, &k);
 }
 
-static void break_off_files(struct world *w, enum sandbox_state state, bool done)
+/* A sandbox that was kept with its memory goes on once privd has made it, and is dumped once its
+ * agent is prepared. */
+static enum sandbox_state broken_off_as(enum sandbox_state state, bool done, bool memory)
 {
-    struct case_of k = {.state = state};
+    if (state == SANDBOX_RESTARTING)
+        return done && memory ? SANDBOX_RUNNING : SANDBOX_KEPT;
+    return done || memory ? SANDBOX_KEPT : SANDBOX_RUNNING;
+}
+
+static void break_off_files(struct world *w, enum sandbox_state state, bool done, bool memory)
+{
+    struct case_of k = {.state = state, .memory = memory};
     struct sandbox_obj *o = arrange(w, &k);
-    enum sandbox_state expected = done || state == SANDBOX_RESTARTING ? SANDBOX_KEPT
-                                                                      : SANDBOX_RUNNING;
+    enum sandbox_state expected = broken_off_as(state, done, memory);
 
     if (done && state == SANDBOX_KEEPING) {
         fake_set_kept(w->fake, o->s.kept, true);
@@ -894,6 +945,7 @@ static void break_off_files(struct world *w, enum sandbox_state state, bool done
         fake_add_stray(w->fake, k.id);
     }
     fake_restart(w->fake, false);
+    fake_set(w->fake, FAKE_HOLD_DUMPS, 0);
     world_run_until(w, &k.change.calls, 1);
     assert_int_equal(k.change.why.code, ERR_UNAVAILABLE);
     run_until_state(w, &k, expected);
@@ -907,8 +959,10 @@ static void a_change_that_is_broken_off_ends_in_what_is_so(void **state)
     for (int done = 0; done < 2; done++) {
         break_off(*state, SANDBOX_PAUSING, done);
         break_off(*state, SANDBOX_RESUMING, done);
-        break_off_files(*state, SANDBOX_KEEPING, done);
-        break_off_files(*state, SANDBOX_RESTARTING, done);
+        for (int memory = 0; memory < 2; memory++) {
+            break_off_files(*state, SANDBOX_KEEPING, done, memory);
+            break_off_files(*state, SANDBOX_RESTARTING, done, memory);
+        }
     }
 }
 
@@ -942,9 +996,11 @@ static void a_resume_that_is_broken_off_leaves_nothing_to_the_next(void **state)
 /* The sandboxes that privd has after the start. */
 enum had { HAD_NONE, HAD_KEPT, HAD_ALL };
 
+#define FLAG_KEPT_MEMORY 1024 /* store_sandbox.c */
+
 /* A row in each state; then cayd starts anew, and privd has all of them, those that may be kept, or
  * none. */
-static void make_rows(struct world *w, enum had had, bool frozen, int action,
+static void make_rows(struct world *w, enum had had, bool frozen, bool memory, int action,
                       char ids[static SANDBOX_STATE_COUNT][IDS_SANDBOX_SIZE])
 {
     char sql[400];
@@ -956,22 +1012,26 @@ static void make_rows(struct world *w, enum had had, bool frozen, int action,
         bool kept = life_of((enum sandbox_state)state)->files || state == SANDBOX_ENDING;
 
         (void)snprintf(sql, sizeof(sql),
-                       "UPDATE sandboxes SET state = %d, on_timeout = %d, kept = %d, env = %s "
-                       "WHERE id = '%s'",
+                       "UPDATE sandboxes SET state = %d, on_timeout = %d, kept = %d, env = %s, "
+                       "flags = flags | %d WHERE id = '%s'",
                        state, action, kept ? 1 + state : 0, kept ? "'{\"A\":\"b\"}'" : "NULL",
-                       ids[state]);
+                       kept && memory ? FLAG_KEPT_MEMORY : 0, ids[state]);
         world_query(w, sql);
         fake_set_frozen(w->fake, ids[state], frozen);
         fake_set_kept(w->fake, 1 + (unsigned)state, had == HAD_KEPT && kept);
+        fake_set_memory(w->fake, 1 + (unsigned)state, had == HAD_KEPT && kept && memory);
     }
     if (had != HAD_ALL)
         fake_restart(w->fake, true);
 }
 
-/* Which state a row is in then; SANDBOX_ENDED: it is gone. */
-static enum sandbox_state state_after_start(const struct life *life, enum had had, bool frozen)
+/* Which state a row is in then; SANDBOX_ENDED: it is gone. A sandbox with its memory runs, but one
+ * that was being kept is dumped. */
+static enum sandbox_state state_after_start(const struct life *life, enum had had, bool frozen,
+                                            bool memory)
 {
-    if (life->at_start == LIFE_START_FILES && life->listed == LIFE_LISTED_RUNS && had == HAD_ALL)
+    if (life->at_start == LIFE_START_FILES && had == HAD_ALL &&
+        (life->listed == LIFE_LISTED_RUNS) != memory)
         return SANDBOX_RUNNING;
     if (life->at_start == LIFE_START_FILES)
         return had == HAD_NONE ? SANDBOX_ENDED : SANDBOX_KEPT;
@@ -996,9 +1056,9 @@ static const char *reason_after_start(const struct life *life, enum sandbox_stat
 }
 
 static void expect_after_start(struct world *w, const char *id, const struct life *life,
-                               enum had had, bool frozen)
+                               enum had had, bool frozen, bool memory)
 {
-    enum sandbox_state expected = state_after_start(life, had, frozen);
+    enum sandbox_state expected = state_after_start(life, had, frozen, memory);
     const struct sandbox *s = core_sandbox_find(w->core, NULL, id);
 
     assert_int_equal(s ? s->state : SANDBOX_ENDED, expected);
@@ -1008,6 +1068,8 @@ static void expect_after_start(struct world *w, const char *id, const struct lif
         assert_int_equal(fake_is_frozen(w->fake, id), s->state == SANDBOX_PAUSED);
     if (s)
         assert_int_equal(s->state == SANDBOX_KEPT, s->kept && fake_is_kept(w->fake, s->kept));
+    if (s && s->state == SANDBOX_KEPT)
+        assert_string_equal(core_pause_tier_name(s), memory ? "memory" : "files");
     assert_reason(w, id, reason_after_start(life, expected));
 }
 
@@ -1020,15 +1082,16 @@ static bool is_settled(struct world *w, size_t left)
     return w->core->registry.n == left;
 }
 
-static void restart(struct world *w, enum had had, bool frozen, int action)
+static void restart(struct world *w, enum had had, bool frozen, bool memory, int action)
 {
     char ids[SANDBOX_STATE_COUNT][IDS_SANDBOX_SIZE];
     uint64_t end = clock_mono_ms() + WAIT_MS;
     size_t left = 0;
 
     for (int state = 0; state < SANDBOX_STATE_COUNT; state++)
-        left += state_after_start(life_of((enum sandbox_state)state), had, frozen) != SANDBOX_ENDED;
-    make_rows(w, had, frozen, action, ids);
+        left += state_after_start(life_of((enum sandbox_state)state), had, frozen, memory) !=
+                SANDBOX_ENDED;
+    make_rows(w, had, frozen, memory, action, ids);
     world_start_core(w);
     while (!is_settled(w, left) && clock_mono_ms() < end)
         world_run_for(w, 5);
@@ -1036,7 +1099,7 @@ static void restart(struct world *w, enum had had, bool frozen, int action)
     assert_int_equal(world_rows(w), left);
     assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], left);
     for (int state = 0; state < SANDBOX_STATE_COUNT; state++)
-        expect_after_start(w, ids[state], life_of((enum sandbox_state)state), had, frozen);
+        expect_after_start(w, ids[state], life_of((enum sandbox_state)state), had, frozen, memory);
     while (w->core->registry.n > 0 && clock_mono_ms() < end) {
         struct answer a = {0};
 
@@ -1052,7 +1115,8 @@ static void a_start_does_with_each_row_what_the_table_says(void **state)
     for (int had = 0; had <= HAD_ALL; had++)
         for (int frozen = 0; frozen < 2; frozen++)
             for (int action = 0; action < SANDBOX_TIMEOUT_ACTION_COUNT; action++)
-                restart(*state, (enum had)had, frozen, action);
+                for (int memory = 0; memory < 2; memory++)
+                    restart(*state, (enum had)had, frozen, memory, action);
 }
 
 /* The core's act at each start with a row that was pausing and that privd did not have. */
