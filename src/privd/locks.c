@@ -1,9 +1,9 @@
 /* The child's life: locks_start forks it, with descriptors that locks_open made; it gives up
  * what it does not need, then repeats for ever: sleep until the kernel has counted enough
- * calls, note who called, look whether the cache of locks has grown, and if so count and kill
- * in the sandboxes that called most. It tells privd nothing; its end, which nothing but a
- * failure causes, is seen by pidfd and ends privd, which is started again with it. locks_stop
- * kills it. */
+ * calls, note who called, look whether the cache of locks has grown, and if so have those
+ * sandboxes checked that called most (locks_limit.c). It tells privd nothing; its end, which
+ * nothing but a failure causes, is seen by pidfd and ends privd, which is started again with it.
+ * locks_stop kills it. */
 
 #include "privd/locks.h"
 
@@ -11,6 +11,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/test_bypass.h"
+#include "privd/levels.h"
+#include "privd/locks_limit.h"
 #include "privd/loop.h"
 #include "privd/options.h"
 #include "privd/privd.h"
@@ -19,7 +21,6 @@
 #include "sys/ns.h"
 #include "sys/pid.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -31,28 +32,11 @@
 #define SLAB        "/sys/kernel/slab/file_lock_cache/total_objects"
 #define CALLERS_MAX 64   /* processes that are remembered between two looks */
 #define SAMPLES_MAX 1024 /* taken at a time */
-#define PIDS_MAX    8192 /* of a sandbox that are looked at */
-#define FILES_MAX   65536
-#define CHECKED_MAX 4 /* sandboxes that one look goes through */
-#define ROUNDS_MAX  4 /* of stopping what was made meanwhile */
-#define END_MS      1000
-#define GATHER_MS   2 /* samples that come together are one look's */
+#define CHECKED_MAX 4    /* sandboxes that one look goes through */
+#define GATHER_MS   2    /* samples that come together are one look's */
 /* A look that killed no process is followed by so many times as long without one: a fifth of a
  * processor. */
 #define REST_FACTOR 4
-#define READ_SIZE   65536
-
-struct caller {
-    uint32_t slot, calls;
-    pid_t pid;
-};
-
-/* A process of a sandbox that is being reduced. */
-struct held {
-    pid_t pid;
-    uint32_t locks;
-    bool stopped; /* by us */
-};
 
 struct locks {
     struct privd *privd;
@@ -61,198 +45,11 @@ struct locks {
     int pidfd;
     struct loop_source source;
     uint64_t lowest; /* objects in the cache when it was smallest since the last look */
-    struct caller callers[CALLERS_MAX];
+    struct locks_caller callers[CALLERS_MAX];
     size_t n_callers;
-    uint32_t *unseen; /* by slot: how much the cache grew by calls whose locks were not found */
-    pid_t samples[SAMPLES_MAX], pids[PIDS_MAX];
-    struct held held[PIDS_MAX];
-    size_t n_held;
-    char text[READ_SIZE];
+    struct locks_limit *limit;
+    pid_t samples[SAMPLES_MAX];
 };
-
-/* The locks of one sandbox, as far as its processes' files tell. */
-struct count {
-    uint32_t locks, files;
-    bool hides; /* descriptors are under way in sockets, or there are more than are looked at */
-};
-
-/* -- counting ---------------------------------------------------------------------------------- */
-
-static uint32_t lines_that_begin(const char *text, size_t n, const char *with)
-{
-    size_t len = strlen(with);
-    uint32_t found = 0;
-
-    for (const char *at = text, *end = text + n; at && at < end;
-         at = memchr(at, '\n', (size_t)(end - at)), at = at ? at + 1 : NULL)
-        found += (size_t)(end - at) >= len && memcmp(at, with, len) == 0;
-    return found;
-}
-
-/* "lock:" lines of one file; what is cut at the end of a part begins no line then, so that one in a
- * thousand is missing. */
-static void count_file(struct locks *l, int dir, const char *name, uint32_t *locks, bool *hides)
-{
-    CLEANUP_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-    ssize_t n;
-
-    while (fd >= 0 && *locks <= LOCKS_MAX && (n = read(fd, l->text, READ_SIZE - 1)) > 0) {
-        l->text[n] = '\0';
-        *locks += lines_that_begin(l->text, (size_t)n, "lock:\t");
-        const char *flying = strstr(l->text, "\nscm_fds: ");
-        *hides |= flying && flying[10] != '0';
-    }
-}
-
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
-static void count_process(struct locks *l, pid_t pid, struct count *c)
-{
-    char path[32];
-    uint32_t locks = 0;
-    const struct dirent *entry;
-
-    snprintf(path, sizeof(path), "/proc/%d/fdinfo", (int)pid);
-    CLEANUP(close_dir) DIR *dir = opendir(path);
-    while (dir && locks <= LOCKS_MAX && c->files < FILES_MAX && (entry = readdir(dir)))
-        if (entry->d_name[0] != '.') {
-            c->files++;
-            count_file(l, dirfd(dir), entry->d_name, &locks, &c->hides);
-        }
-    c->locks += locks;
-}
-
-/* The rest is not looked at once it is too many. */
-static void count_sandbox(struct locks *l, uint32_t slot, struct count *c)
-{
-    int n = runtime_program_pids(l->privd->rt, slot, l->pids, PIDS_MAX);
-
-    *c = (struct count){.hides = n == PIDS_MAX};
-    for (int i = 0; i < n && c->locks <= LOCKS_MAX && c->files < FILES_MAX; i++)
-        count_process(l, l->pids[i], c);
-    c->hides |= c->files >= FILES_MAX;
-}
-
-/* -- killing ----------------------------------------------------------------------------------- */
-
-static void kill_one(struct locks *l, uint32_t slot, pid_t pid, uint32_t locks, const char *how)
-{
-    if (pid <= 0 || runtime_program_signal(l->privd->rt, slot, pid, SIGKILL) < 0)
-        return;
-    runtime_notify_locks(l->privd->rt, slot);
-    if (log_rate_allows(&l->privd->command_sandbox_log))
-        log_warn(
-            "slot %u: process %d was killed: its sandbox held %u locks on ranges of files%s; %u "
-            "are allowed",
-            slot, (int)pid, locks, how, LOCKS_MAX);
-}
-
-static bool is_held(const struct locks *l, pid_t pid)
-{
-    for (size_t i = 0; i < l->n_held; i++)
-        if (l->held[i].pid == pid)
-            return true;
-    return false;
-}
-
-/* Stopped already, so not to be continued by us: state T of /proc/PID/stat, behind the name, which
- * is the tenant's. */
-static bool is_stopped(pid_t pid)
-{
-    char path[32], text[512];
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    if (io_read_text_at(AT_FDCWD, path, text, sizeof(text)) < 0)
-        return false;
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
-}
-
-/* All of its processes: what a few of them do not make any more, others would. */
-static void stop_all(struct locks *l, uint32_t slot)
-{
-    l->n_held = 0;
-    for (int round = 0; round < ROUNDS_MAX; round++) {
-        int n = runtime_program_pids(l->privd->rt, slot, l->pids, PIDS_MAX);
-        size_t before = l->n_held;
-
-        for (int i = 0; i < n && l->n_held < PIDS_MAX; i++) {
-            if (is_held(l, l->pids[i]))
-                continue;
-            struct held h = {.pid = l->pids[i], .stopped = !is_stopped(l->pids[i])};
-            h.stopped = h.stopped &&
-                        runtime_program_signal(l->privd->rt, slot, h.pid, SIGSTOP) == 0;
-            l->held[l->n_held++] = h;
-        }
-        if (l->n_held == before)
-            return;
-    }
-}
-
-static struct held *holder_of_most(struct locks *l)
-{
-    struct held *most = NULL;
-
-    for (size_t i = 0; i < l->n_held; i++)
-        if (!most || l->held[i].locks > most->locks)
-            most = &l->held[i];
-    return most;
-}
-
-/* Kills those with most until there are few enough, and waits until what they held is gone. */
-static void kill_most(struct locks *l, uint32_t slot, uint32_t locks)
-{
-    for (struct held *h = holder_of_most(l); h && h->locks > 0 && locks > LOCKS_MAX;
-         h = holder_of_most(l)) {
-        CLEANUP_CLOSE int fd = pid_open(h->pid);
-
-        kill_one(l, slot, h->pid, locks, "");
-        if (fd >= 0)
-            (void)pid_await_end(fd, END_MS);
-        locks -= h->locks;
-        h->locks = 0;
-    }
-}
-
-static void reduce(struct locks *l, uint32_t slot)
-{
-    struct count c = {0};
-
-    stop_all(l, slot);
-    for (size_t i = 0; i < l->n_held; i++) {
-        uint32_t before = c.locks;
-
-        count_process(l, l->held[i].pid, &c); /* no more than FILES_MAX files of all */
-        l->held[i].locks = c.locks - before;
-    }
-    kill_most(l, slot, c.locks);
-    for (size_t i = 0; i < l->n_held; i++)
-        if (l->held[i].stopped)
-            (void)runtime_program_signal(l->privd->rt, slot, l->held[i].pid, SIGCONT);
-}
-
-/* Locks that are in no process's files: all that call, and all that hold sockets in which
- * descriptors are. */
-static void kill_hidden(struct locks *l, uint32_t slot)
-{
-    int n = runtime_program_pids(l->privd->rt, slot, l->pids, PIDS_MAX);
-
-    for (size_t i = 0; i < l->n_callers; i++)
-        if (l->callers[i].slot == slot)
-            kill_one(l, slot, l->callers[i].pid, l->unseen[slot], ", in sockets");
-    for (int i = 0; i < n; i++) {
-        struct count c = {0};
-
-        count_process(l, l->pids[i], &c);
-        if (c.hides)
-            kill_one(l, slot, l->pids[i], l->unseen[slot], ", in sockets");
-    }
-    l->unseen[slot] = 0;
-}
 
 /* -- who calls --------------------------------------------------------------------------------- */
 
@@ -283,7 +80,7 @@ static void note_caller(struct locks *l, pid_t pid)
             return;
         }
     if (l->n_callers < CALLERS_MAX && slot_of(l, pid, &slot))
-        l->callers[l->n_callers++] = (struct caller){.slot = slot, .calls = 1, .pid = pid};
+        l->callers[l->n_callers++] = (struct locks_caller){.slot = slot, .calls = 1, .pid = pid};
 }
 
 static uint32_t calls_of(const struct locks *l, uint32_t slot)
@@ -327,23 +124,6 @@ static uint64_t cache_size(struct locks *l, size_t samples)
     return strtoull(text, NULL, 10);
 }
 
-/* Whether it killed. */
-static bool check_sandbox(struct locks *l, uint32_t slot, uint64_t grown)
-{
-    struct count c;
-
-    count_sandbox(l, slot, &c);
-    if (c.locks > LOCKS_MAX) {
-        reduce(l, slot);
-        return true;
-    }
-    l->unseen[slot] = c.hides ? l->unseen[slot] + (uint32_t)MIN(grown, LOCKS_MAX) : 0;
-    if (l->unseen[slot] <= LOCKS_MAX + c.locks)
-        return false;
-    kill_hidden(l, slot);
-    return true;
-}
-
 static bool check_sandboxes(struct locks *l, uint64_t grown)
 {
     uint32_t done[CHECKED_MAX], slot = 0;
@@ -351,7 +131,7 @@ static bool check_sandboxes(struct locks *l, uint64_t grown)
     bool killed = false;
 
     while (n < CHECKED_MAX && next_slot(l, done, n, &slot)) {
-        killed |= check_sandbox(l, slot, grown);
+        killed |= locks_limit_check(l->limit, slot, grown, l->callers, l->n_callers);
         done[n++] = slot;
     }
     l->n_callers = 0;
@@ -401,10 +181,9 @@ int locks_open(struct privd *p)
     if (!l)
         return -ENOMEM;
     *l = (struct locks){.privd = p, .slab_fd = -1, .pidfd = -1, .source = LOOP_SOURCE_NONE};
-    l->unseen = calloc(p->options.slots_max, sizeof(*l->unseen));
-    rc = !l->unseen                ? -ENOMEM
-         : TEST_BYPASS(LOCK_WATCH) ? -ECANCELED
-                                   : lockcalls_open(LOCKS_PERIOD, &l->calls);
+    rc = locks_limit_new(p, &l->limit);
+    if (rc == 0)
+        rc = TEST_BYPASS(LOCK_WATCH) ? -ECANCELED : lockcalls_open(LOCKS_PERIOD, &l->calls);
     if (rc == 0) {
         l->slab_fd = open(SLAB, O_RDONLY | O_CLOEXEC);
         p->locks = l;
@@ -412,7 +191,7 @@ int locks_open(struct privd *p)
     }
     log_warn("locks on ranges of files are not bounded, %s: %s",
              "as this kernel does not tell who makes them", strerror(-rc));
-    free(l->unseen);
+    locks_limit_free(l->limit);
     free(l);
     return rc == -ENOMEM ? rc : 0;
 }
@@ -458,7 +237,7 @@ NORETURN static void run(struct locks *l, pid_t parent)
     util_close(&l->privd->options.ready_fd);
     util_close(&l->privd->signal_fd);
     loop_free(&l->privd->loop);
-    if (getppid() != parent)
+    if (levels_seal_slots(l->privd) < 0 || getppid() != parent)
         _exit(1);
     watch(l);
 }
@@ -490,6 +269,6 @@ void locks_stop(struct privd *p)
     (void)pid_kill(p->locks->pidfd, SIGKILL);
     (void)pid_wait(p->locks->pidfd, &code, &status);
     util_close(&p->locks->pidfd);
-    free(p->locks->unseen);
+    locks_limit_free(p->locks->limit);
     free(TAKE_PTR(p->locks));
 }

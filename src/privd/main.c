@@ -411,6 +411,7 @@ static void tear_down(struct privd *p)
     command_sandbox_free_all(p);
     unkilled_free(p);
     slots_free(p);
+    levels_free(p);
     if (clean) {
         records_remove(&p->records, p->options.run_dir);
         if (runtime_shutdown(p->rt) < 0)

@@ -43,7 +43,8 @@ struct privd {
     struct runtime *rt;
     const struct runtime_driver *drivers[PRIVSEP_LEVEL_COUNT]; /* NULL: not on this machine */
     char level_why[PRIVSEP_LEVEL_COUNT][PRIVSEP_WHY_SIZE];     /* why a level is not there */
-    uint32_t pool_level; /* of slots that are made ahead: the first that is there */
+    _Atomic uint8_t *slot_levels; /* by slot: its level and 1, or 0; levels.c, shared */
+    uint32_t pool_level;          /* of slots that are made ahead: the first that is there */
     struct privsep_server *server;
     struct loop_source server_source, signal_source;
     int signal_fd, lock_fd, state_lock_fd;

@@ -185,6 +185,7 @@ static bool take_over(struct privd *p, const struct record *rec)
     if (pidfd < 0)
         return false;
     s->driver = levels_driver(p, rec->level);
+    levels_set_slot(p, rec->slot, rec->level);
     s->pidfd = pidfd;
     if (end_watch(p, s) < 0) {
         util_close(&s->pidfd);

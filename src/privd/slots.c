@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "privd/end.h"
 #include "privd/jobs.h"
+#include "privd/levels.h"
 #include "privd/loop.h"
 #include "privd/members.h"
 #include "privd/permit.h"
@@ -147,10 +148,11 @@ void slots_put_empty(struct privd *p, struct slot *s)
 }
 
 /* Whatever it ran before is forgotten; the generation is one that this slot never had. */
-static void begin_use(struct slot *s, const struct runtime_driver *driver)
+static void begin_use(struct privd *p, struct slot *s, uint32_t level)
 {
     s->gen++;
-    s->driver = driver;
+    s->driver = p->drivers[level];
+    levels_set_slot(p, s->number, level);
     s->pid = 0;
     s->pid_start = 0;
     s->pooled = RUNTIME_SLOT_NONE;
@@ -177,7 +179,7 @@ struct slot *slots_take_unpooled(struct privd *p, uint32_t level)
             members_give_up_oldest(p);
         return NULL;
     }
-    begin_use(s, p->drivers[level]);
+    begin_use(p, s, level);
     slots_enter(p, s, SLOT_MAKING);
     slots_enter(p, s, SLOT_READY);
     return s;
@@ -315,7 +317,7 @@ static bool refill_one(struct privd *p)
     s = want_more(p) ? slots_list_take(&p->empty) : NULL;
     if (!s)
         return false;
-    begin_use(s, p->drivers[p->pool_level]);
+    begin_use(p, s, p->pool_level);
     row = members_row_to_fill(p, p->ready.n + p->n_making - p->n_prestarting, jobs_work_on);
     if (row)
         members_start(p, s, row);

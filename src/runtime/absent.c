@@ -161,6 +161,20 @@ void absent_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_t
 {
 }
 
+int absent_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max)
+{
+    return -EOPNOTSUPP;
+}
+
+int absent_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal)
+{
+    return -ESRCH;
+}
+
+void absent_notify_locks(const struct runtime *rt, uint32_t slot)
+{
+}
+
 int absent_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 {
     return -ESRCH;

@@ -23,9 +23,10 @@
         .command_sandbox_kill = p##_command_sandbox_kill,                                     \
         .command_sandboxes_kill = p##_command_sandboxes_kill,                                 \
         .command_sandboxes_kill_unfinished = p##_command_sandboxes_kill_unfinished,           \
-        .adopt = p##_adopt                                                                    \
+        .program_pids = p##_program_pids, .program_signal = p##_program_signal,               \
+        .notify_locks = p##_notify_locks, .adopt = p##_adopt                                  \
     }
-_Static_assert(sizeof(struct runtime_driver) == 32 * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct runtime_driver) == 35 * sizeof(void (*)(void)),
                "a new function of the driver table: add it to LEVEL, and to each level");
 
 static int gvisor_probe(struct runtime *rt, char *why, size_t why_size)

@@ -50,6 +50,9 @@
     int p##_command_sandbox_kill(const struct runtime_sandbox *command_sandbox);                  \
     uint32_t p##_command_sandboxes_kill(const struct runtime *rt, uint32_t slot);                 \
     void p##_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_t slot);          \
+    int p##_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max);          \
+    int p##_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal);       \
+    void p##_notify_locks(const struct runtime *rt, uint32_t slot);                               \
     int p##_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 
 /* slot.c, process.c, process_live.c, process_resize.c, observe.c, command_sandbox.c */

@@ -144,12 +144,12 @@ void process_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_
     }
 }
 
-int runtime_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max)
+int process_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max)
 {
     return cgroup_pids(rt->cgroups, slot, CGROUP_WORK, pids, max);
 }
 
-int runtime_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal)
+int process_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal)
 {
     CLEANUP_CLOSE int fd = pid_open(pid);
 
@@ -160,7 +160,7 @@ int runtime_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, i
 
 /* PID 1 of a namespace is not ended by a signal that it does not take: one that is not cay-init
  * yet. */
-void runtime_notify_locks(const struct runtime *rt, uint32_t slot)
+void process_notify_locks(const struct runtime *rt, uint32_t slot)
 {
     pid_t pid = process_find_first(rt, slot);
     CLEANUP_CLOSE int fd = pid > 0 ? pid_open(pid) : -1;

@@ -147,18 +147,6 @@ int runtime_volume_remove(const struct runtime *rt, uint32_t number);
 /* First host uid (and gid) of a slot's range of RUNTIME_UID_COUNT. */
 uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot);
 
-/* For who watches what a sandbox's own programs hold (privd/locks.h); each looks again at what a
- * pid is once it is held. */
-
-/* Up to max pids of what its tenant's programs run in. How many, or -errno. */
-int runtime_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max);
-
-/* A signal to one of them. 0, or -ESRCH. */
-int runtime_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal);
-
-/* SIGUSR2 to its cay-init: a program of its was killed for the locks that it held. */
-void runtime_notify_locks(const struct runtime *rt, uint32_t slot);
-
 /* A pooled slot. The holder owns the descriptors; -1 where there is none. */
 struct runtime_slot {
     uint32_t number, gen;
@@ -383,6 +371,21 @@ struct runtime_driver {
     /* Kills what was begun for command sandboxes of a sandbox and is no cay-init yet, tasks
      * included: a task that is killed can leave processes that a tenant stopped. About 0.1 ms. */
     void (*command_sandboxes_kill_unfinished)(const struct runtime *rt, uint32_t slot);
+
+    /* -- programs ------------------------------------------------------------------------------ */
+
+    /* For the watcher of locks (privd/locks.h), a process that holds no descriptor of the sandbox:
+     * it names a sandbox by its slot, and each of these checks what a pid is once it is held. */
+
+    /* Up to max pids of the processes in which the tenant's programs run, as this process sees
+     * them. How many, or -errno. */
+    int (*program_pids)(const struct runtime *rt, uint32_t slot, pid_t *pids, int max);
+
+    /* Sends a signal to one of them. 0; -ESRCH: it is none of them. */
+    int (*program_signal)(const struct runtime *rt, uint32_t slot, pid_t pid, int signal);
+
+    /* Tells the sandbox's cay-init that a program was killed for the locks that it held. */
+    void (*notify_locks)(const struct runtime *rt, uint32_t slot);
 
     /* -- after a restart ----------------------------------------------------------------------- */
 

@@ -8,6 +8,8 @@
 #include "contract/meta.h"
 #include "privd/command_sandbox.h"
 #include "privd/levels.h"
+#include "privd/locks.h"
+#include "privd/locks_limit.h"
 #include "privd/loop.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
@@ -28,9 +30,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #define SLOTS 6u
 
@@ -40,7 +44,8 @@
 static struct dummy {
     int boot_far[SLOTS]; /* the agent's end of a boot socket */
     int freezes, thaws, resumes, starts, claims, sockets, stats, kills, reaps, ends,
-        command_sandboxes, command_sandbox_kills, adopts, resizes, backs;
+        command_sandboxes, command_sandbox_kills, adopts, resizes, backs, listings, signals,
+        notices;
 } dummy, other; /* other: what went through the second row */
 
 static const char
@@ -285,6 +290,26 @@ static void dummy_command_sandboxes_kill_unfinished(const struct runtime *rt, ui
 {
 }
 
+static pid_t program; /* of every sandbox; 0: they have none */
+
+static int dummy_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max)
+{
+    dummy.listings++;
+    pids[0] = program;
+    return program != 0;
+}
+
+static int dummy_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal)
+{
+    dummy.signals++;
+    return program > 0 && pid == program ? kill(pid, signal) : -ESRCH;
+}
+
+static void dummy_notify_locks(const struct runtime *rt, uint32_t slot)
+{
+    dummy.notices++;
+}
+
 static int dummy_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 {
     dummy.adopts++;
@@ -374,6 +399,25 @@ static int other_command_sandbox_kill(const struct runtime_sandbox *inner)
     return eventfd_write(inner->pidfd, 1);
 }
 
+static int other_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max)
+{
+    other.listings++;
+    dummy.listings--;
+    return dummy_program_pids(rt, slot, pids, max);
+}
+
+static int other_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal)
+{
+    other.signals++;
+    dummy.signals--;
+    return dummy_program_signal(rt, slot, pid, signal);
+}
+
+static void other_notify_locks(const struct runtime *rt, uint32_t slot)
+{
+    other.notices++;
+}
+
 static int other_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 {
     other.adopts++;
@@ -404,7 +448,8 @@ static int no_vm(struct runtime *rt, char *why, size_t n)
         .command_sandbox_kill = p##_command_sandbox_kill,                                       \
         .command_sandboxes_kill = q##_command_sandboxes_kill,                                   \
         .command_sandboxes_kill_unfinished = q##_command_sandboxes_kill_unfinished,             \
-        .adopt = p##_adopt                                                                      \
+        .program_pids = p##_program_pids, .program_signal = p##_program_signal,                 \
+        .notify_locks = p##_notify_locks, .adopt = p##_adopt                                    \
     }
 
 static const struct runtime_driver rows[PRIVSEP_LEVEL_COUNT] = {
@@ -634,6 +679,7 @@ static void leave(struct world *w)
     privsep_server_free(w->p.server);
     command_sandbox_free_all(&w->p);
     slots_free(&w->p);
+    levels_free(&w->p);
     records_close(&w->p.records);
     loop_disarm(&w->p.loop, &w->turn);
     loop_free(&w->p.loop);
@@ -834,6 +880,8 @@ static void list_and_recovery_know_the_level(void **state)
     leave(w);
     begin(w);
     assert_true(dummy.adopts == 1 && other.adopts == 1);
+    assert_ptr_equal(levels_driver_of_slot(&w->p, first.slot), &rows[PRIVSEP_LEVEL_PROCESS]);
+    assert_ptr_equal(levels_driver_of_slot(&w->p, second.slot), &rows[PRIVSEP_LEVEL_GVISOR]);
     send_request(w, (struct privsep_msg){.op = PRIVSEP_LIST});
     while ((item = next_packet(w)).op == PRIVSEP_ITEM) {
         bool is_first = strcmp(item.u.item.id, "first") == 0;
@@ -846,6 +894,136 @@ static void list_and_recovery_know_the_level(void **state)
     assert_int_equal(seen, 2);
     use_and_end(w, &second, 9);
     assert_int_equal(other.kills, 1);
+    leave(w);
+}
+
+/* Takes locks on so many ranges, 1,000 of each file (the kernel goes through all of one file's). */
+static bool lock_ranges(unsigned n)
+{
+    int fd = -1;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct flock range = {.l_type = F_WRLCK, .l_start = 2 * (i % 1000), .l_len = 1};
+
+        if (i % 1000 == 0)
+            fd = memfd_create("locks", 0);
+        if (fcntl(fd, F_SETLK, &range) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* A process that holds so many locks and waits for a signal. */
+static pid_t start_holder(unsigned n)
+{
+    int ready[2];
+    char c;
+
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (lock_ranges(n) && write(ready[1], "R", 1) == 1)
+            pause();
+        _exit(1);
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void end_holder(pid_t pid)
+{
+    int status;
+
+    kill(pid, SIGKILL); /* or it was killed already */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void locks_are_limited_through_the_row_of_the_level(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg first, second;
+    struct locks_limit *l;
+
+    NEEDS_ROOT;
+    begin(w);
+    first = create(w, "first", PRIVSEP_LEVEL_PROCESS);
+    second = create(w, "second", PRIVSEP_LEVEL_GVISOR);
+    dummy = other = (struct dummy){0};
+    assert_int_equal(locks_limit_new(&w->p, &l), 0);
+    program = start_holder(10);
+    assert_false(locks_limit_check(l, first.slot, LOCKS_STEP, NULL, 0));
+    assert_true(dummy.listings > 0 && dummy.signals == 0 && other.listings == 0);
+    end_holder(program);
+
+    dummy = (struct dummy){0};
+    program = start_holder(LOCKS_MAX + 1);
+    assert_true(locks_limit_check(l, second.slot, LOCKS_STEP, NULL, 0));
+    assert_true(other.listings > 0 && other.notices == 1);
+    assert_int_equal(other.signals, 3); /* it is stopped, killed, and told to go on */
+    assert_true(dummy.listings == 0 && dummy.signals == 0 && dummy.notices == 0);
+    end_holder(program);
+    program = 0;
+    locks_limit_free(l);
+    leave(w);
+}
+
+/* Nothing is done by any row where no sandbox ever was, nor by a number that is no slot's. */
+static void locks_of_a_slot_that_was_never_used_are_not_looked_at(void **state)
+{
+    struct world *w = *state;
+    struct locks_limit *l;
+
+    NEEDS_ROOT;
+    begin(w);
+    assert_int_equal(w->p.slots[SLOTS - 1].state, SLOT_EMPTY);
+    dummy = other = (struct dummy){0};
+    assert_int_equal(locks_limit_new(&w->p, &l), 0);
+    assert_false(locks_limit_check(l, SLOTS - 1, LOCKS_STEP, NULL, 0));
+    assert_false(locks_limit_check(l, SLOTS, LOCKS_STEP, NULL, 0));
+    assert_true(dummy.listings == 0 && other.listings == 0);
+    locks_limit_free(l);
+    leave(w);
+}
+
+/* The watcher of locks: forked before the slot has a level. read(2) answers EFAULT where memory
+ * cannot be written. */
+static int seen_by_child(struct world *w, int in, const uint32_t *slot)
+{
+    bool can_write = read(in, (void *)&w->p.slot_levels[SLOTS - 1], 1) == 1;
+
+    if (!can_write || levels_seal_slots(&w->p) < 0)
+        return 2;
+    if (read(in, (void *)&w->p.slot_levels[SLOTS - 1], 1) != -1 || errno != EFAULT)
+        return 3;
+    if (read(in, (void *)(uintptr_t)slot, sizeof(*slot)) != sizeof(*slot))
+        return 4;
+    return levels_driver_of_slot(&w->p, *slot) == &rows[PRIVSEP_LEVEL_GVISOR] ? 0 : 5;
+}
+
+static void a_process_that_was_forked_before_sees_the_level_and_cannot_change_it(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg created;
+    uint32_t slot = 0;
+    int to_child[2], status;
+
+    NEEDS_ROOT;
+    begin(w);
+    assert_int_equal(pipe(to_child), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(seen_by_child(w, to_child[0], &slot));
+    assert_int_equal(write(to_child[1], "\0", 1), 1);
+    created = create(w, "later", PRIVSEP_LEVEL_GVISOR);
+    assert_int_equal(created.status, 0);
+    assert_int_equal(write(to_child[1], &created.slot, sizeof(slot)), sizeof(slot));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(to_child[0]);
+    close(to_child[1]);
     leave(w);
 }
 
@@ -1129,6 +1307,13 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_than_are_pooled_of_another_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(list_and_recovery_know_the_level, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(locks_are_limited_through_the_row_of_the_level, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(locks_of_a_slot_that_was_never_used_are_not_looked_at,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_process_that_was_forked_before_sees_the_level_and_cannot_change_it, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(templates_are_told_from_a_table, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_task_that_cannot_be_killed_holds_up_no_other, set_up,
                                         tear_down),
