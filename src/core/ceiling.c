@@ -31,7 +31,12 @@ enum err_code core_tenant_each(struct core *c,
 
 enum err_code core_tenant_ceiling(struct core *c, const char *tenant, json_t **out, struct err *e)
 {
-    return store_tenant_ceiling(c->store, tenant, out, e);
+    struct tenant *t = tenant_get(c, tenant);
+    enum err_code code = t ? tenant_ceiling(t, out, e)
+                           : err_set(e, ERR_UNAVAILABLE, "memory is out");
+
+    tenant_unref(t);
+    return code;
 }
 
 /* Read once here, so that a bad one is refused with its place. */
@@ -81,7 +86,7 @@ void core_tenant_set_ceiling(struct core *c, const char *tenant, const json_t *c
     if (!t)
         err_set(&e, ERR_UNAVAILABLE, "memory is out");
     if (!t || (ceiling && check(ceiling, &e) != ERR_OK) ||
-        store_tenant_set_ceiling(c->store, tenant, ceiling, &e) != ERR_OK) {
+        tenant_set_ceiling(t, ceiling, &e) != ERR_OK) {
         tenant_unref(t);
         done(arg, &e);
         return;
@@ -122,22 +127,23 @@ static json_t *both(const struct core *c, json_t *own, struct err *e)
     return list;
 }
 
-json_t *egress_ceilings(struct core *c, const char *tenant, struct err *e)
+json_t *egress_ceilings(struct tenant *t, struct err *e)
 {
     json_t *own = NULL, *list;
 
-    if (store_tenant_ceiling(c->store, tenant, &own, e) != ERR_OK)
+    if (tenant_ceiling(t, &own, e) != ERR_OK)
         return NULL;
-    list = both(c, own, e);
+    list = both(t->core, own, e);
     json_decref(own);
     return list;
 }
 
-/* A tenant who is not there (the store was replaced, or changed by hand) set no bounds, and so
- * gives none away: nothing is let out. Without all of them nothing is sent: NULL. */
+/* A tenant that is not there when its policy limit is read (the store was replaced, or changed by
+ * hand) set no bounds, and so gives none away: nothing is let out. Without all of them nothing is
+ * sent: NULL. */
 json_t *ceilings_of(struct sandbox_obj *o, struct err *e)
 {
-    json_t *list = egress_ceilings(o->core, o->s.tenant, e), *deny;
+    json_t *list = egress_ceilings(o->tenant, e), *deny;
 
     if (list || e->code != ERR_NOT_FOUND)
         return list;

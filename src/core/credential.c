@@ -6,7 +6,6 @@
 
 #include "core/credential.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "core/call.h"
 #include "core/core.h"
@@ -208,15 +207,24 @@ static json_t *find_in(const json_t *list, const char *name)
     return NULL;
 }
 
+static enum err_code check_tenant_has(struct core *c, const char *tenant, const char *name,
+                                      struct err *e)
+{
+    struct tenant *t = tenant_get(c, tenant);
+    enum err_code code = t ? tenant_credential(t, name, NULL, e)
+                           : err_set(e, ERR_EXHAUSTED, "memory is out");
+
+    tenant_unref(t);
+    return code;
+}
+
 enum err_code credentials_check(struct core *c, const char *tenant, const struct policy *policy,
                                 const json_t *own, struct err *e)
 {
     const char *name;
 
     for (size_t i = 0; (name = policy_credential(policy, i)); i++) {
-        enum err_code code = find_in(own, name)
-                                 ? ERR_OK
-                                 : store_credential_get(c->store, tenant, name, NULL, e);
+        enum err_code code = find_in(own, name) ? ERR_OK : check_tenant_has(c, tenant, name, e);
 
         if (code == ERR_NOT_FOUND) {
             err_set(e, ERR_INVALID, "inject[%zu].credential: there is no credential \"%.64s\"", i,
@@ -230,7 +238,7 @@ enum err_code credentials_check(struct core *c, const char *tenant, const struct
     return ERR_OK;
 }
 
-json_t *credentials_for(struct core *c, const struct sandbox *s)
+json_t *credentials_for(struct tenant *t, const struct sandbox *s)
 {
     json_t *out = json_array(), *injection, *item;
     size_t i;
@@ -244,8 +252,8 @@ json_t *credentials_for(struct core *c, const struct sandbox *s)
         item = find_in(s->credentials, name);
         if (item) {
             json_array_append(out, item);
-        } else if (store_credential_get(c->store, s->tenant, name, &item, &e) == ERR_OK) {
-            renewals_add(c, s->tenant, item);
+        } else if (tenant_credential(t, name, &item, &e) == ERR_OK) {
+            renewals_add(t->core, t->name, item);
             json_array_append_new(out, item);
         } else if (e.code != ERR_NOT_FOUND) { /* one that was removed: what needs it is refused */
             log_error("sandbox %s: %s", s->id, e.text);
@@ -257,10 +265,11 @@ json_t *credentials_for(struct core *c, const struct sandbox *s)
 json_t *credentials_named(struct core *c, const char *tenant, const json_t *policy,
                           const json_t *own)
 {
-    json_t *out = json_array(), *injection, *item;
+    struct tenant *t = tenant_get(c, tenant);
+    json_t *out = t ? json_array() : NULL, *injection, *item;
     size_t i;
 
-    json_array_foreach (json_object_get(policy, "inject"), i, injection) {
+    json_array_foreach (json_object_get(out ? policy : NULL, "inject"), i, injection) {
         const char *name = json_string_value(json_object_get(injection, "credential"));
         struct err e;
 
@@ -269,20 +278,21 @@ json_t *credentials_named(struct core *c, const char *tenant, const json_t *poli
         item = find_in(own, name);
         if (item)
             json_array_append(out, item);
-        else if (store_credential_get(c->store, tenant, name, &item, &e) == ERR_OK)
+        else if (tenant_credential(t, name, &item, &e) == ERR_OK)
             json_array_append_new(out, item);
     }
+    tenant_unref(t);
     return out;
 }
 
-json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t *policy)
+json_t *credentials_for_command(struct tenant *t, const struct sandbox *s, json_t *policy)
 {
     struct sandbox narrowed = *s;
     json_t *all, *out = json_array(), *item;
     size_t i;
 
     narrowed.policy = policy;
-    all = credentials_for(c, &narrowed);
+    all = credentials_for(t, &narrowed);
     json_array_foreach (all, i, item)
         if (core_credential_is_injected(json_object_get(s->policy, "inject"),
                                         json_string_value(json_object_get(item, "name"))))
@@ -322,12 +332,11 @@ static enum err_code write_sealed(struct setting *s, const json_t *item, struct 
     const char *name = json_string_value(json_object_get(item, "name"));
     enum err_code code;
 
-    if (s->only_new &&
-        store_credential_get(s->core->store, s->tenant->name, name, NULL, e) != ERR_NOT_FOUND)
+    if (s->only_new && tenant_credential(s->tenant, name, NULL, e) != ERR_NOT_FOUND)
         return err_set(e, ERR_EXISTS, "there is a credential \"%s\" already", name);
-    code = store_credential_put(
-        s->core->store, s->tenant->name, name, json_object_get(item, "bind"),
-        json_string_value(json_object_get(item, "sealed")), s->metadata, clock_real_ms(), e);
+    code = tenant_put_credential(s->tenant, name, json_object_get(item, "bind"),
+                                 json_string_value(json_object_get(item, "sealed")), s->metadata,
+                                 e);
     if (code != ERR_OK)
         return code;
     renewals_forget(s->core, s->tenant->name, name);
@@ -397,8 +406,8 @@ enum err_code core_credential_describe(struct core *c, const char *tenant, const
 enum err_code core_credential_remove(struct core *c, const char *tenant, const char *name,
                                      struct err *e)
 {
-    enum err_code code = store_credential_delete(c->store, tenant, name, e);
-    struct tenant *t;
+    struct tenant *t = tenant_find(c, tenant);
+    enum err_code code = tenant_remove_credential(c, t, tenant, name, e);
 
     if (code == ERR_NOT_FOUND) {
         err_set(e, ERR_NOT_FOUND, "there is no credential \"%.64s\"", name);
@@ -408,7 +417,6 @@ enum err_code core_credential_remove(struct core *c, const char *tenant, const c
         return code;
     renewals_forget(c, tenant, name);
     log_info("tenant %s: the credential %s was removed", tenant, name);
-    t = tenant_find(c, tenant);
     if (t) /* else it has no sandbox */
         credentials_touch(t, name);
     return ERR_OK;

@@ -16,8 +16,9 @@ enum err_code credentials_check(struct core *c, const char *tenant, const struct
  * reason; then nothing may be let out. */
 json_t *ceilings_of(struct sandbox_obj *o, struct err *e);
 
-/* The sealed records that s's policy names: a new array, as cay-egress takes it. */
-json_t *credentials_for(struct core *c, const struct sandbox *s);
+/* The sealed records that s's policy names, of its own and of t, its tenant: a new array, as
+ * cay-egress takes it. */
+json_t *credentials_for(struct tenant *t, const struct sandbox *s);
 
 /* Those that policy names, of own (may be NULL) and the tenant's, with their sealed values and
  * without tokens: a new array, NULL: memory is out. */
@@ -28,4 +29,4 @@ json_t *credentials_named(struct core *c, const char *tenant, const json_t *poli
 void credentials_touch(const struct tenant *t, const char *name);
 
 /* Those that a command's own policy names, and s's too. */
-json_t *credentials_for_command(struct core *c, const struct sandbox *s, json_t *policy);
+json_t *credentials_for_command(struct tenant *t, const struct sandbox *s, json_t *policy);

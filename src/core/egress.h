@@ -16,6 +16,7 @@
 
 struct egress_event_reader;
 struct sandbox_obj;
+struct tenant;
 
 /* The users of the channel: the choice of a sandbox's policy, and the handlers of cay-egress's
  * events. */
@@ -72,7 +73,7 @@ const char *egress_path_for(const struct core *c, const char *tenant, const char
 
 /* The operator's ceiling and the tenant's own, a new array. NULL: ERR_NOT_FOUND (no such tenant),
  * or another. */
-json_t *egress_ceilings(struct core *c, const char *tenant, struct err *e);
+json_t *egress_ceilings(struct tenant *t, struct err *e);
 
 /* An answer of cay-egress's that is an error, as one. fmt: what was asked. */
 enum err_code egress_refusal(struct err *e, int status, const char *body, size_t len,

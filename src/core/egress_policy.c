@@ -27,7 +27,7 @@ char *egress_policy_body(struct sandbox_obj *o, struct err *e)
     if (!ceilings)
         return NULL;
     body = json_pack("{s:s, s:s, s:O?, s:o, s:o, s:o?, s:o?}", "id", o->s.id, "tenant", o->s.tenant,
-                     "policy", o->s.policy, "credentials", credentials_for(o->core, &o->s),
+                     "policy", o->s.policy, "credentials", credentials_for(o->tenant, &o->s),
                      "ceilings", ceilings, "proxy", proxy_of(o->s.network), "rooms",
                      exec_command_sandboxes(o));
     text = body ? json_dumps(body, JSON_COMPACT) : NULL;

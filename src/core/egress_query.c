@@ -224,7 +224,7 @@ void egress_ask_unfollowed(struct core *c, const struct sandbox *s, const char *
  * out. */
 static char *explain_body(struct core *c, const struct sandbox *s, const json_t *question)
 {
-    json_t *sealed = credentials_for(c, s), *credentials = json_array(), *item;
+    json_t *sealed = credentials_for(sandbox_tenant(s), s), *credentials = json_array(), *item;
     json_t *o = json_copy((json_t *)question);
     char *text = NULL;
     size_t i;

@@ -1,8 +1,8 @@
 #include "core/policy_check.h"
 
+#include "core/ceiling.h"
 #include "core/core_internal.h"
 #include "core/credential_internal.h"
-#include "core/store_tenant.h"
 #include "policy/lint.h"
 
 /* The tenant's ceiling; NULL: it has none of its own. */
@@ -10,7 +10,7 @@ static enum err_code read_ceiling(struct core *c, const char *tenant, struct pol
                                   struct err *e)
 {
     json_t *ceiling = NULL;
-    enum err_code code = store_tenant_ceiling(c->store, tenant, &ceiling, e);
+    enum err_code code = core_tenant_ceiling(c, tenant, &ceiling, e);
 
     if (code == ERR_OK && ceiling)
         code = policy_new(ceiling, out, e);

@@ -19,7 +19,6 @@
 #include "core/egress.h"
 #include "core/egress_query.h"
 #include "core/sandbox.h"
-#include "core/store_credential.h"
 #include "core/tenant.h"
 
 #include <errno.h>
@@ -163,8 +162,7 @@ static void fail(struct renewal *r, bool final, const char *why)
 static bool write_record(struct renewal *r, const char *sealed)
 {
     struct err e;
-    enum err_code code = store_credential_renew(r->core->store, r->tenant->name, r->name, r->sent,
-                                                sealed, &e);
+    enum err_code code = tenant_renew_credential(r->tenant, r->name, r->sent, sealed, &e);
 
     if (code == ERR_OK)
         return true;
@@ -249,7 +247,7 @@ static uint64_t next_serial(struct renewals *all)
 /* NULL: it is out of memory, or there is no such tenant. */
 static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item, struct err *e)
 {
-    json_t *ceilings = egress_ceilings(r->core, r->tenant->name, e), *o;
+    json_t *ceilings = egress_ceilings(r->tenant, e), *o;
     char *text;
 
     if (!ceilings)
@@ -317,14 +315,13 @@ static int start(struct renewal *r, const struct sandbox *s, json_t *item)
 }
 
 /* The tenant's credential of that name, if it is one that is renewed. */
-static json_t *find_item(struct core *c, const char *tenant, const char *name)
+static json_t *find_item(struct tenant *t, const char *name)
 {
     json_t *item = NULL;
     const char *kind;
     struct err e;
 
-    if (strlen(name) > CORE_CREDENTIAL_NAME_MAX ||
-        store_credential_get(c->store, tenant, name, &item, &e) != ERR_OK)
+    if (strlen(name) > CORE_CREDENTIAL_NAME_MAX || tenant_credential(t, name, &item, &e) != ERR_OK)
         return NULL;
     kind = json_string_value(json_object_get(json_object_get(item, "bind"), "kind"));
     if (kind && strcmp(kind, "oauth2") == 0)
@@ -349,7 +346,7 @@ static bool is_settled(const struct renewal *r, uint64_t serial)
 void renewals_wanted(struct core *c, const struct sandbox *s, const char *name, uint64_t serial,
                      bool rejected)
 {
-    json_t *item = find_item(c, s->tenant, name);
+    json_t *item = find_item(sandbox_tenant(s), name);
     struct renewal *r = item ? find(c, s->tenant, name) : NULL;
     struct sandbox_obj *o = sandbox_get(c, NULL, s->id);
 

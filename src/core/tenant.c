@@ -82,6 +82,7 @@ void tenant_unref(struct tenant *t)
     while (*at != t)
         at = &(*at)->next;
     *at = t->next;
+    tenant_settings_free(&t->settings);
     free(t);
 }
 
@@ -155,8 +156,11 @@ bool tenant_usage_written(struct tenant *t)
 
 enum err_code tenant_check_made(struct core *c, const char *name, struct err *e)
 {
+    const struct tenant *t = tenant_find(c, name);
     json_t *ceiling = NULL;
-    enum err_code code = store_tenant_ceiling(c->store, name, &ceiling, e);
+    enum err_code code = t && t->settings.ceiling_known
+                             ? ERR_OK
+                             : store_tenant_ceiling(c->store, name, &ceiling, e);
 
     json_decref(ceiling);
     return code;

@@ -4,7 +4,8 @@
  *
  * Ownership: tenant_get finds or makes the object of a name, and gives a reference. Each sandbox,
  * ring of events, CA, command, stream and charge holds one; the object goes with the last. Its
- * lasting data are in the store: name, keys, policy limit, credentials.
+ * lasting data are in the store: name, keys, quotas, policy limit, credentials; the object has the
+ * last three in memory (quota.h, tenant_settings.h) from when they are first asked for on.
  *
  * Charges: a charge belongs to the object that costs something (a sandbox, a command), is made when
  * that begins and refunded when it ends, by its amount at that time, so that the two cannot differ.
@@ -14,6 +15,7 @@
 
 #include "core/core.h"
 #include "core/quota.h"
+#include "core/tenant_settings.h"
 #include "core/usage.h"
 
 struct sandbox_obj;
@@ -45,10 +47,11 @@ struct tenant {
     unsigned refs;
     char name[CORE_TENANT_SIZE];
     uint64_t charged[TENANT_RESOURCE_COUNT];
-    struct sandbox_obj *sandboxes; /* by tenant_next and tenant_prev, in no order */
-    struct event_ring *events;     /* events.c; NULL: it had none yet */
-    struct tenant_ca *ca;          /* tenant_ca.c; NULL: it was not asked for yet */
-    struct quotas quotas;          /* quota.c */
+    struct sandbox_obj *sandboxes;   /* by tenant_next and tenant_prev, in no order */
+    struct event_ring *events;       /* events.c; NULL: it had none yet */
+    struct tenant_ca *ca;            /* tenant_ca.c; NULL: it was not asked for yet */
+    struct quotas quotas;            /* quota.c */
+    struct tenant_settings settings; /* its policy limit and credentials; tenant_settings.c */
 
     /* Since it was written down last. While that is to be done, the object holds itself. */
     uint64_t usage[USAGE_COUNT];

@@ -192,7 +192,7 @@ json_t *webhook_bind(const struct https_url *url)
 /* NULL: memory is out, or the tenant's limits are not known. */
 static char *make_body(const struct webhook *w, const struct next *n, struct err *e)
 {
-    json_t *ceilings = egress_ceilings(w->core, w->tenant->name, e), *o;
+    json_t *ceilings = egress_ceilings(w->tenant, e), *o;
     struct https_url url;
     char *text;
 

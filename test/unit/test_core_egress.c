@@ -174,7 +174,7 @@ static void long_policies_are_written_in_several_turns(void **state)
     proxy_stop(&p);
 }
 
-/* A store that lost a tenant: what its sandboxes may do is unknown. */
+/* A store that lost a tenant while cayd was down: what its sandboxes may do is unknown. */
 static void nothing_leaves_a_sandbox_without_a_tenant(void **state)
 {
     struct world *w = *state;
@@ -187,8 +187,14 @@ static void nothing_leaves_a_sandbox_without_a_tenant(void **state)
     assert_non_null(strstr(p.body, "\"ceilings\":[{\"default\":\"public\"}]"));
     world_query(w, "DELETE FROM api_keys");
     world_query(w, "DELETE FROM tenants");
-    world_create(w, &r, id);
+    world_stop_core(w);
+    world_start_core(w);
     world_run_until(w, &p.puts, 2);
+    check_told(&p, w, id, "{\"default\":\"public\"}");
+    assert_non_null(
+        strstr(p.body, "\"ceilings\":[{\"default\":\"public\"},{\"default\":\"deny\"}]"));
+    world_create(w, &r, id);
+    world_run_until(w, &p.puts, 3);
     check_told(&p, w, id, "{\"default\":\"public\"}");
     assert_non_null(
         strstr(p.body, "\"ceilings\":[{\"default\":\"public\"},{\"default\":\"deny\"}]"));

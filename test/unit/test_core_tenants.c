@@ -1,5 +1,5 @@
-/* Units of src/core: the object of a tenant, what is charged to it while its sandboxes live, and that
- * all of it is given back. */
+/* Units of src/core: the object of a tenant, what is charged to it while its sandboxes live, that
+ * all of it is given back, and what it remembers of the store. */
 #include "base/clock.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -407,6 +407,139 @@ static void old_usage_is_removed(void **state)
     assert_int_equal(world_query(w, "SELECT count(*) FROM tenant_usage"), 1);
 }
 
+/* -- policy limit and credentials -------------------------------------------------------------- */
+
+static enum err_code ceiling_of(struct tenant *t, char text[static 64])
+{
+    json_t *ceiling = NULL;
+    struct err e;
+    enum err_code code = tenant_ceiling(t, &ceiling, &e);
+    char *dumped = ceiling ? json_dumps(ceiling, JSON_COMPACT) : NULL;
+
+    (void)snprintf(text, 64, "%s", dumped ? dumped : "");
+    json_decref(ceiling);
+    free(dumped);
+    return code;
+}
+
+static void put(struct tenant *t, const char *name, const char *sealed)
+{
+    json_t *bind = json_pack("{s:s}", "kind", "bearer");
+    struct err e;
+
+    assert_int_equal(tenant_put_credential(t, name, bind, sealed, NULL, &e), ERR_OK);
+    json_decref(bind);
+}
+
+static void assert_sealed(struct tenant *t, const char *name, const char *sealed)
+{
+    json_t *item = NULL;
+    struct err e;
+
+    assert_int_equal(tenant_credential(t, name, &item, &e), ERR_OK);
+    assert_string_equal(json_string_value(json_object_get(item, "sealed")), sealed);
+    assert_null(json_object_get(item, "token"));
+    json_object_set_new(item, "token", json_string("of this caller alone"));
+    json_decref(item);
+}
+
+static void a_policy_limit_is_known_as_long_as_the_object_lives(void **state)
+{
+    struct world *w = *state;
+    struct tenant *t = tenant_get(w->core, "default");
+    struct tenant_charge charge = {0};
+    json_t *limit = json_pack("{s:s}", "default", "public");
+    struct err e;
+    char text[64];
+
+    assert_int_equal(ceiling_of(t, text), ERR_OK);
+    assert_string_equal(text, "");
+    assert_int_equal(tenant_set_ceiling(t, limit, &e), ERR_OK);
+    assert_int_equal(ceiling_of(t, text), ERR_OK);
+    assert_string_equal(text, "{\"default\":\"public\"}");
+    world_query(w, "UPDATE tenants SET ceiling = '{\"default\":\"deny\"}'");
+    tenant_charge(t, TENANT_AUDITS, 1, &charge);
+    tenant_unref(t); /* the charge holds it, and with it the limit */
+    assert_int_equal(ceiling_of(tenant_find(w->core, "default"), text), ERR_OK);
+    assert_string_equal(text, "{\"default\":\"public\"}");
+    tenant_refund(&charge);
+    assert_null(tenant_find(w->core, "default"));
+    t = tenant_get(w->core, "default");
+    assert_int_equal(ceiling_of(t, text), ERR_OK);
+    assert_string_equal(text, "{\"default\":\"deny\"}");
+    assert_int_equal(tenant_set_ceiling(t, NULL, &e), ERR_OK);
+    assert_int_equal(ceiling_of(t, text), ERR_OK);
+    assert_string_equal(text, "");
+    tenant_unref(t);
+    json_decref(limit);
+}
+
+static void a_tenant_that_is_not_there_has_no_policy_limit(void **state)
+{
+    struct world *w = *state;
+    struct tenant *t = tenant_get(w->core, "later");
+    json_t *limit = json_pack("{s:s}", "default", "public");
+    struct err e;
+    char text[64];
+
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ceiling_of(t, text), ERR_NOT_FOUND);
+    assert_int_equal(tenant_set_ceiling(t, limit, &e), ERR_NOT_FOUND);
+    assert_int_equal(tenant_check_made(w->core, "later", &e), ERR_NOT_FOUND);
+    world_query(w, "INSERT INTO tenants (id, made_ms) VALUES ('later', 1)");
+    assert_int_equal(ceiling_of(t, text), ERR_OK); /* it was not remembered */
+    assert_int_equal(tenant_check_made(w->core, "later", &e), ERR_OK);
+    tenant_unref(t);
+    json_decref(limit);
+
+    t = tenant_get(w->core, "later");
+    world_query(w, "DELETE FROM tenants WHERE id = 'later'");
+    assert_int_equal(ceiling_of(t, text), ERR_NOT_FOUND);
+    tenant_unref(t);
+}
+
+static void a_credential_is_never_the_one_of_before(void **state)
+{
+    struct world *w = *state;
+    struct tenant *t = tenant_get(w->core, "default"), *other = tenant_get(w->core, "other");
+    struct err e;
+
+    assert_int_equal(tenant_credential(t, "KEY", NULL, &e), ERR_NOT_FOUND);
+    put(t, "KEY", "first");
+    for (int i = 0; i < 2; i++)
+        assert_sealed(t, "KEY", "first");
+    put(t, "KEY", "second");
+    assert_sealed(t, "KEY", "second");
+    assert_int_equal(tenant_renew_credential(t, "KEY", "second", "third", &e), ERR_OK);
+    assert_sealed(t, "KEY", "third");
+    assert_int_equal(tenant_renew_credential(t, "KEY", "second", "fourth", &e), ERR_NOT_FOUND);
+    assert_sealed(t, "KEY", "third");
+    assert_int_equal(tenant_credential(other, "KEY", NULL, &e), ERR_NOT_FOUND);
+    assert_int_equal(tenant_remove_credential(w->core, other, "other", "KEY", &e), ERR_NOT_FOUND);
+    assert_sealed(t, "KEY", "third");
+    assert_int_equal(tenant_remove_credential(w->core, t, "default", "KEY", &e), ERR_OK);
+    assert_int_equal(tenant_credential(t, "KEY", NULL, &e), ERR_NOT_FOUND);
+    tenant_unref(t);
+    tenant_unref(other);
+}
+
+static void an_object_remembers_so_many_credentials(void **state)
+{
+    struct world *w = *state;
+    struct tenant *t = tenant_get(w->core, "default");
+    char name[16];
+
+    for (unsigned i = 0; i < 2 * TENANT_CREDENTIALS_REMEMBERED + 1; i++) {
+        (void)snprintf(name, sizeof(name), "KEY_%u", i);
+        put(t, name, name);
+        assert_sealed(t, name, name);
+        assert_true(json_object_size(t->settings.credentials) <= TENANT_CREDENTIALS_REMEMBERED);
+    }
+    assert_int_equal(json_object_size(t->settings.credentials), 1);
+    assert_sealed(t, "KEY_0", "KEY_0");
+    tenant_unref(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +557,10 @@ int main(void)
         WORLD(a_tenant_that_was_never_made_has_no_quotas),
         WORLD(usage_is_counted_and_written),
         WORLD(old_usage_is_removed),
+        WORLD(a_policy_limit_is_known_as_long_as_the_object_lives),
+        WORLD(a_tenant_that_is_not_there_has_no_policy_limit),
+        WORLD(a_credential_is_never_the_one_of_before),
+        WORLD(an_object_remembers_so_many_credentials),
     };
 
     return cmocka_run_group_tests_name("core_tenants", tests, NULL, NULL);
