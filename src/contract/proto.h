@@ -127,8 +127,9 @@ enum privsep_op {
     PRIVSEP_RESIZE,
     /* slot, gen, u.kept.number and .owner: KEEP, and what of it runs is kept too: its memory lies
      * sealed beside its files. Reply when it has ended and both are on the disk. After a refusal it
-     * goes on, and u.refused says what cannot be kept: -EOPNOTSUPP; -EAGAIN (another DUMP is under
-     * way); -EIO; -ENOSPC, -EDQUOT, -EFBIG (no room for its memory), -EEXIST as of KEEP.
+     * goes on, and u.refused says what cannot be kept: -EOPNOTSUPP; -EAGAIN (others are under way,
+     * of all or of this account, or memory is short for another); -EIO; -ENOSPC, -EDQUOT, -EFBIG
+     * (no room for its memory), -EEXIST as of KEEP.
      * -ETIMEDOUT, -ECHILD: it could not go on, and has ended; its files alone are kept */
     PRIVSEP_DUMP,
     PRIVSEP_REQUEST_COUNT,
@@ -289,7 +290,8 @@ struct privsep_msg {
             /* of each of the volumes, by its place: -EPERM where it is another's; zero without
              * one */
             uint8_t volume_owners[PRIVSEP_CREATE_VOLUMES][PRIVSEP_OWNER_SIZE];
-            uint8_t reserve[32]; /* not looked at; a new field takes the place of its first bytes */
+            uint32_t account;    /* with _MEMORY: whose share of restores, as of DUMP */
+            uint8_t reserve[28]; /* not looked at; a new field takes the place of its first bytes */
             struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
         } create;
         struct {
@@ -301,7 +303,8 @@ struct privsep_msg {
             uint32_t number; /* 1..PRIVSEP_KEPT_MAX, the peer's choice; 0 in a KEPTS request */
             uint32_t template_number; /* of an event: which they lie on; 0: not known any more */
             uint32_t busy; /* of an event, 1: they are just being kept, taken or removed */
-            uint32_t pad;
+            /* of DUMP: whose share of dumps it takes, one number for each tenant; else 0 */
+            uint32_t account;
             /* the owners; all zero: not known (DROP, event) */
             uint8_t owner[PRIVSEP_OWNER_SIZE];
         } kept;

@@ -1,18 +1,21 @@
 /* DUMP: a task has the memory of a sandbox written into its layer, sealed, and its processes ended
- * by that; then the layer is kept as by KEEP. A failure before that lets them go on. There is a
- * single one at a time, as an image is in the host's memory until it is sealed.
+ * by that; then the layer is kept as by KEEP. A failure before that lets them go on. There are few
+ * at a time, as an image is in the host's memory until it is sealed, and where that is short a
+ * single one.
  *
  * The task's programs look into processes of a tenant's, so they are in a control group of their
- * own (jobs.h), which is emptied when the task has ended, however. CRIU that was killed may have
- * left code of its own in those processes: then they are ended, and the files alone are kept. So
- * does a privd that takes over, as the task died with the one before: the record of the kept layer
- * is written first. */
+ * own (image_groups.h), which is emptied when the task has ended, however. CRIU that was killed may
+ * have left code of its own in those processes: then they are ended, and the files alone are kept.
+ * So does a privd that takes over, as the task died with the one before: the record of the kept
+ * layer is written first. */
 
 #include "privd/dump.h"
 
 #include "base/log.h"
+#include "base/meminfo.h"
+#include "base/share.h"
 #include "privd/end.h"
-#include "privd/jobs.h"
+#include "privd/image_groups.h"
 #include "privd/kept.h"
 #include "privd/privd.h"
 #include "privd/slots.h"
@@ -39,26 +42,33 @@ static void forget_number(struct privd *p, uint32_t number)
                   number);
 }
 
-/* Nothing that the task has started goes on. */
-static struct reply_to stop(struct privd *p)
+static uint32_t group_of(const struct dumper *d)
 {
-    struct reply_to to = p->dumper.requester;
+    return (uint32_t)(d - d->privd->dumpers);
+}
 
-    loop_remove(&p->loop, &p->dumper.source);
-    loop_disarm(&p->loop, &p->dumper.timer);
-    if (p->dumper.task.pid > 0)
-        unkilled_add(p, p->dumper.slot->number, task_cancel(&p->dumper.task));
-    jobs_group_end(p);
-    p->dumper.slot = NULL;
-    p->dumper.requester = (struct reply_to){0};
+/* Nothing that the task has started goes on. */
+static struct reply_to stop(struct dumper *d)
+{
+    struct privd *p = d->privd;
+    struct reply_to to = d->requester;
+
+    loop_remove(&p->loop, &d->source);
+    loop_disarm(&p->loop, &d->timer);
+    if (d->task.pid > 0)
+        unkilled_add(p, d->slot->number, task_cancel(&d->task));
+    image_group_end(p, group_of(d));
+    d->slot = NULL;
+    d->requester = (struct reply_to){0};
     return to;
 }
 
-static void goes_on(struct slot *s, int status, const char *why)
+static void goes_on(struct dumper *d, int status, const char *why)
 {
-    struct privd *p = s->privd;
-    uint32_t number = p->dumper.number;
-    struct reply_to to = stop(p);
+    struct privd *p = d->privd;
+    struct slot *s = d->slot;
+    uint32_t number = d->number;
+    struct reply_to to = stop(d);
 
     log_warn("sandbox %.*s, slot %u: its memory is not kept: %s; it goes on", PRIVSEP_ID_SIZE,
              s->id, s->number, why[0] ? why : strerror(-status));
@@ -70,73 +80,92 @@ static void goes_on(struct slot *s, int status, const char *why)
 }
 
 /* By the same way as KEEP. */
-static void ends(struct slot *s, int status)
+static void ends(struct dumper *d, int status)
 {
-    struct privd *p = s->privd;
+    struct slot *s = d->slot;
 
     if (status < 0)
         log_error("sandbox %.*s, slot %u: its memory could not be kept in time: its files are",
                   PRIVSEP_ID_SIZE, s->id, s->number);
-    s->kept = p->dumper.number;
+    s->kept = d->number;
     s->keeper_op = PRIVSEP_DUMP;
     s->keeper_status = status;
-    s->keeper = stop(p);
-    end_force(p, s);
+    s->keeper = stop(d);
+    end_force(s->privd, s);
 }
 
 static void on_dumped(void *arg, uint32_t events);
 
-static int watch(struct privd *p)
+static int watch(struct dumper *d)
 {
-    return loop_add(&p->loop, &p->dumper.source, p->dumper.task.pidfd, on_dumped, p);
+    return loop_add(&d->privd->loop, &d->source, d->task.pidfd, on_dumped, d);
 }
 
 static void on_dumped(void *arg, uint32_t events)
 {
-    struct privd *p = arg;
-    struct slot *s = p->dumper.slot;
+    struct dumper *d = arg;
     char why[TASK_WHY_SIZE] = "";
     int rc;
 
-    loop_remove(&p->loop, &p->dumper.source);
-    rc = s->driver->dump_finish(p->rt, &p->dumper.task, why);
-    if (rc == -EAGAIN && watch(p) == 0)
+    loop_remove(&d->privd->loop, &d->source);
+    rc = d->slot->driver->dump_finish(d->privd->rt, &d->task, why);
+    if (rc == -EAGAIN && watch(d) == 0)
         return;
     if (rc == 0 || rc == -ETIMEDOUT || rc == -ECHILD || rc == -EAGAIN)
-        ends(s, rc == -EAGAIN ? -ECHILD : rc);
+        ends(d, rc == -EAGAIN ? -ECHILD : rc);
     else
-        goes_on(s, rc, why);
+        goes_on(d, rc, why);
 }
 
 static void on_timeout(void *arg)
 {
-    struct privd *p = arg;
-
-    ends(p->dumper.slot, -ETIMEDOUT);
+    ends(arg, -ETIMEDOUT);
 }
 
-static int begin(struct privd *p, struct slot *s)
+static int begin(struct dumper *d)
 {
+    struct privd *p = d->privd;
+    struct slot *s = d->slot;
     const struct template_meta *template = template_find(p, s->kind.template_number);
     struct runtime_sandbox sb = slots_sandbox(s);
     struct runtime_image image = {.template_number = s->kind.template_number,
                                   .template_made_ms = template ? template->made_real_ms : 0,
                                   .memory_bytes = s->kind.limits.memory_bytes};
-    int fds[JOBS_GROUP_FDS], n = jobs_group_begin(p, s->kind.limits.memory_bytes, fds);
+    int fds[IMAGE_GROUP_FDS], n = image_group_begin(p, group_of(d), image.memory_bytes, fds);
 
     if (n < 0)
         return n;
-    memcpy(image.owner, p->kept.all[p->dumper.number].owner, sizeof(image.owner));
-    int rc = s->driver->dump_begin(p->rt, &sb, &image, fds, n, &p->dumper.task);
+    memcpy(image.owner, p->kept.all[d->number].owner, sizeof(image.owner));
+    int rc = s->driver->dump_begin(p->rt, &sb, &image, fds, n, &d->task);
     for (int i = 0; i < n; i++)
         util_close(&fds[i]);
-    return rc == 0 ? watch(p) : rc;
+    return rc == 0 ? watch(d) : rc;
 }
 
-static int may_dump(const struct privd *p, const struct slot *s, uint32_t number, const char **why)
+/* NULL: the account has its share of them, or there is no memory for a second one. */
+static struct dumper *free_dumper(struct privd *p, uint32_t account)
+{
+    struct dumper *found = NULL;
+    size_t used = 0, held = 0;
+
+    for (size_t i = 0; i < DUMPS_MAX; i++) {
+        struct dumper *d = &p->dumpers[i];
+
+        if (!d->slot)
+            found = d;
+        used += d->slot != NULL;
+        held += d->slot && d->account == account;
+    }
+    if (!share_leaves_space(DUMPS_MAX, used, held) || (used > 0 && meminfo_is_short()))
+        return NULL;
+    return found;
+}
+
+static int may_dump(const struct privd *p, const struct slot *s, const struct dumper *d,
+                    uint32_t number, const char **why)
 {
     *why = "";
-    if (p->dumper.slot || s->resize.under_way || unkilled_of(p, s->number))
+    if (!d || s->resize.under_way || unkilled_of(p, s->number))
         return -EAGAIN;
     if (kept_find(&p->kept, number)->state != KEPT_NONE)
         return -EEXIST;
@@ -151,8 +180,9 @@ void dump_requested(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m)
 {
     struct kept_record r = keep_record(s, m);
+    struct dumper *d = free_dumper(p, m->u.kept.account);
     const char *why;
-    int rc = may_dump(p, s, r.number, &why);
+    int rc = may_dump(p, s, d, r.number, &why);
 
     if (rc == 0)
         rc = kept_write(&p->kept, &r);
@@ -160,25 +190,35 @@ void dump_requested(struct privd *p, struct slot *s, const struct reply_to *to,
         refuse(p, to, rc, why);
         return;
     }
-    p->dumper.slot = s;
-    p->dumper.number = r.number;
-    p->dumper.requester = *to;
+    d->slot = s;
+    d->number = r.number;
+    d->account = m->u.kept.account;
+    d->requester = *to;
     slots_enter(p, s, SLOT_DUMPING);
-    rc = begin(p, s);
+    rc = begin(d);
     if (rc < 0)
-        goes_on(s, rc, "");
+        goes_on(d, rc, "");
     else
-        loop_arm(&p->loop, &p->dumper.timer, RUNTIME_DUMP_MS, on_timeout, p);
+        loop_arm(&p->loop, &d->timer, RUNTIME_DUMP_MS, on_timeout, d);
 }
 
 void dump_forget(struct slot *s)
 {
     struct privd *p = s->privd;
-    uint32_t number = p->dumper.number;
 
-    if (p->dumper.slot != s)
-        return;
-    struct reply_to to = stop(p);
-    forget_number(p, number);
-    refuse(p, &to, -ESTALE, "the sandbox was ended");
+    for (size_t i = 0; i < DUMPS_MAX; i++) {
+        struct dumper *d = &p->dumpers[i];
+
+        if (d->slot != s)
+            continue;
+        struct reply_to to = stop(d);
+        forget_number(p, d->number);
+        refuse(p, &to, -ESTALE, "the sandbox was ended");
+    }
+}
+
+void dump_init(struct privd *p)
+{
+    for (size_t i = 0; i < DUMPS_MAX; i++)
+        p->dumpers[i] = (struct dumper){.privd = p, .task = TASK_NONE, .source = LOOP_SOURCE_NONE};
 }

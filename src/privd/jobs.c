@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "contract/meta.h"
 #include "privd/host_dirs.h"
+#include "privd/image_groups.h"
 #include "privd/loop.h"
 #include "privd/members.h"
 #include "privd/options.h"
@@ -36,8 +37,9 @@
 #define JOBS_MAX     4
 #define MEMORY_BYTES (2048ull * 1024 * 1024)
 #define PIDS_MAX     1024
-#define GROUP_NUMBER JOBS_MAX /* after those of jobs */
 #define TEXT_MAX     (sizeof(((struct privsep_msg *)0)->u.progress.text) - 1)
+
+_Static_assert(JOBS_MAX <= IMAGE_GROUPS_FIRST, "apart from those of images");
 
 struct job {
     struct privd *privd;
@@ -363,6 +365,7 @@ int jobs_init(struct privd *p)
     for (uint32_t i = 0; i < JOBS_MAX; i++)
         all->all[i] = (struct job){.pidfd = -1};
     p->jobs = all;
+    p->jobs_cgroup = all->cgroup;
     return 0;
 }
 
@@ -423,33 +426,10 @@ void jobs_sweep_if_idle(struct privd *p)
         p->sweep_wanted = false;
 }
 
-_Static_assert(JOBS_GROUP_FDS == CGROUP_ATTACH_MAX, "one for each hierarchy");
-
-int jobs_group_begin(struct privd *p, uint64_t memory_bytes, int fds[static JOBS_GROUP_FDS])
-{
-    struct cgroup *cg = p->jobs->cgroup;
-    /* An image is in memory until it is sealed; the programs need some of their own. */
-    struct cgroup_limits limits = {.memory_bytes = memory_bytes + MEMORY_BYTES / 2,
-                                   .pids = PIDS_MAX};
-
-    if (p->stopping)
-        return -ESHUTDOWN;
-    int r = cgroup_make(cg, GROUP_NUMBER);
-    if (r == 0)
-        r = cgroup_limit(cg, GROUP_NUMBER, CGROUP_WORK, &limits);
-    return r == 0 ? cgroup_open_attach(cg, GROUP_NUMBER, CGROUP_WORK, fds) : r;
-}
-
-void jobs_group_end(struct privd *p)
-{
-    (void)cgroup_kill(p->jobs->cgroup, GROUP_NUMBER);
-    (void)cgroup_remove(p->jobs->cgroup, GROUP_NUMBER);
-}
-
 void jobs_stop(struct privd *p)
 {
-    if (p->jobs)
-        remove_old(p->jobs, GROUP_NUMBER);
+    for (uint32_t i = 0; p->jobs && i < IMAGE_GROUPS; i++)
+        remove_old(p->jobs, IMAGE_GROUPS_FIRST + i);
     for (uint32_t i = 0; p->jobs && i < JOBS_MAX; i++) {
         struct job *j = &p->jobs->all[i];
         int code, status;
@@ -468,6 +448,6 @@ void jobs_free(struct privd *p)
         return;
     if (p->stopping)
         (void)cgroup_remove_base(p->jobs->cgroup);
-    cgroup_close(p->jobs->cgroup);
+    cgroup_close(TAKE_PTR(p->jobs_cgroup));
     free(TAKE_PTR(p->jobs));
 }

@@ -25,12 +25,5 @@ bool jobs_work_on(const struct privd *p, uint32_t template_number);
 /* Removes what replaced templates left, if anything, once no sandbox may stand on it any more. */
 void jobs_sweep_if_idle(struct privd *p);
 
-/* A control group beside those of jobs, for what works on a sandbox's memory from outside of it.
- * begin: files into which writing "0" moves the writer there; the caller's. How many, or -errno.
- * end: kills what is in it. */
-#define JOBS_GROUP_FDS 4
-int jobs_group_begin(struct privd *p, uint64_t memory_bytes, int fds[static JOBS_GROUP_FDS]);
-void jobs_group_end(struct privd *p);
-
 /* Kills all of them (they leave nothing that the next of its kind does not remove). */
 void jobs_stop(struct privd *p);

@@ -53,7 +53,7 @@ struct privd {
     struct kept kept;
     struct dropper dropper;
     struct copier copier;
-    struct dumper dumper;
+    struct dumper dumpers[DUMPS_MAX];
     struct volume_records volumes;
     struct volume_worker volume_worker;
     int host_dir_fds[HOST_DIRS_MAX]; /* of options.host_dirs; -1: it is not there */
@@ -86,8 +86,11 @@ struct privd {
 
     struct egress *egress; /* NULL: there is no cay-egress */
     struct jobs *jobs;
-    struct locks *locks; /* NULL: they are not watched */
-    bool sweep_wanted;   /* a replaced template waits for the end of those that may stand on it */
+    uint32_t image_groups_over; /* those that are to be removed still */
+    struct loop_timer image_groups_timer;
+    struct cgroup *jobs_cgroup; /* image_groups.c has a part of it, too; NULL: there is none */
+    struct locks *locks;        /* NULL: they are not watched */
+    bool sweep_wanted; /* a replaced template waits for the end of those that may stand on it */
     char boot_id[40];
     char cgroup_name[INSTANCE_CGROUP_SIZE]; /* sandboxes' directories; jobs' has "-jobs" added */
     bool stopping;                          /* SIGTERM: everything is being ended */

@@ -17,6 +17,7 @@
 #include "privd/permit.h"
 #include "privd/privd.h"
 #include "privd/request.h"
+#include "privd/restores.h"
 #include "privd/slots.h"
 #include "privd/template.h"
 #include "privd/volume.h"
@@ -30,7 +31,6 @@
 #define START_TIMEOUT_MS 20000 /* from the claim of a slot to the ready byte */
 /* The same, of one that is restored: longer than cay-checkpoint has. */
 #define RESTORE_TIMEOUT_MS 90000
-#define RESTORES_MAX       4     /* sandboxes whose images are in memory at a time */
 #define SLOT_TIMEOUT_MS    15000 /* for a slot to become free */
 
 /* -- creates that wait for a slot -------------------------------------------------------------- */
@@ -118,6 +118,7 @@ static void start_failed(struct slot *s, int status, uint32_t stage)
     s->failure_stage = stage;
     start_ended(s);
     end_force(s->privd, s);
+    restores_group_end(s->privd, s->create);
     sandbox_pump(s->privd);
 }
 
@@ -150,6 +151,7 @@ static void started(struct slot *s)
     if (s->driver->sockets(p->rt, &sb, fds, ARRAY_SIZE(fds)) == 0)
         n_fds = ARRAY_SIZE(fds);
     r = request_reply(p, &s->create->reply_to, &m, fds, n_fds);
+    restores_group_end(p, s->create);
     free(TAKE_PTR(s->create));
     if (r < 0) {
         /* The requester is gone, and the next peer may have listed already: no peer would know of
@@ -253,12 +255,21 @@ static int start_cold(struct privd *p, struct slot *s)
                                   .copy = s->create->copy,
                                   .records_fd = p->kept.fd};
     struct runtime_image image;
+    int fds[IMAGE_GROUP_FDS], n = 0;
 
-    if (s->create->memory)
+    if (s->create->memory) {
         start.image = image_of(p, s, &image);
+        n = restores_group_begin(p, s->create, image.memory_bytes, fds);
+        start.image_join_fds = fds;
+        start.n_image_join_fds = n;
+    }
+    if (n < 0)
+        return n;
     memcpy(start.volumes, s->volumes, sizeof(start.volumes));
     int r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
 
+    for (int i = 0; i < n; i++)
+        util_close(&fds[i]);
     return r == 0 ? slots_watch_task(s, on_start) : r;
 }
 
@@ -354,17 +365,6 @@ static uint32_t count_with_filters(const struct privd *p)
     return n;
 }
 
-static uint32_t count_restores(const struct privd *p)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < p->options.slots_max; i++)
-        n += p->slots[i].create && p->slots[i].create->memory;
-    for (const struct create_request *c = p->waiting_first; c; c = c->next)
-        n += c->memory;
-    return n;
-}
-
 /* That there is such an image is found by the task that opens it. */
 static int may_restore(const struct privd *p, const struct privsep_msg *m)
 {
@@ -372,7 +372,7 @@ static int may_restore(const struct privd *p, const struct privsep_msg *m)
         return 0;
     if (!p->options.checkpoint || !p->options.seal)
         return -EOPNOTSUPP;
-    return count_restores(p) < RESTORES_MAX ? 0 : -EAGAIN;
+    return restores_left(p, m->u.create.account) ? 0 : -EAGAIN;
 }
 
 static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *stage)
@@ -447,6 +447,7 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     c->kept = m->u.create.kept;
     c->copy = m->u.create.flags & PRIVSEP_CREATE_COPY;
     c->memory = m->u.create.flags & PRIVSEP_CREATE_MEMORY;
+    c->account = m->u.create.account;
     memcpy(c->volumes, m->u.create.volumes, sizeof(c->volumes));
     c->may_claim = c->kind.level == p->pool_level && pool_may_claim(m);
     if (c->may_claim)

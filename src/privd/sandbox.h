@@ -1,24 +1,10 @@
 #pragma once
 /* CREATE: waits for a slot, then starts cay-init in it. */
 
+#include "privd/create_request.h"
 #include "privd/slots.h"
 
 struct privd;
-
-struct create_request {
-    struct privd *privd;
-    struct reply_to reply_to;
-    struct loop_timer timer; /* while it waits for a slot */
-    struct slot_kind kind;
-    struct runtime_claim claim;
-    uint32_t kept; /* files that it takes (kept.h), or a copy of them; 0: none */
-    bool copy;
-    bool memory;     /* the programs that ran in it are restored */
-    bool may_claim;  /* a member of the pool (pool.h) */
-    bool has_waited; /* there was no slot for it when it came */
-    struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
-    struct create_request *next;
-};
 
 void sandbox_create(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
 

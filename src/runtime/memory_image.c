@@ -103,6 +103,14 @@ int memory_image_secret(const struct runtime *rt, const struct runtime_image *im
 
 /* --- programs --------------------------------------------------------------------------------- */
 
+int memory_image_join(const int *join_fds, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (write(join_fds[i], "0", 1) != 1)
+            return -errno;
+    return 0;
+}
+
 NORETURN static void become(const char *path, const char *const *argv, const int *fds, unsigned n,
                             int out_fd)
 {

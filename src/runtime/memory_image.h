@@ -20,6 +20,10 @@ uint64_t memory_image_file_max(uint64_t memory_bytes);
 int memory_image_secret(const struct runtime *rt, const struct runtime_image *image,
                         struct seal_secret *out) WARN_UNUSED;
 
+/* In a task: moves it into a control group of its starter's, and with it all that it starts. 0 or
+ * -errno. */
+int memory_image_join(const int *join_fds, int n) WARN_UNUSED;
+
 /* A program of cay's that works on an image. */
 struct image_program {
     pid_t pid;

@@ -137,20 +137,12 @@ static int dump_prepared(const struct dump_args *a, int dir_fd, int file_fd,
     return rc;
 }
 
-static int join(const struct dump_args *a)
-{
-    for (int i = 0; i < a->n_join_fds; i++)
-        if (write(a->join_fds[i], "0", 1) != 1)
-            return -errno;
-    return 0;
-}
-
 static int dump(void *arg, struct task_result *out)
 {
     const struct dump_args *a = arg;
     const struct disk *d = &a->rt->disk;
     uint32_t uid = runtime_slot_uid(a->rt, a->sb.slot);
-    int rc = join(a);
+    int rc = memory_image_join(a->join_fds, a->n_join_fds);
     CLEANUP_CLOSE int dir = rc < 0 ? rc : memory_image_dir(uid, a->image.memory_bytes);
     CLEANUP_CLOSE int file = dir < 0 ? dir : d->backend->image_open(d, a->sb.slot, a->sb.gen, true);
 

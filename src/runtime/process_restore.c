@@ -57,17 +57,22 @@ static int copy_agent(const struct runtime *rt, uint32_t uid)
 
 /* --- the image -------------------------------------------------------------------------------- */
 
+/* In a control group for that alone, which process_prepare leaves for the slot's: an image that is
+ * as large as the sandbox may be has no room beside what is restored of it. */
 static int open_image(const struct process_start_args *a, char why[static TASK_WHY_SIZE])
 {
     const struct disk *d = &a->rt->disk;
     const struct runtime_image *image = a->start->image;
     uint32_t uid = runtime_slot_uid(a->rt, a->slot->number);
-    CLEANUP_CLOSE int file = d->backend->image_open(d, a->slot->number, a->slot->gen, false);
+    int rc = memory_image_join(a->start->image_join_fds, a->start->n_image_join_fds);
+    CLEANUP_CLOSE int file = rc < 0
+                                 ? rc
+                                 : d->backend->image_open(d, a->slot->number, a->slot->gen, false);
     CLEANUP_CLOSE int dir = file < 0 ? file : memory_image_dir(uid, image->memory_bytes);
 
     if (dir < 0)
         return dir;
-    int rc = memory_image_seal(a->rt, "open", uid, dir, file, image, why);
+    rc = memory_image_seal(a->rt, "open", uid, dir, file, image, why);
     return rc < 0 ? rc : TAKE_FD(dir);
 }
 

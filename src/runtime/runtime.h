@@ -184,6 +184,9 @@ struct runtime_start {
     bool copy; /* with kept: the layer is a copy of that one, which stays */
     /* with kept: what ran is restored from the memory that was kept with it; NULL: it boots */
     const struct runtime_image *image;
+    /* with image: as join_fds of dump_begin, while the image is opened */
+    const int *image_join_fds;
+    int n_image_join_fds;
     int records_fd; /* with kept: as of runtime_end */
     struct privsep_limits limits;
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES]; /* whole starts only */

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 
@@ -84,12 +85,12 @@ class Box:
         assert self.agent.sh(COUNTER + "sleep 0.3", user="root").end["exited"]
 
 
-def send_dump(c, s, number):
-    return c.send(DUMP, kept_body(number), slot=s.slot, gen=s.gen)
+def send_dump(c, s, number, account=0):
+    return c.send(DUMP, struct.pack("<IIII", number, 0, 0, account) + OWNER, slot=s.slot, gen=s.gen)
 
 
-def dump(c, s, number):
-    return c.wait(send_dump(c, s, number))
+def dump(c, s, number, account=0):
+    return c.wait(send_dump(c, s, number, account))
 
 
 def kept_dir(p, number):
@@ -111,6 +112,15 @@ def programs_at_work(p, group="-jobs/", names=("cay-checkpoint", "criu", "cay-se
         except OSError:
             continue
     return found
+
+
+def image_groups(p):
+    """The control groups of what works on images, by number."""
+    found = set()
+    for root, dirs, _ in os.walk("/sys/fs/cgroup"):
+        if root.endswith(f"/{cgroup_name(p.state)}-jobs"):
+            found |= {int(d) for d in dirs if d.isdigit() and int(d) >= 16}
+    return sorted(found)
 
 
 def test_memory_is_kept_sealed_beside_the_files(privd):
@@ -137,18 +147,64 @@ def test_memory_is_kept_sealed_beside_the_files(privd):
 
 
 def test_while_it_is_dumped(privd):
-    """It is not used, can be looked at, and no other is dumped meanwhile."""
+    """It is not used, and can be looked at."""
     c = privd.channel()
     box, other = Box(privd, c, "iboxb"), Box(privd, c, "iotherc")
     box.agent.prepare()
     seq = send_dump(c, box, 7)
     assert c.connect(box).status == -errno.EBUSY and c.freeze(box).status == -errno.EBUSY
     assert c.ask(privdlib.STAT, slot=box.slot, gen=box.gen).status == 0
-    assert dump(c, other, 8).status == -errno.EAGAIN
     assert c.wait(seq).status == 0
     goes_on(other.pid)
     assert dump(c, other, 7).status == -errno.EEXIST
     assert c.kill(other).status == 0 and drop(c, 7).status == 0
+
+
+def stand_still(privd, but=()):
+    """CRIU of a dump stands still, as it does where the sandbox makes it slow."""
+    def criu():
+        return [pid for pid in programs_at_work(privd, names=("criu",)) if pid not in but]
+
+    pids = until(criu, every=0.005)
+    for pid in pids:
+        os.kill(int(pid), signal.SIGSTOP)
+    return pids
+
+
+def test_dumps_that_take_long_hold_back_those_of_their_account_alone(privd):
+    c = privd.channel()
+    boxes = [Box(privd, c, f"ibox{n}") for n in range(4)]
+    stopped, seqs = [], []
+    for number in (0, 1):
+        boxes[number].agent.prepare()
+        seqs.append(send_dump(c, boxes[number], 7 + number, account=1))
+        stopped += stand_still(privd, stopped)
+    assert dump(c, boxes[2], 9, account=1).status == -errno.EAGAIN  # its share is two of four
+    boxes[3].agent.prepare()
+    assert dump(c, boxes[3], 10, account=2).status == 0
+    goes_on(boxes[2].pid)
+    assert kepts(c) == {10} and set(c.list()) == {"ibox0", "ibox1", "ibox2"}
+    for pid in stopped:
+        os.kill(int(pid), signal.SIGCONT)
+    assert [c.wait(seq).status for seq in seqs] == [0, 0]
+    boxes[2].agent.prepare()
+    assert dump(c, boxes[2], 9, account=1).status == 0  # the control: there is a place again
+    assert kepts(c) == {7, 8, 9, 10}
+    until(lambda: image_groups(privd) == [])
+
+
+def test_restores_are_shared_out_too(privd):
+    c = privd.channel()
+    boxes = [Box(privd, c, f"ibox{n}") for n in range(4)]
+    for number, box in enumerate(boxes):
+        box.agent.prepare()
+        assert dump(c, box, 7 + number).status == 0
+    seqs = [send_restore(c, f"inext{n}", 7 + n, account=n // 3) for n in range(4)]
+    assert c.wait(seqs[2]).status == -errno.EAGAIN
+    assert [c.wait(seqs[n]).status for n in (0, 1, 3)] == [0, 0, 0]
+    assert kepts(c) == {9}
+    restored(privd, c, "inext2", 9)  # the control
+    until(lambda: image_groups(privd) == [], what="what opened the images leaves nothing")
 
 
 def test_what_cannot_be_kept_goes_on_and_is_named(privd):
@@ -182,17 +238,6 @@ def test_memory_for_which_its_disk_has_no_room_goes_on(privd):
     goes_on(box.pid)
 
 
-def stand_still(privd, but=()):
-    """CRIU of a dump stands still, as it does where the sandbox makes it slow."""
-    def criu():
-        return [pid for pid in programs_at_work(privd, names=("criu",)) if pid not in but]
-
-    pids = until(criu, every=0.005)
-    for pid in pids:
-        os.kill(int(pid), signal.SIGSTOP)
-    return pids
-
-
 def test_a_dump_that_is_cut_leaves_nothing_of_its_image(privd):
     """Its task is killed, as at the deadline: the files alone are kept. Control: the file was there."""
     c = privd.channel()
@@ -212,6 +257,7 @@ def test_a_dump_that_is_cut_leaves_nothing_of_its_image(privd):
     assert (r.status, r.stage) == (-errno.ENOENT, STAGE_MEMORY)
     t = create_on(c, "inextn", 7)
     assert t.status == 0 and "one" in marks(privd, t)
+    until(lambda: image_groups(privd) == [], what="nothing is left of the task's control group")
 
 
 def test_one_that_is_killed_meanwhile_is_not_kept(privd):
@@ -256,8 +302,13 @@ def test_without_its_programs_it_is_refused_with_the_reason():
     stop_privd(p)
 
 
+def send_restore(c, name, number, owner=OWNER, account=0):
+    volumes = bytes(4 * 16)
+    return c.send(privdlib.CREATE, create_body(name, number, owner=owner, flags=2) + volumes + struct.pack("<I", account))
+
+
 def restore(c, name, number, owner=OWNER):
-    return c.ask(privdlib.CREATE, create_body(name, number, owner=owner, flags=2))
+    return c.wait(send_restore(c, name, number, owner))
 
 
 def restored(p, c, name, number):
@@ -286,6 +337,37 @@ def leaf(p, s, pid):
     own = f"/{cgroup_name(p.state)}/{s.slot}"
     lines = [line.split(":", 2)[2] for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
     return {line.removeprefix(own) for line in lines if line.startswith(own)}
+
+
+def memory_limit(pid):
+    """Of the control group that it is in."""
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for file in (f"/sys/fs/cgroup/memory{path}/memory.limit_in_bytes", f"/sys/fs/cgroup{path}/memory.max"):
+            if ("memory" in controllers.split(",") or not controllers) and os.path.exists(file):
+                return int(pathlib.Path(file).read_text())
+    return None
+
+
+def test_the_image_of_a_restore_is_opened_within_a_limit(privd):
+    """cay-seal is in a control group of its own, which is gone afterwards."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirsto")
+    hold = "setsid python3 -c 'import os, time; x = os.urandom(100_000_000); time.sleep(1000)' > /dev/null 2>&1 < /dev/null & sleep 3"
+    assert box.agent.sh(hold, user="root").end
+    box.agent.prepare()
+    assert dump(c, box, 7).status == 0
+    seq = send_restore(c, "inexto", 7)
+    seal, = until(lambda: programs_at_work(privd, names=("cay-seal",)), every=0.002)
+    os.kill(int(seal), signal.SIGSTOP)
+    limit = memory_limit(seal)
+    group, = image_groups(privd)
+    os.kill(int(seal), signal.SIGCONT)
+    assert limit == (256 + 1024) * MIB
+    t = c.wait(seq)
+    assert t.status == 0
+    goes_on(pid_of(privd, t))
+    until(lambda: image_groups(privd) == [], what="its control group is gone")
 
 
 def test_what_ran_goes_on(privd):

@@ -159,6 +159,11 @@ static void a_kept_number_in_range_is_permitted(void **state)
     m.u.kept.owner[0] = 1;
     m.u.kept.template_number = 1;
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.u.kept.template_number = 0;
+    m.u.kept.account = 7; /* a dump's alone */
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
+    m.op = PRIVSEP_DUMP;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
 }
 
 static void a_volume_in_range_is_permitted(void **state)

@@ -650,10 +650,10 @@ static void begin(struct world *w)
                         .records.fd = -1,
                         .kept.fd = -1,
                         .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
-                        .dumper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .copier = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .server_source = LOOP_SOURCE_NONE,
                         .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};
+    dump_init(p);
     p->options.slots_max = SLOTS;
     p->options.slots_ready = 2;
     p->bounds = (struct permit_bounds){.open_files_max = 1024, .slots_max = SLOTS};
