@@ -9,7 +9,8 @@
 
 #define CHANGE_BODY_MAX (2u * 1024u * 1024u)
 #define CHANGE_VARS_MAX 4096
-#define CHANGE_BYTES    (1024u * 1024u)
+#define CHANGE_BYTES \
+    (256u * 1024u) /* of all together, as in a create; the sandbox's own not counted */
 
 /* {"set": {"NAME": "value"}, "unset": ["NAME"], "unsetValuePrefix": "text"}, each optional: what is
  * taken away goes first, and the prefix takes no variable that is set. */
@@ -62,6 +63,23 @@ static void take_away(json_t *env, const struct change *ch)
         json_object_del(env, name);
 }
 
+static enum err_code check_all(const json_t *env, struct err *e)
+{
+    json_t *counted = json_copy((json_t *)(uintptr_t)env);
+    enum err_code code = ERR_OK;
+    const char *name;
+    json_t *value;
+
+    if (!counted)
+        return err_set(e, ERR_EXHAUSTED, "out of memory in the agent");
+    json_object_foreach ((json_t *)(uintptr_t)env, name, value)
+        if (is_own(name))
+            json_object_del(counted, name);
+    code = json_check_env(counted, "the environment", CHANGE_VARS_MAX, CHANGE_BYTES, e);
+    json_decref(counted);
+    return code;
+}
+
 /* The environment after the change: a new object. */
 static enum err_code changed(const json_t *before, const struct change *ch, json_t **out,
                              struct err *e)
@@ -76,8 +94,7 @@ static enum err_code changed(const json_t *before, const struct change *ch, json
         if (rc == 0 && !is_own(name))
             rc = json_object_set(env, name, value);
     *out = env;
-    return rc < 0 ? err_set(e, ERR_EXHAUSTED, "out of memory in the agent")
-                  : json_check_env(env, "the environment", CHANGE_VARS_MAX, CHANGE_BYTES, e);
+    return rc < 0 ? err_set(e, ERR_EXHAUSTED, "out of memory in the agent") : check_all(env, e);
 }
 
 static void on_body(struct http_exchange *x, char *text, size_t len)

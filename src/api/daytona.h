@@ -75,7 +75,7 @@ enum err_code daytona_too_much(const char *name, int64_t n, uint64_t unit, uint6
 json_t *daytona_whole(uint64_t n, uint64_t unit);
 
 /* The sandbox of the path's first part; it counts as used, where the key may write. NULL: the call
- * was answered. */
+ * was answered. daytona_find.c */
 const struct sandbox *daytona_find(struct api_call *call);
 
 /* An autoStopInterval as what core takes; ERR_INVALID above the server's longest life. */
@@ -101,7 +101,7 @@ json_t *daytona_volumes_json(const struct sandbox *s);
 
 extern const struct api_route daytona_secret_routes[];
 
-/* -- daytona_create.c -------------------------------------------------------------------------- */
+/* -- daytona_fields.c -------------------------------------------------------------------------- */
 
 /* "name" of a body; NULL: it has none. ERR_INVALID. */
 enum err_code daytona_name_read(const json_t *body, const char **out, struct err *e);
@@ -142,6 +142,7 @@ void daytona_replace_signing_key(struct api_call *call);
 void daytona_metrics(struct api_call *call);
 void daytona_config(struct api_call *call);
 void daytona_events(struct api_call *call);
+void daytona_push_access(struct api_call *call);
 
 /* A new reference: where the toolbox is, as the client has named this server. */
 json_t *daytona_toolbox_address(const struct api_call *call);

@@ -165,7 +165,7 @@ static enum err_code name_archives(struct reading *r, size_t at, const char **ou
         return ERR_OK;
     }
     for (size_t i = r->one_each ? at : 0; i < (r->one_each ? at + 1 : n); i++)
-        if (buf_printf(&names, "%s%s%s", names.len ? "," : "", DAYTONA_CONTEXT_ZEROS,
+        if (buf_printf(&names, "%s%s%s", names.len ? "," : "", CORE_STORAGE_ZEROS,
                        json_string_value(json_array_get(r->hashes, i))) < 0)
             return no_memory(e);
     if (buf_append(&names, "", 1) < 0)

@@ -5,12 +5,10 @@
  * anything is done. Pure. */
 
 #include "core/build_spec.h"
+#include "core/build_storage.h"
 
 #define DAYTONA_CONTEXTS_MAX   64u /* archives of one image */
-#define DAYTONA_CONTEXT_DIGITS 32u /* of the MD5 that clients name one by */
-
-/* An archive as core knows it: zeros, and the digits of the MD5. */
-#define DAYTONA_CONTEXT_ZEROS "00000000000000000000000000000000"
+#define DAYTONA_CONTEXT_DIGITS CORE_STORAGE_DIGITS
 
 /* *out is the caller's, for build_spec_free or core_build_start, and untouched on failure.
  * ERR_INVALID, with the Dockerfile's line; ERR_UNIMPLEMENTED: an instruction that there is not;

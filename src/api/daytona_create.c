@@ -2,21 +2,27 @@
  * that asked for a volume must not find its files gone later. */
 #include "api/daytona.h"
 #include "api/daytona_fields.h"
-#include "api/daytona_image.h"
+#include "api/daytona_later.h"
 #include "api/daytona_mount.h"
 #include "api/daytona_network.h"
 #include "api/e2b.h"
+#include "core/build_spec.h"
 #include "core/publish.h"
 #include "http/json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Strings and objects of r are the body's, but for those that are here too. */
 struct creation {
     struct sandbox_request r;
     struct network *network;
-    json_t *settings, *policy, *mounted, *env;
+    json_t *body, *settings, *policy, *mounted, *env;
     struct mounts mounts;
+    bool has_image; /* it begins with an image, which spec describes */
+    struct build_spec spec;
+    uint8_t hash[CORE_IMAGE_HASH_SIZE];
+    char template_name[CORE_BUILD_NAME_SIZE];
 };
 
 static void creation_free(void *state)
@@ -28,6 +34,8 @@ static void creation_free(void *state)
     json_decref(c->policy);
     json_decref(c->mounted);
     json_decref(c->env);
+    json_decref(c->body);
+    build_spec_free(&c->spec);
     free(c);
 }
 
@@ -57,9 +65,7 @@ static const struct daytona_field fields[] = {
     {"gpuType", "GPUs"},
     {"spot", "spot sandboxes"},
     {"kvm", "virtual machines"},
-    {"buildInfo",
-     "`image` of the SDKs (make a snapshot of it first, by the SDK's snapshot.create, and give its "
-     "name as `snapshot`)"},
+    {"buildInfo", NULL},
     {"volumes", NULL},
     {"secrets", NULL},
     {"outboundProxyUrl", "a proxy of the sandbox's own"},
@@ -239,22 +245,28 @@ static const struct template_info *template_of(const struct api_call *call, cons
 
 static enum err_code read_resources(struct api_call *call, struct sandbox_request *r, struct err *e)
 {
-    const struct template_info *t = template_of(call, r->template_name);
+    const struct template_info *t = r->template_name ? template_of(call, r->template_name) : NULL;
     struct privsep_limits most = t ? core_template_limits(call->core, t)
                                    : api_config_of(call->api)->limits;
 
     return daytona_resources_read(call->body, &most, &r->limits, e);
 }
 
-enum err_code daytona_name_read(const json_t *body, const char **out, struct err *e)
+/* The sandbox begins with a snapshot, by its name, or with an image. */
+static enum err_code read_origin(struct api_call *call, struct creation *c, struct err *e)
 {
-    enum err_code rc = json_get_str(body, "name", NULL, JSON_OPTIONAL, CORE_SANDBOX_NAME_SIZE - 1,
-                                    out, e);
+    const char *name = NULL;
+    enum err_code rc = json_get_str(call->body, "snapshot", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1,
+                                    &name, e);
 
-    for (const char *c = rc == ERR_OK ? *out : NULL; c && *c; c++)
-        if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '/')
-            return err_set(e, ERR_INVALID, "name: must have no blank, slash or control character");
-    return rc;
+    c->has_image = has(call->body, "buildInfo");
+    if (rc == ERR_OK && c->has_image && name && *name)
+        return err_set(e, ERR_INVALID,
+                       "Cannot specify a snapshot when using a build info entry: snapshot, or "
+                       "buildInfo");
+    c->r.template_name = c->has_image ? NULL : name ? name : DAYTONA_SNAPSHOT;
+    return rc == ERR_OK && c->has_image ? daytona_build_info_take(call->body, &c->spec, c->hash, e)
+                                        : rc;
 }
 
 static enum err_code read_creation(struct api_call *call, struct creation *c, struct err *e)
@@ -263,14 +275,12 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
     enum err_code rc;
 
     c->r = (struct sandbox_request){.tenant = call->who.tenant,
-                                    .template_name = DAYTONA_SNAPSHOT,
                                     .on_timeout = SANDBOX_ON_TIMEOUT_KILL,
                                     .keep_memory = true,
                                     .secure = true};
     if ((rc = daytona_fields_check(body, fields, ARRAY_SIZE(fields), e)) ||
-        (rc = json_get_str(body, "snapshot", NULL, JSON_OPTIONAL, CORE_NAME_SIZE - 1,
-                           &c->r.template_name, e)) ||
-        (rc = daytona_name_read(body, &c->r.name, e)) || (rc = read_resources(call, &c->r, e)) ||
+        (rc = read_origin(call, c, e)) || (rc = daytona_name_read(body, &c->r.name, e)) ||
+        (rc = read_resources(call, &c->r, e)) ||
         (rc = daytona_only_read(body, "user", "daytona", "sessions and commands run as that user",
                                 e)) ||
         (rc = daytona_only_read(body, "target", DAYTONA_TARGET,
@@ -285,6 +295,62 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
     return read_network(call, c, e);
 }
 
+/* -- the create -------------------------------------------------------------------------------- */
+
+/* The record has c from now on; its answer is the state that clients wait for a build in. */
+static void wait_for(struct api_call *call, struct creation *c, const struct build *b)
+{
+    const struct core_create_later *l = NULL;
+    struct err e;
+    json_t *out;
+
+    c->body = json_incref(call->body);
+    if (core_create_later(call->core, &c->r, b, c, creation_free, &l, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return;
+    }
+    call->state = NULL;
+    call->state_free = NULL;
+    out = daytona_later_json(call, l, false);
+    json_object_set_new(out, "state", json_string("pending_build"));
+    api_reply_json(call, 200, out);
+}
+
+/* The template may lie on one with narrower limits than the server's. */
+static void create_of_image(struct api_call *call, struct creation *c)
+{
+    const struct build *b = NULL;
+    struct err e;
+
+    if (core_build_of_create(call->core, call->who.tenant, c->hash, &c->spec, &b, &e) != ERR_OK) {
+        api_fail_err(call, &e);
+        return;
+    }
+    if (b->state != BUILD_READY) {
+        wait_for(call, c, b);
+        return;
+    }
+    (void)snprintf(c->template_name, sizeof(c->template_name), "%s", b->name);
+    c->r.template_name = c->template_name;
+    if (read_resources(call, &c->r, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        core_sandbox_create(call->core, &c->r, daytona_sandbox_done, call);
+}
+
+/* Of a snapshot that a create names and that is none yet, or never will be: why. */
+static bool is_refused(struct api_call *call, const char *name)
+{
+    const struct build *b = template_of(call, name) ? NULL : daytona_build_find(call, name);
+    bool failed = b && b->state == BUILD_ERROR;
+
+    if (!b || b->state == BUILD_READY)
+        return false;
+    api_fail(call, 400, "Snapshot %s is %s%s%.400s", name, daytona_build_state(b),
+             failed && *b->reason ? ": " : "", failed ? b->reason : "");
+    return true;
+}
+
 void daytona_sandbox_create(struct api_call *call)
 {
     struct creation *c;
@@ -295,6 +361,10 @@ void daytona_sandbox_create(struct api_call *call)
         return;
     if (read_creation(call, c, &e) != ERR_OK)
         api_fail_err(call, &e);
-    else
+    else if (c->r.name && *c->r.name && core_later_find(call->core, call->who.tenant, c->r.name))
+        api_fail(call, 409, "there is a sandbox with the name %s already", c->r.name);
+    else if (c->has_image)
+        create_of_image(call, c);
+    else if (!is_refused(call, c->r.template_name))
         core_sandbox_create(call->core, &c->r, daytona_sandbox_done, call);
 }

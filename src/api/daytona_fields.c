@@ -1,5 +1,6 @@
 #include "api/daytona_fields.h"
 
+#include "api/daytona.h"
 #include "http/json.h"
 
 #include <stdint.h>
@@ -62,4 +63,15 @@ enum err_code daytona_only_read(const json_t *body, const char *name, const char
             text);
     err_hint(e, "leave it out: %s", otherwise);
     return e->code;
+}
+
+enum err_code daytona_name_read(const json_t *body, const char **out, struct err *e)
+{
+    enum err_code rc = json_get_str(body, "name", NULL, JSON_OPTIONAL, CORE_SANDBOX_NAME_SIZE - 1,
+                                    out, e);
+
+    for (const char *c = rc == ERR_OK ? *out : NULL; c && *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '/')
+            return err_set(e, ERR_INVALID, "name: must have no blank, slash or control character");
+    return rc;
 }

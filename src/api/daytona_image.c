@@ -4,6 +4,7 @@
 
 #include "api/daytona_build_spec.h"
 #include "api/daytona_fields.h"
+#include "api/daytona_later.h"
 #include "core/publish.h"
 #include "core/snapshot.h"
 #include "http/json.h"
@@ -121,18 +122,39 @@ static void no_log(struct api_call *call)
 }
 
 /* Clients send their key to it, so that it must be this very server, as they know it. */
+void daytona_build_logs_url(struct api_call *call, const struct build *b)
+{
+    api_reply_json(call, 200,
+                   json_pack("{s:o}", "url",
+                             json_sprintf("%s://%s" DAYTONA_PREFIX "snapshots/%s/build-logs",
+                                          api_config_of(call->api)->https ? "https" : "http",
+                                          call->request->host, b->template_id)));
+}
+
 static void logs_url(struct api_call *call)
 {
     const struct build *b = daytona_build_find(call, call->params[0]);
 
     if (b)
-        api_reply_json(call, 200,
-                       json_pack("{s:o}", "url",
-                                 json_sprintf("%s://%s" DAYTONA_PREFIX "snapshots/%s/build-logs",
-                                              api_config_of(call->api)->https ? "https" : "http",
-                                              call->request->host, b->template_id)));
+        daytona_build_logs_url(call, b);
     else
         no_log(call);
+}
+
+/* Of one that stands on a build as well. */
+void daytona_sandbox_logs_url(struct api_call *call)
+{
+    const struct core_create_later *l = daytona_later_find(call);
+    const struct sandbox *s = l ? NULL : daytona_find(call);
+    const struct build *b;
+
+    if (!l && !s)
+        return;
+    b = daytona_build_find(call, l ? l->template_id : core_sandbox_template_id(s));
+    if (b)
+        daytona_build_logs_url(call, b);
+    else
+        api_fail(call, 404, "Sandbox with ID %s does not have build info", call->params[0]);
 }
 
 static void logs(struct api_call *call)

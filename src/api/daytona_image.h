@@ -7,10 +7,16 @@
 
 extern const struct api_route daytona_image_routes[];
 
+/* The answer of build-logs-url. daytona_image.c */
+void daytona_build_logs_url(struct api_call *call, const struct build *b);
+
 /* -- daytona_snapshot.c ------------------------------------------------------------------------ */
 
 /* A build as the snapshot that it becomes: a new reference; NULL: memory is out. */
 json_t *daytona_build_json(struct api_call *call, const struct build *b);
+
+/* The state of the snapshot that it becomes. */
+const char *daytona_build_state(const struct build *b);
 
 /* The build that a snapshot's id or name means: the one that a create would take, or the newest.
  * NULL: there is none. */

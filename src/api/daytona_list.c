@@ -4,10 +4,12 @@
  * through core's pages each time, since Daytona's answer has the total. */
 
 #include "api/daytona.h"
+#include "api/daytona_later.h"
 #include "api/e2b.h"
 #include "base/arena.h"
 #include "core/list.h"
 #include "http/json.h"
+#include "http/message.h"
 
 #include <string.h>
 
@@ -111,11 +113,25 @@ static bool read_page(struct api_call *call, struct sandbox_filter *f,
     return true;
 }
 
-static void reply(struct api_call *call, const struct sandbox_page *page)
+/* Sandboxes that wait for their build come first, on the first page, beyond its limit: they are the
+ * newest, as a rule. In a list by state they are not. */
+static size_t add_later(struct api_call *call, const json_t *labels, bool item, json_t *items)
+{
+    char states[16];
+
+    return http_query_get(call->request->query, "states", states, sizeof(states)) > 0
+               ? 0
+               : daytona_later_list(call, labels, item, items);
+}
+
+static void reply(struct api_call *call, const struct sandbox_filter *f,
+                  const struct sandbox_page *page)
 {
     json_t *items = json_array(), *next = json_null();
     char token[E2B_PAGE_TOKEN_SIZE];
 
+    if (!f->cursor_id)
+        add_later(call, f->metadata, true, items);
     for (size_t i = 0; i < page->count; i++)
         json_array_append_new(items, daytona_sandbox_json(call, page->items[i], true));
     if (page->more && page->count > 0) {
@@ -140,7 +156,7 @@ void daytona_sandbox_list(struct api_call *call)
     if (check_query(call) && read_labels(call, &labels) && read_page(call, &filter, cursor_id)) {
         filter.metadata = labels;
         if (core_sandbox_list(call->core, &filter, &arena, &page, &e) == ERR_OK)
-            reply(call, &page);
+            reply(call, &filter, &page);
         else
             api_fail_err(call, &e);
     }
@@ -179,7 +195,7 @@ void daytona_sandbox_paginated(struct api_call *call)
 {
     struct sandbox_filter filter = {.tenant = call->who.tenant};
     int64_t page = 1, limit = E2B_PAGE_MAX;
-    size_t total = 0;
+    size_t total = 0, later;
     json_t *labels = NULL, *items;
     struct err e;
 
@@ -191,13 +207,17 @@ void daytona_sandbox_paginated(struct api_call *call)
     }
     filter.metadata = labels;
     items = json_array();
+    later = add_later(call, labels, false, items);
+    if (page > 1)
+        json_array_clear(items);
     if (collect(call, &filter, (size_t)((page - 1) * limit), (size_t)limit, items, &total, &e) !=
         ERR_OK)
         api_fail_err(call, &e);
     else
         api_reply_json(call, 200,
-                       json_pack("{s:O, s:I, s:I, s:I}", "items", items, "total", (json_int_t)total,
-                                 "page", (json_int_t)page, "totalPages",
+                       json_pack("{s:O, s:I, s:I, s:I}", "items", items, "total",
+                                 (json_int_t)(total + later), "page", (json_int_t)page,
+                                 "totalPages",
                                  (json_int_t)((total + (size_t)limit - 1) / (size_t)limit)));
     json_decref(items);
     json_decref(labels);

@@ -1,5 +1,6 @@
 /* Daytona's table of routes, and the form of its errors. */
 #include "api/daytona_image.h"
+#include "api/daytona_later.h"
 #include "base/clock.h"
 #include "http/message.h"
 
@@ -45,6 +46,7 @@ static const struct api_route routes[] = {
     {API_WRITE, "GET", "/api/sandbox/{id}/signing-key", daytona_signing_key},
     {API_WRITE, "POST", "/api/sandbox/{id}/signing-key/rotate", daytona_replace_signing_key},
     {API_READ, "GET", "/api/sandbox/{id}/telemetry/metrics", daytona_metrics},
+    {API_READ, "GET", "/api/sandbox/{id}/build-logs-url", daytona_sandbox_logs_url},
     {API_READ, "GET", "/api/config", daytona_config},
     {API_READ, "GET", DAYTONA_EVENTS_PATH, daytona_events},
     {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
@@ -56,10 +58,9 @@ static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox/{id}/resize", daytona_resize},
     {API_WRITE, "*", "/api/snapshots*", api_unsupported,
      "switching snapshots off (each is on as long as it is there: delete it)"},
+    {API_WRITE, "GET", "/api/object-storage/push-access", daytona_push_access},
     {API_WRITE, "*", "/api/object-storage/*", api_unsupported,
-     "local files in an image, as add_local_file, add_local_dir and pip_install_from_requirements "
-     "send them (upload them to a sandbox and make a snapshot of that, or name the packages in "
-     "pip_install)"},
+     "this call of the storage for local files of images (there is push-access)"},
     {API_WRITE, "*", "/api/*", api_unsupported,
      "this call of Daytona's API (there are those of sandboxes, snapshots, volumes, secrets and "
      "the "

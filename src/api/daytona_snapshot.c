@@ -162,7 +162,7 @@ static struct shown of_snapshot(const struct snapshot *s)
                           .made_real_ms = s->made_real_ms};
 }
 
-static const char *build_state(const struct build *b)
+const char *daytona_build_state(const struct build *b)
 {
     static const char *const names[] = {[BUILD_WAITING] = "pending",
                                         [BUILD_BUILDING] = "building",
@@ -182,7 +182,7 @@ static struct shown of_build(struct api_call *call, const struct build *b)
         limits.cpu_milli = MIN(limits.cpu_milli, b->cpu_milli);
     return (struct shown){.id = b->template_id,
                           .name = b->name,
-                          .state = build_state(b),
+                          .state = daytona_build_state(b),
                           .why = b->state == BUILD_ERROR ? b->reason : NULL,
                           .limits = limits,
                           .made_real_ms = b->made_real_ms};

@@ -1,8 +1,9 @@
 #include "base/env_name.h"
 
-#include <string.h>
-
 bool env_name_is_valid(const char *name)
 {
-    return name[0] != '\0' && !strchr(name, '=');
+    for (const char *c = name; *c; c++)
+        if (*c == '=' || (unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    return name[0] != '\0';
 }

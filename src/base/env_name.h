@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
-/* Not empty, and without '=': POSIX.1, "Environment Variables". Any other byte is the program's own
+/* Not empty, and without '=': POSIX.1, "Environment Variables". Without control characters too,
+ * which would break the lines of what shows an environment. Any other byte is the program's own
  * matter. */
 bool env_name_is_valid(const char *name);

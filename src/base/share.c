@@ -87,6 +87,11 @@ bool share_leaves_space(size_t max, size_t used, size_t held)
     return used < max && max - used > held;
 }
 
+bool share_has_more_than(const struct share_pool *p, size_t held)
+{
+    return share_leaves_space(p->max, p->used, held);
+}
+
 static bool fits(const struct share_pool *p, const struct share *tenant, const struct share *owner)
 {
     return share_leaves_space(p->max, p->used,

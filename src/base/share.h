@@ -36,6 +36,9 @@ struct share *share_take_as(struct share_pool *p, const struct share *like);
 void share_return(struct share *s);
 
 bool share_may_take(const struct share_pool *p, const char *tenant, const char *owner);
+
+/* Are more places free than `held`, which the caller has counted? */
+bool share_has_more_than(const struct share_pool *p, size_t held);
 size_t share_used(const struct share_pool *p);
 size_t share_held(const struct share_pool *p, const char *tenant, const char *owner);
 

@@ -222,7 +222,7 @@ static void of_tenant(struct connloop *l, struct http_exchange *x, const char *t
     const struct http_head *h = http_exchange_head(x);
     struct share *share = NULL;
 
-    if (!place_take(l->places, x, tenant, NULL)) {
+    if (!place_take(l->places, x, tenant, NULL, false)) {
         place_refuse(x);
         return;
     }

@@ -34,8 +34,10 @@ void control_request_free(struct control_request *a)
     api_response_free(&a->response);
     access_free(&a->query.access);
     util_close(&a->answer.fd);
-    if (a->upload)
+    if (a->upload) {
         util_close(&a->upload->fd);
+        free(a->upload->storage);
+    }
     free(a->upload);
     free(a);
 }
@@ -154,6 +156,14 @@ struct control_request *control_request_key(struct control *c, const char *key,
     return a;
 }
 
+static void upload_begun(struct control_upload *u, const struct core_build_upload *begun)
+{
+    u->why.code = ERR_OK;
+    u->fd = begun->fd;
+    u->number = begun->number;
+    u->most_bytes = begun->most_bytes;
+}
+
 static void open_upload(struct mailbox_message *l, void *reader)
 {
     struct control_request *a = CONTAINER_OF(l, struct control_request, message);
@@ -161,14 +171,23 @@ static void open_upload(struct mailbox_message *l, void *reader)
     struct control_upload *u = a->upload;
     struct core_build_upload begun = {.fd = -1};
 
-    if (u->ends) {
+    if (u->ends && u->part)
+        core_storage_part_end(c->core, u->number, u->part, u->bytes, u->whole, &u->why);
+    else if (u->ends)
         core_build_upload_end(c->core, u->number, u->bytes, u->whole, &u->why);
-    } else if (core_build_upload_begin(c->core, u->hash, u->token, &begun, &u->why) == ERR_OK) {
-        u->why.code = ERR_OK;
-        u->fd = begun.fd;
-        u->number = begun.number;
-        u->most_bytes = begun.most_bytes;
-    }
+    else if (core_build_upload_begin(c->core, u->hash, u->token, &begun, &u->why) == ERR_OK)
+        upload_begun(u, &begun);
+    send_back(a);
+}
+
+static void open_storage(struct mailbox_message *l, void *reader)
+{
+    struct control_request *a = CONTAINER_OF(l, struct control_request, message);
+    struct control *c = reader;
+    struct control_upload *u = a->upload;
+
+    if (core_storage_call(c->core, u->storage, &u->why) == ERR_OK)
+        upload_begun(u, &u->storage->file);
     send_back(a);
 }
 
@@ -192,6 +211,26 @@ struct control_request *control_request_upload(struct control *c, const char *ha
         (void)snprintf(a->upload->token, sizeof(a->upload->token), "%s", token);
     }
     a->message.open = open_upload;
+    return a;
+}
+
+struct control_request *control_request_storage(struct control *c,
+                                                const struct core_storage_call *call,
+                                                struct mailbox *back,
+                                                void (*answered)(struct control_request *, void *))
+{
+    struct control_request *a = control_request_upload(c, NULL, NULL, back, answered);
+
+    if (a)
+        a->upload->storage = malloc(sizeof(*a->upload->storage));
+    if (!a || !a->upload->storage) {
+        control_request_free(a);
+        return NULL;
+    }
+    *a->upload->storage = *call;
+    a->upload->storage->file.fd = -1;
+    a->upload->part = call->op == STORAGE_PART ? call->part : 0;
+    a->message.open = open_storage;
     return a;
 }
 

@@ -5,18 +5,22 @@
 #include "api/api.h"
 #include "base/settings.h"
 #include "cayd/mailbox.h"
-#include "core/build_files.h"
+#include "core/build_storage.h"
 #include "gateway/resolve.h"
 
 #define CONTROL_MAX_WAITING 16384 /* questions that are not answered yet */
 
-/* An archive of a build that is being received (cayd/upload.h): its begin, or its end. */
+/* An archive of a build, or a part of one, that is being received (cayd/upload.h): its begin, or
+ * its end; or what else a client of the storage asks (cayd/storage.h). */
 struct control_upload {
     char hash[CORE_BUILD_HASH_MAX + 1], token[CORE_BUILD_UPLOAD_TOKEN];
+    struct core_storage_call *storage; /* NULL: none of the storage's */
+    unsigned part;                     /* 0: it is received in one */
     bool ends;
     uint64_t number, bytes, most_bytes;
     bool whole;
-    int fd; /* the request's until TAKE_FD; -1: none */
+    const void *sender; /* the sender's own */
+    int fd;             /* the request's until TAKE_FD; -1: none */
     struct err why;
 };
 
@@ -84,6 +88,11 @@ struct control_request *control_request_upload(struct control *c, const char *ha
                                                const char *token, struct mailbox *back,
                                                void (*answered)(struct control_request *a,
                                                                 void *reader));
+
+/* The call is copied. The answer is in the copy, its file's descriptor in the request's upload. */
+struct control_request *control_request_storage(
+    struct control *c, const struct core_storage_call *call, struct mailbox *back,
+    void (*answered)(struct control_request *a, void *reader));
 
 /* Sends it. 0, or -EAGAIN and the request is still the caller's. */
 int control_send(struct control_request *a);

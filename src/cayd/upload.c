@@ -20,9 +20,23 @@
 
 struct upload {
     struct connloop *l;
+    const struct upload_answers *answers;
     int fd;
+    unsigned part; /* of an archive that comes in parts; 0: it does not */
     uint64_t number, bytes, most_bytes, ask_at;
 };
+
+static void answer_good(struct http_exchange *x)
+{
+    http_respond(x, 200, NULL, 0, NULL, 0);
+}
+
+static void answer_bad(struct http_exchange *x, int status, const char *why)
+{
+    http_respond_error(x, status, "%s", why);
+}
+
+static const struct upload_answers plain = {answer_good, answer_bad};
 
 static void free_upload(struct upload *u)
 {
@@ -37,21 +51,26 @@ static void end_answered(struct control_request *a, void *reader)
     struct connloop *l = reader;
     struct http_exchange *x = a->ticket ? pending_take(l->api_pending, a->ticket, NULL) : NULL;
 
+    const struct upload_answers *answers = a->upload->sender;
+
     if (x && a->upload->why.code == ERR_OK)
-        http_respond(x, 200, NULL, 0, NULL, 0);
+        answers->good(x);
     else if (x)
-        http_respond_error(x, api_status_of(a->upload->why.code), "%s", a->upload->why.text);
+        answers->bad(x, api_status_of(a->upload->why.code), a->upload->why.text);
     control_request_free(a);
 }
 
 /* x NULL: its client has gone, or was answered. */
 static void report_end(struct upload *u, struct http_exchange *x, bool whole)
 {
+    const struct upload_answers *answers = u->answers;
     struct connloop *l = u->l;
     struct control_request *a = control_request_upload(l->config.control, NULL, NULL, &l->inbox,
                                                        end_answered);
 
     if (a) {
+        a->upload->sender = answers;
+        a->upload->part = u->part;
         a->upload->number = u->number;
         a->upload->bytes = u->bytes;
         a->upload->whole = whole;
@@ -65,7 +84,7 @@ static void report_end(struct upload *u, struct http_exchange *x, bool whole)
         pending_take(l->api_pending, a->ticket, NULL);
     control_request_free(a);
     if (x)
-        http_respond_error(x, 503, "the server is too busy; try again");
+        answers->bad(x, 503, "the server is too busy; try again");
 }
 
 static void client_gone(struct http_exchange *x, void *data)
@@ -77,9 +96,11 @@ static void client_gone(struct http_exchange *x, void *data)
 
 static void refuse(struct http_exchange *x, struct upload *u, int status, const char *why)
 {
+    const struct upload_answers *answers = u->answers;
+
     http_exchange_set(x, NULL, NULL);
     report_end(u, NULL, false);
-    http_respond_error(x, status, "%s", why);
+    answers->bad(x, status, why);
 }
 
 static void on_data(struct http_exchange *x, const char *data, size_t len)
@@ -124,34 +145,52 @@ static bool take_place(struct connloop *l, struct http_exchange *x, const char *
     char owner[CORE_BUILD_OWNER_LEN + 1];
 
     (void)snprintf(owner, sizeof(owner), "%.*s", CORE_BUILD_OWNER_LEN, token);
-    return place_take(l->places, x, owner, NULL);
+    return place_take(l->places, x, owner, NULL, false);
+}
+
+/* NULL: memory is out. */
+static struct upload *upload_new(struct connloop *l, struct control_request *a,
+                                 const struct upload_answers *answers)
+{
+    struct upload *u = calloc(1, sizeof(*u));
+
+    if (!u)
+        return NULL;
+    u->l = l;
+    u->answers = answers;
+    u->fd = TAKE_FD(a->upload->fd);
+    u->part = a->upload->part;
+    u->number = a->upload->number;
+    u->most_bytes = a->upload->most_bytes;
+    return u;
+}
+
+void upload_receive(struct connloop *l, struct http_exchange *x, struct control_request *a,
+                    const char *token, const struct upload_answers *answers)
+{
+    struct upload *u = a->upload->why.code == ERR_OK ? upload_new(l, a, answers) : NULL;
+
+    if (u && !x) {
+        report_end(u, NULL, false);
+    } else if (u && !take_place(l, x, token)) {
+        report_end(u, NULL, false);
+        place_refuse(x);
+    } else if (u) {
+        http_exchange_set(x, u, client_gone);
+        http_body_stream(x, on_data, on_end);
+    } else if (x && a->upload->why.code != ERR_OK) {
+        answers->bad(x, api_status_of(a->upload->why.code), a->upload->why.text);
+    } else if (x) {
+        answers->bad(x, 503, "memory is out");
+    }
 }
 
 static void begin_answered(struct control_request *a, void *reader)
 {
     struct connloop *l = reader;
     struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
-    struct upload *u = a->upload->why.code == ERR_OK ? calloc(1, sizeof(*u)) : NULL;
 
-    if (u) {
-        u->l = l;
-        u->fd = TAKE_FD(a->upload->fd);
-        u->number = a->upload->number;
-        u->most_bytes = a->upload->most_bytes;
-        if (x && !take_place(l, x, a->upload->token)) {
-            report_end(u, NULL, false);
-            place_refuse(x);
-        } else if (x) {
-            http_exchange_set(x, u, client_gone);
-            http_body_stream(x, on_data, on_end);
-        } else {
-            report_end(u, NULL, false);
-        }
-    } else if (x && a->upload->why.code != ERR_OK) {
-        http_respond_error(x, api_status_of(a->upload->why.code), "%s", a->upload->why.text);
-    } else if (x) {
-        http_respond_error(x, 503, "memory is out");
-    }
+    upload_receive(l, x, a, a->upload->token, &plain);
     control_request_free(a);
 }
 

@@ -7,3 +7,14 @@
 
 /* false: it is no such request. */
 bool upload_handle(struct connloop *l, struct http_exchange *x);
+
+/* How the client of a body is answered: by the form of what it speaks. */
+struct upload_answers {
+    void (*good)(struct http_exchange *x);
+    void (*bad)(struct http_exchange *x, int status, const char *why);
+};
+
+/* The body of x (NULL: its client is gone) into the file that the control loop has opened for a, or
+ * the reason why it has not. a stays the caller's. token: whose place it takes. */
+void upload_receive(struct connloop *l, struct http_exchange *x, struct control_request *a,
+                    const char *token, const struct upload_answers *answers);

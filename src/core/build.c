@@ -10,6 +10,7 @@
 #include "core/build_cache.h"
 #include "core/build_run.h"
 #include "core/core_internal.h"
+#include "core/create_later.h"
 #include "core/deferred.h"
 #include "core/lifecycle.h"
 #include "core/published.h"
@@ -298,6 +299,7 @@ static void on_over(struct build_obj *o, bool good)
                   core_build_state_name(o->b.state));
     drop_logs(o->core, o->b.tenant);
     log_info("build %s of template %s: %s", o->b.id, o->b.name, core_build_state_name(o->b.state));
+    create_later_on_build(o->core, &o->b);
 }
 
 static enum err_code check_running(struct core *c, const char *tenant, struct err *e)

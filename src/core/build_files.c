@@ -1,4 +1,4 @@
-#include "core/build_files.h"
+#include "core/build_files_internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -8,60 +8,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define DIRECTORY "builds"
 #define OWNER_LEN CORE_BUILD_OWNER_LEN
-#define NAME_SIZE (OWNER_LEN + CORE_BUILD_HASH_MAX + 1)
-#define TEMP_SIZE 17
-#define MAC_LEN   (2 * DIGEST_SHA256_SIZE)
-
-struct build_file {
-    struct build_file *next;
-    char name[NAME_SIZE]; /* its owner's digits, then the hash */
-    uint64_t bytes;
-    int64_t used_real_ms;
-};
-
-struct upload {
-    struct upload *next;
-    uint64_t number;
-    char name[NAME_SIZE], temp[TEMP_SIZE];
-    int64_t until_real_ms;
-};
-
-struct build_files {
-    int dir_fd;
-    struct build_file *files;
-    struct upload *uploads;
-    uint64_t last; /* number of an upload */
-};
+#define NAME_SIZE BUILD_FILES_NAME_SIZE
+#define TEMP_SIZE BUILD_FILES_TEMP_SIZE
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-static bool is_hex(const char *text, size_t len)
-{
-    return strlen(text) == len && strspn(text, "0123456789abcdef") == len;
-}
-
-static void owner_of(const char *tenant, char out[static OWNER_LEN + 1])
-{
-    unsigned char sum[DIGEST_SHA256_SIZE];
-
-    digest_sha256(tenant, strlen(tenant), sum);
-    ids_hex(sum, OWNER_LEN / 2, out);
-}
-
-/* hash is digits already. */
-static void name_of(const char *owner, const char *hash, char out[static NAME_SIZE])
-{
-    (void)snprintf(out, NAME_SIZE, "%.*s%.*s", OWNER_LEN, owner, (int)CORE_BUILD_HASH_MAX, hash);
-}
-
-static struct build_file *find(const struct build_files *all, const char *name)
+struct build_file *build_files_find(const struct build_files *all, const char *name)
 {
     struct build_file *f = all->files;
 
@@ -84,7 +42,7 @@ static void remove_file(struct build_files *all, struct build_file *f)
     free(f);
 }
 
-static void remove_upload(struct build_files *all, struct upload *u)
+void build_files_remove_upload(struct build_files *all, struct upload *u)
 {
     struct upload **at = &all->uploads;
 
@@ -92,10 +50,11 @@ static void remove_upload(struct build_files *all, struct upload *u)
         at = &(*at)->next;
     *at = u->next;
     (void)unlinkat(all->dir_fd, u->temp, 0); /* not there where it was whole */
+    free(u->parts);
     free(u);
 }
 
-static void sweep(struct build_files *all)
+void build_files_sweep(struct build_files *all)
 {
     int64_t now = clock_real_ms();
     struct build_file *f, *next;
@@ -109,7 +68,7 @@ static void sweep(struct build_files *all)
     for (u = all->uploads; u; u = next_upload) {
         next_upload = u->next;
         if (now > u->until_real_ms)
-            remove_upload(all, u);
+            build_files_remove_upload(all, u);
     }
 }
 
@@ -151,7 +110,7 @@ static enum err_code enter(struct build_files *all, const char *name, uint64_t b
 
     if (!f)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
-    (void)snprintf(f->name, sizeof(f->name), "%s", name);
+    (void)snprintf(f->name, sizeof(f->name), "%.*s", NAME_SIZE - 1, name);
     f->bytes = bytes;
     f->used_real_ms = used;
     f->next = all->files;
@@ -175,10 +134,10 @@ static enum err_code scan(struct build_files *all, struct err *e)
         return err_set_sys(e, ERR_INTERNAL, errno, "reading the directory of builds' archives");
     }
     while (code == ERR_OK && (one = readdir(dir))) {
-        if (is_hex(one->d_name, NAME_SIZE - 1) &&
+        if (build_files_is_hex(one->d_name, NAME_SIZE - 1) &&
             fstatat(all->dir_fd, one->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
             code = enter(all, one->d_name, (uint64_t)st.st_size, (int64_t)st.st_mtime * 1000, e);
-        else if (is_hex(one->d_name, TEMP_SIZE - 1))
+        else if (build_files_is_hex(one->d_name, TEMP_SIZE - 1))
             (void)unlinkat(all->dir_fd, one->d_name, 0);
     }
     closedir(dir);
@@ -203,7 +162,7 @@ enum err_code build_files_init(struct core *c, struct err *e)
         return err_set_sys(e, ERR_INTERNAL, errno, "opening %s", path);
     if (scan(all, e) != ERR_OK)
         return e->code;
-    sweep(all);
+    build_files_sweep(all);
     return ERR_OK;
 }
 
@@ -215,7 +174,7 @@ void build_files_free(struct core *c)
     if (!all)
         return;
     while (all->uploads)
-        remove_upload(all, all->uploads);
+        build_files_remove_upload(all, all->uploads);
     for (struct build_file *f = all->files; f; f = next) {
         next = f->next;
         free(f);
@@ -228,7 +187,7 @@ void build_files_free(struct core *c)
 
 static enum err_code check_hash(const char *hash, struct err *e)
 {
-    return is_hex(hash, CORE_BUILD_HASH_MAX)
+    return build_files_is_hex(hash, CORE_BUILD_HASH_MAX)
                ? ERR_OK
                : err_set(e, ERR_INVALID, "the hash of files has to be %u hex digits",
                          CORE_BUILD_HASH_MAX);
@@ -242,10 +201,10 @@ enum err_code core_build_file_present(struct core *c, const char *tenant, const 
 
     if (check_hash(hash, e) != ERR_OK)
         return e->code;
-    sweep(c->build_files);
-    owner_of(tenant, owner);
-    name_of(owner, hash, name);
-    f = find(c->build_files, name);
+    build_files_sweep(c->build_files);
+    build_files_owner(tenant, owner);
+    build_files_name(owner, hash, name);
+    f = build_files_find(c->build_files, name);
     if (f)
         f->used_real_ms = clock_real_ms();
     *present = f != NULL;
@@ -258,11 +217,11 @@ int build_file_open(struct core *c, const char *tenant, const char *hash)
     struct build_file *f;
     int fd;
 
-    if (!is_hex(hash, CORE_BUILD_HASH_MAX))
+    if (!build_files_is_hex(hash, CORE_BUILD_HASH_MAX))
         return -ENOENT;
-    owner_of(tenant, owner);
-    name_of(owner, hash, name);
-    f = find(c->build_files, name);
+    build_files_owner(tenant, owner);
+    build_files_name(owner, hash, name);
+    f = build_files_find(c->build_files, name);
     if (!f)
         return -ENOENT;
     f->used_real_ms = clock_real_ms();
@@ -271,50 +230,6 @@ int build_file_open(struct core *c, const char *tenant, const char *hash)
 }
 
 /* -- receiving --------------------------------------------------------------------------------- */
-
-static void make_mac(const struct core *c, const char *owner, const char *hash, int64_t until_ms,
-                     char out[static MAC_LEN + 1])
-{
-    unsigned char mac[DIGEST_SHA256_SIZE];
-    char text[NAME_SIZE + 48];
-    int n = snprintf(text, sizeof(text), "build file:%.*s:%.*s:%" PRId64, OWNER_LEN, owner,
-                     (int)CORE_BUILD_HASH_MAX, hash, until_ms);
-
-    digest_hmac_sha256(c->server_key, CORE_SERVER_KEY_SIZE, text, (size_t)n, mac);
-    ids_hex(mac, sizeof(mac), out);
-}
-
-void core_build_upload_token(struct core *c, const char *tenant, const char *hash,
-                             char out[static CORE_BUILD_UPLOAD_TOKEN])
-{
-    int64_t until_ms = clock_real_ms() + CORE_BUILD_UPLOAD_MS;
-    char owner[OWNER_LEN + 1], mac[MAC_LEN + 1];
-
-    owner_of(tenant, owner);
-    make_mac(c, owner, hash, until_ms, mac);
-    (void)snprintf(out, CORE_BUILD_UPLOAD_TOKEN, "%s.%s.%" PRId64, owner, mac, until_ms);
-}
-
-static enum err_code read_token(const struct core *c, const char *hash, const char *token,
-                                char owner[static OWNER_LEN + 1], struct err *e)
-{
-    char mac[MAC_LEN + 1];
-    const char *given = token + OWNER_LEN + 1, *until;
-    int64_t until_ms;
-
-    if (strlen(token) > OWNER_LEN + MAC_LEN + 2 && strlen(token) < CORE_BUILD_UPLOAD_TOKEN) {
-        (void)snprintf(owner, OWNER_LEN + 1, "%.*s", OWNER_LEN, token);
-        until = given + MAC_LEN + 1;
-        until_ms = strtoll(until, NULL, 10);
-        make_mac(c, owner, hash, until_ms, mac);
-        if (token[OWNER_LEN] == '.' && given[MAC_LEN] == '.' && is_hex(owner, OWNER_LEN) &&
-            strspn(until, "0123456789") == strlen(until) && ids_equal_secret(mac, given, MAC_LEN) &&
-            clock_real_ms() <= until_ms)
-            return ERR_OK;
-    }
-    return err_set(e, ERR_DENIED,
-                   "this is no address to send files to, or its time is over: ask for a new one");
-}
 
 static int by_name(const void *a, const void *b)
 {
@@ -392,18 +307,40 @@ static bool share_room(struct build_files *all, const char *owner, uint64_t rece
     return bytes <= CORE_BUILD_FILES_ALL;
 }
 
+/* Those in parts of which none is just coming may belong to a client that is gone: the oldest. */
+static void drop_left_one(struct build_files *all, const char *owner)
+{
+    struct upload *oldest = NULL;
+
+    for (struct upload *u = all->uploads; u; u = u->next)
+        if (u->parts && u->parts_written == 0 && strncmp(u->name, owner, OWNER_LEN) == 0)
+            oldest = u;
+    if (oldest)
+        build_files_remove_upload(all, oldest);
+}
+
+static unsigned count_uploads(const struct build_files *all, const char *owner)
+{
+    unsigned n = 0;
+
+    for (const struct upload *u = all->uploads; u; u = u->next)
+        n += strncmp(u->name, owner, OWNER_LEN) == 0;
+    return n;
+}
+
 /* An archive that is being received counts with the largest size that it may have. */
 static enum err_code check_room(struct build_files *all, const char *owner, struct err *e)
 {
     uint64_t receiving = CORE_BUILD_FILE_MAX, mine; /* with this one */
-    unsigned n = 0;
+    unsigned n;
     size_t files;
 
-    sweep(all);
-    for (struct upload *u = all->uploads; u; u = u->next) {
+    build_files_sweep(all);
+    if (count_uploads(all, owner) >= CORE_BUILD_UPLOADS)
+        drop_left_one(all, owner);
+    n = count_uploads(all, owner);
+    for (struct upload *u = all->uploads; u; u = u->next)
         receiving += CORE_BUILD_FILE_MAX;
-        n += strncmp(u->name, owner, OWNER_LEN) == 0;
-    }
     (void)oldest_of(all, owner, &files, &mine);
     if (n >= CORE_BUILD_UPLOADS)
         return err_set(e, ERR_EXHAUSTED,
@@ -433,36 +370,49 @@ static enum err_code open_temp(struct build_files *all, struct upload *u, int *f
     return e->code;
 }
 
-enum err_code core_build_upload_begin(struct core *c, const char *hash, const char *token,
-                                      struct core_build_upload *out, struct err *e)
+enum err_code build_files_receive(struct core *c, const char *owner, const char *hash,
+                                  struct upload **out, int *fd, struct err *e)
 {
     struct build_files *all = c->build_files;
-    char owner[OWNER_LEN + 1];
     struct upload *u;
 
-    if (check_hash(hash, e) != ERR_OK || read_token(c, hash, token, owner, e) != ERR_OK ||
-        check_room(all, owner, e) != ERR_OK)
+    if (check_room(all, owner, e) != ERR_OK)
         return e->code;
     u = calloc(1, sizeof(*u));
     if (!u)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
-    if (open_temp(all, u, &out->fd, e) != ERR_OK) {
+    if (open_temp(all, u, fd, e) != ERR_OK) {
         free(u);
         return e->code;
     }
-    name_of(owner, hash, u->name);
-    u->number = out->number = ++all->last;
+    build_files_name(owner, hash, u->name);
+    u->number = ++all->last;
     u->until_real_ms = clock_real_ms() + CORE_BUILD_UPLOAD_MS;
     u->next = all->uploads;
     all->uploads = u;
+    *out = u;
+    return ERR_OK;
+}
+
+enum err_code core_build_upload_begin(struct core *c, const char *hash, const char *token,
+                                      struct core_build_upload *out, struct err *e)
+{
+    char owner[OWNER_LEN + 1];
+    struct upload *u = NULL;
+
+    if (check_hash(hash, e) != ERR_OK ||
+        build_files_read_token(c, hash, token, owner, e) != ERR_OK ||
+        build_files_receive(c, owner, hash, &u, &out->fd, e) != ERR_OK)
+        return e->code;
+    out->number = u->number;
     out->most_bytes = CORE_BUILD_FILE_MAX;
     return ERR_OK;
 }
 
-static enum err_code keep(struct build_files *all, const struct upload *u, uint64_t bytes,
-                          struct err *e)
+enum err_code build_files_keep(struct build_files *all, const struct upload *u, uint64_t bytes,
+                               struct err *e)
 {
-    struct build_file *old = find(all, u->name);
+    struct build_file *old = build_files_find(all, u->name);
 
     if (old)
         remove_file(all, old);
@@ -481,12 +431,12 @@ enum err_code core_build_upload_end(struct core *c, uint64_t number, uint64_t by
     enum err_code code = ERR_OK;
 
     e->code = ERR_OK;
-    while (u && u->number != number)
+    while (u && (u->number != number || u->parts))
         u = u->next;
     if (!u)
         return err_set(e, ERR_TIMEOUT, "it took too long to send the files");
     if (whole)
-        code = keep(c->build_files, u, bytes, e);
-    remove_upload(c->build_files, u);
+        code = build_files_keep(c->build_files, u, bytes, e);
+    build_files_remove_upload(c->build_files, u);
     return code;
 }

@@ -17,6 +17,7 @@ struct build_obj {
     struct build_log log;
     struct build_run *run;       /* NULL: it is not under way */
     char made[IDS_SANDBOX_SIZE]; /* the snapshot that the run has made; "": none */
+    int64_t used_real_ms;        /* build_of_create.c: the last create; 0: none since the start */
 };
 
 /* -- build_find.c ------------------------------------------------------------------------------ */

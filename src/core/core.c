@@ -13,9 +13,11 @@
 #include "core/build_files.h"
 #include "core/build_image.h"
 #include "core/build_log_follow.h"
+#include "core/build_of_create.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/create.h"
+#include "core/create_later.h"
 #include "core/deferred.h"
 #include "core/egress.h"
 #include "core/egress_event_reader.h"
@@ -115,6 +117,7 @@ static void on_ready_templates(struct core *c, int status)
         egress_ready(c);
         tenant_ca_install(c);
         builds_ready(c);
+        build_of_create_arm(c);
         timers_set(&c->timers, &c->images_due, clock_mono_ms());
         log_info("ready: %zu sandboxes live", c->registry.n);
     } else if (!call_is_channel_error(status)) {
@@ -368,6 +371,7 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     c->usage_due.fire = usage_on_timer;
     c->tenant_ca_retry.fire = tenant_ca_on_timer;
     c->images_due.fire = build_image_on_due;
+    c->images_unused.fire = build_of_create_on_due;
     timers_init(&c->timers, loop);
     deferred_init(c);
     c->execs = share_pool_new(CORE_EXECS_MAX);
@@ -418,6 +422,7 @@ static void answer_everybody(struct core *c)
     volumes_free(c, &why);
     deferred_run_all(c);
     build_log_follow_stop(c);
+    create_later_free(c);
     builds_free(c);
     build_files_free(c);
 }

@@ -198,6 +198,7 @@ struct sandbox_request {
     const char *snapshot;       /* its id, of whatever kind, in place of a name; NULL: none */
     const char *made_of;        /* a fork's: its source's template_requested; NULL: none */
     bool no_start_command;      /* the one of its files is not run when it is created */
+    const char *id;             /* given out already (create_later.h); NULL: a new one */
 };
 
 typedef void (*core_sandbox_cb)(void *arg, const struct sandbox *s, const struct err *why);

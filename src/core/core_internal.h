@@ -21,6 +21,7 @@ struct egress;
 struct events;
 struct exec_op;
 struct job;
+struct later_obj;
 struct pipe_writer;
 struct privsep_client;
 struct published;
@@ -79,6 +80,8 @@ struct core {
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct exec_op *exec_ops;         /* the same, in no order */
     struct timer images_due;          /* build_image.c: images that nothing stands on any more */
+    struct timer images_unused;       /* build_of_create.c */
+    struct later_obj *creates_later;  /* create_later.c; newest first */
     uint64_t exec_last;               /* the last one's number */
     struct share_pool *audits;        /* egress_query.c: questions about the log, by tenant */
     unsigned audit_handles;           /* of theirs that are not closed yet */

@@ -145,9 +145,10 @@ struct privsep_limits sandbox_limits(const struct core *c, const struct sandbox_
 static void fill(struct core *c, struct sandbox *s, const struct sandbox_request *r,
                  const struct template_info *requested, const struct template_info *used)
 {
-    do
+    if (r->id)
+        snprintf(s->id, sizeof(s->id), "%s", r->id);
+    while (!r->id && (!s->id[0] || registry_find(&c->registry, s->id)))
         ids_sandbox(s->id);
-    while (registry_find(&c->registry, s->id));
     snprintf(s->name, sizeof(s->name), "%s", r->name ? r->name : "");
     snprintf(s->template_requested, sizeof(s->template_requested), "%s", requested->id);
     snprintf(s->template_id, sizeof(s->template_id), "%s", used->id);

@@ -22,8 +22,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define SWEEP_MS  500
-#define ANONYMOUS "|anonymous" /* behind the tenant's name */
+#define SWEEP_MS 500
 #define MEMORY_IS_OUT \
     "the server's memory is out, and some sandbox was paused: what was relayed ends"
 
@@ -401,16 +400,6 @@ static bool take_idle(struct gateway *g, struct http_exchange *x, struct gateway
     return false;
 }
 
-/* Requests that need no key are an account of their own: what strangers send to a tenant's public
- * ports takes none of the places that the tenant's own calls have. No tenant's name has a bar. */
-static bool take_place(struct gateway *g, struct http_exchange *x, const struct gateway_answer *a)
-{
-    char account[CORE_TENANT_SIZE + sizeof(ANONYMOUS)];
-
-    (void)snprintf(account, sizeof(account), "%s%s", a->tenant, a->anonymous ? ANONYMOUS : "");
-    return place_take(g->config.places, x, account, a->id);
-}
-
 void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a)
 {
     struct http_exchange *x = pending_take(g->pending, ticket, NULL);
@@ -418,7 +407,7 @@ void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer 
     if (x && take_idle(g, x, a)) {
         if (a->status)
             answer_refused(x, a);
-        else if (!take_place(g, x, a))
+        else if (!place_take(g->config.places, x, a->tenant, a->id, a->anonymous))
             place_refuse(x);
         else
             pass(g, x, a);

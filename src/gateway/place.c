@@ -1,7 +1,12 @@
 #include "gateway/place.h"
 
+#include "core/core.h"
+
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
+
+#define ANONYMOUS "|anonymous" /* behind the tenant's name, which has no bar */
 
 const char place_refusal[] =
     "as many requests, streams and terminals are open at once as this tenant's or this sandbox's "
@@ -19,14 +24,28 @@ static void give_back(void *owner)
     share_return(owner);
 }
 
-bool place_take(struct share_pool *pool, struct http_exchange *x, const char *tenant,
-                const char *sandbox)
+/* The two accounts of a tenant have less than half of the places together; that of strangers alone
+ * a third, so that the tenant's own calls find some. */
+static bool both_fit(const struct share_pool *pool, const char *tenant, const char *strangers,
+                     bool for_strangers)
 {
-    struct share *place;
+    size_t theirs = share_held(pool, strangers, NULL);
+
+    return share_has_more_than(pool,
+                               share_held(pool, tenant, NULL) + (for_strangers ? 2 : 1) * theirs);
+}
+
+bool place_take(struct share_pool *pool, struct http_exchange *x, const char *tenant,
+                const char *sandbox, bool is_stranger)
+{
+    char strangers[CORE_TENANT_SIZE + sizeof(ANONYMOUS)];
+    struct share *place = NULL;
 
     if (http_exchange_is_owned(x))
         return true;
-    place = share_take(pool, tenant, sandbox);
+    (void)snprintf(strangers, sizeof(strangers), "%s" ANONYMOUS, tenant);
+    if (both_fit(pool, tenant, strangers, is_stranger))
+        place = share_take(pool, is_stranger ? strangers : tenant, sandbox);
     if (place)
         http_exchange_own(x, place, give_back);
     return place != NULL;

@@ -18,9 +18,10 @@ struct share_pool *place_pool_new(size_t connections);
 
 /* True: x has a place of the tenant's, now or from before. False: the tenant, or the sandbox, has
  * its share. sandbox NULL: it is for none alone, so that who floods one sandbox's ports leaves its
- * tenant's calls their places. */
+ * tenant's calls their places. is_stranger: the request brought no token, and needs none; such ones
+ * are an account of their own beside the tenant's, and both are bounded together. */
 bool place_take(struct share_pool *pool, struct http_exchange *x, const char *tenant,
-                const char *sandbox);
+                const char *sandbox, bool is_stranger);
 
 /* Answers that with 429; and the sentence alone, for who answers in a form of its own. */
 void place_refuse(struct http_exchange *x);

@@ -67,7 +67,7 @@ def test_a_build_that_fails_says_why(mine):  # noqa: F811
     said = log(mine, "fails", follow=True)
     assert "\nso far\n" in said and "never" not in said
     assert [one["state"] for one in mine.good("GET", "snapshots?name=fails")["items"]] == ["build_failed"]
-    mine.refused(404, "POST", "sandbox", {"snapshot": "fails"})
+    mine.refused(400, "POST", "sandbox", {"snapshot": "fails"}, "Snapshot fails is build_failed: ")
     mine.refused(400, "POST", "snapshots/fails/activate", why="has failed")
     mine.refused(409, "POST", "snapshots", {"name": "fails", "imageName": "host"}, "already exists")
     assert mine.good("DELETE", "snapshots/fails") is None
@@ -84,6 +84,7 @@ def test_a_log_is_read_while_it_is_written(mine):  # noqa: F811
     until(lambda: "\nfirst\n" in log(mine, "slow"), 60, "the first line is there")
     mine.refused(409, "DELETE", "snapshots/slow")
     mine.refused(400, "POST", "snapshots/slow/activate", why="being built")
+    mine.refused(400, "POST", "sandbox", {"snapshot": "slow"}, "Snapshot slow is building")
     reader.join()
     assert "\nfirst\nsecond\n" in said[0] and said[0].endswith(": ready\n")
     ended(mine, made["id"])
@@ -109,11 +110,6 @@ def test_what_is_no_snapshot_is_refused(mine, body, why):  # noqa: F811
 
 def test_an_instruction_that_is_not_there(mine):  # noqa: F811
     mine.refused(501, "POST", "snapshots", {"name": "a", "buildInfo": {"dockerfileContent": "FROM host\nARG B\n"}}, "line 2: ARG")
-
-
-def test_what_is_not_there_says_what_to_do_instead(mine):  # noqa: F811
-    mine.refused(400, "POST", "sandbox", {"buildInfo": {"dockerfileContent": "FROM host\n"}}, "snapshot.create")
-    mine.refused(501, "GET", "object-storage/push-access", why="local files")
 
 
 def test_they_are_the_tenants_own(mine, account, cay):  # noqa: F811

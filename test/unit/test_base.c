@@ -45,7 +45,12 @@ static void names_of_variables(void **state)
     assert_true(env_name_is_valid("BASH_FUNC_f%%"));
     assert_false(env_name_is_valid(""));
     assert_false(env_name_is_valid("="));
+    assert_true(env_name_is_valid("a b"));
+    assert_true(env_name_is_valid("\xc3\xa9"));
     assert_false(env_name_is_valid("LD_PRELOAD=x"));
+    assert_false(env_name_is_valid("N\n"));
+    assert_false(env_name_is_valid("\x1b[0m"));
+    assert_false(env_name_is_valid("a\x7f"));
 }
 
 static void buf_refuses_more_than_its_maximum(void **state)

@@ -69,7 +69,7 @@ static void test_what_the_sdks_write(void **state)
     STEP(5, BUILD_OP_WORKDIR, "/home/day tona");
     STEP(6, BUILD_OP_COPY, "tmp/x/package.json", "/home/p.json", "root", "");
     STEP(7, BUILD_OP_USER, "daytona");
-    assert_string_equal(s.steps[6].files, DAYTONA_CONTEXT_ZEROS MD5_A);
+    assert_string_equal(s.steps[6].files, CORE_STORAGE_ZEROS MD5_A);
     assert_string_equal(s.start, "exec '/bin/bash' '-l'");
     assert_int_equal(build_spec_check(&s, &e), ERR_OK);
     build_spec_free(&s);
@@ -100,8 +100,8 @@ static void test_archives_of_copy(void **state)
                                "[\"" MD5_A "\", \"" MD5_B "\"]", &s, &e),
                      ERR_OK);
     assert_string_equal(s.from, "base");
-    assert_string_equal(s.steps[0].files, DAYTONA_CONTEXT_ZEROS MD5_A);
-    assert_string_equal(s.steps[1].files, DAYTONA_CONTEXT_ZEROS MD5_B);
+    assert_string_equal(s.steps[0].files, CORE_STORAGE_ZEROS MD5_A);
+    assert_string_equal(s.steps[1].files, CORE_STORAGE_ZEROS MD5_B);
     STEP(1, BUILD_OP_COPY, "b", "/y", "u:g", "0755");
     build_spec_free(&s);
     assert_int_equal(read_text("FROM host\nCOPY *.py c /x/\n",
@@ -109,8 +109,8 @@ static void test_archives_of_copy(void **state)
                      ERR_OK);
     assert_int_equal(s.n, 2);
     for (size_t i = 0; i < s.n; i++)
-        assert_string_equal(s.steps[i].files, DAYTONA_CONTEXT_ZEROS MD5_A
-                            "," DAYTONA_CONTEXT_ZEROS MD5_B "," DAYTONA_CONTEXT_ZEROS MD5_A);
+        assert_string_equal(s.steps[i].files, CORE_STORAGE_ZEROS MD5_A
+                            "," CORE_STORAGE_ZEROS MD5_B "," CORE_STORAGE_ZEROS MD5_A);
     build_spec_free(&s);
 }
 
