@@ -365,6 +365,8 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
     m.u.create.limits = o->s.limits;
     m.u.create.kept = kept;
     m.u.create.flags = snapshot ? PRIVSEP_CREATE_COPY : o->restoring ? PRIVSEP_CREATE_MEMORY : 0;
+    if (o->restoring && !snapshot)
+        m.u.create.account = dump_account(o->s.tenant);
     if (kept)
         keep_owner(snapshot ? snapshot : o->s.id, m.u.create.owner);
     if (volumes_fill(o->core, o->s.tenant, o->s.volumes, &m) < 0)

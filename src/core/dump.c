@@ -10,6 +10,7 @@
 #include "core/dump.h"
 
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "base/log.h"
 #include "contract/proto.h"
 #include "core/call.h"
@@ -119,14 +120,23 @@ static void cannot_be_dumped(struct sandbox_obj *o, const struct err *why)
 
 /* -- one at a time ----------------------------------------------------------------------------- */
 
+/* Of one tenant: privd shares its dumps out by account. */
 static bool another_is_dumped(const struct sandbox_obj *o)
 {
     const struct core *c = o->core;
 
-    for (size_t i = 0; i < c->registry.n; i++)
-        if (c->registry.order[i] != o && c->registry.order[i]->dump_requested)
+    for (size_t i = 0; i < c->registry.n; i++) {
+        const struct sandbox_obj *other = c->registry.order[i];
+
+        if (other != o && other->dump_requested && strcmp(other->s.tenant, o->s.tenant) == 0)
             return true;
+    }
     return false;
+}
+
+uint32_t dump_account(const char *tenant)
+{
+    return fnv_32(FNV_32_START, tenant) | 1; /* 0 is the account of all who name none */
 }
 
 /* false: it has waited for too long. */
@@ -146,7 +156,8 @@ static void wait_to_dump(struct sandbox_obj *o)
     o->dump_requested = false;
     if (wait_turn(o))
         return;
-    err_set(&why, ERR_UNAVAILABLE, "the memory of other sandboxes is being kept; try again");
+    err_set(&why, ERR_UNAVAILABLE,
+            "the memory of other sandboxes of yours is being kept; try again");
     cannot_be_dumped(o, &why);
 }
 
@@ -231,6 +242,7 @@ static void send_dump(struct sandbox_obj *o)
     if (c->on_paused)
         c->on_paused(c->on_paused_arg, o->s.id);
     m.u.kept.number = o->s.kept;
+    m.u.kept.account = dump_account(o->s.tenant);
     keep_owner(o->s.id, m.u.kept.owner);
     o->dump_requested = o->dump_prepared = true;
     rc = call_privd(c, o->s.id, &m, on_dumped, NULL);

@@ -4,16 +4,20 @@
  * sandbox stands in its row (kept_memory), whether its files alone will do too (or_files).
  *
  * Its agent is asked to prepare, then all that leads to it is closed, then privd dumps. There is
- * one sandbox at a time in between; the others wait. A sandbox that
+ * one sandbox of a tenant at a time in between; its others wait. A sandbox that
  * cannot be kept is refused by privd or the agent, with the reason, and runs on: the pause fails
  * with that, or keeps the files alone where they will do. */
 
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct privsep_msg;
 struct sandbox_obj;
+
+/* The number by which cay-privd shares dumps and restores out: one for each tenant, never 0. */
+uint32_t dump_account(const char *tenant);
 
 /* Keeping, and its environment is written. */
 void dump_begin(struct sandbox_obj *o);
