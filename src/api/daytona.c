@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "core/archive.h"
 #include "core/ingress.h"
+#include "core/life.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,8 @@ static void set_resources(json_t *out, const struct privsep_limits *l)
 
 const char *daytona_state(const struct sandbox *s)
 {
+    if (s->kept_memory && life_is_at_rest(s->state))
+        return daytona_state_name(SANDBOX_PAUSED);
     return core_sandbox_is_archived(s, clock_real_ms()) ? "archived" : daytona_state_name(s->state);
 }
 

@@ -78,7 +78,7 @@ static bool is_stopped(const struct sandbox *s)
 {
     const struct life *life = life_of(s->state);
 
-    return life->files && life->change != LIFE_CHANGE_RESUME;
+    return life->files && life->change != LIFE_CHANGE_RESUME && !s->kept_memory;
 }
 
 /* Minutes after which one that is stopped is deleted; 0: one that stops is gone, or has stopped and

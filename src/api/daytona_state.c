@@ -64,7 +64,7 @@ void daytona_stop(struct api_call *call)
         daytona_sandbox_delete(call, s);
     else if (core_sandbox_is_archived(s, clock_real_ms()))
         api_fail(call, 409, "Sandbox %s is archived: start it, and stop it then", s->id);
-    else if (life_of(s->state)->pause == LIFE_CALL_ALREADY && !life_of(s->state)->files)
+    else if (life_of(s->state)->pause == LIFE_CALL_ALREADY && core_sandbox_has_memory(s))
         api_fail(call, 409, "Sandbox %s is paused: start it, and stop it then", s->id);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FILES, changed, call);
@@ -76,7 +76,7 @@ void daytona_pause(struct api_call *call)
 
     if (!s)
         return;
-    if (life_of(s->state)->pause == LIFE_CALL_ALREADY && life_of(s->state)->files)
+    if (life_of(s->state)->pause == LIFE_CALL_ALREADY && !core_sandbox_has_memory(s))
         api_fail(call, 409, "Sandbox %s is stopped: start it, and pause it then", s->id);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FROZEN, changed, call);

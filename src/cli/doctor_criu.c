@@ -15,7 +15,6 @@
 #define LEAST      "4.2.1" /* that of scripts/criu */
 #define CHANGES    "Changes: cay 3"
 #define ANSWER_S   5 /* for what is no CRIU, and does not end */
-#define NOT_YET    "this version has no pauses on disk yet"
 #define HOW_TO_GET "`make criu` builds " LEAST " or newer"
 
 /* major.minor.patch as one number; -1: it is none. A part that is not there is 0. */
@@ -88,20 +87,18 @@ void doctor_criu(const char *path, struct doctor_result *r)
 
     r->level = path ? DOCTOR_LIMITED : DOCTOR_MISSING;
     if (!path) {
-        snprintf(r->text, sizeof(r->text), "pauses on disk need it: " HOW_TO_GET "; " NOT_YET);
+        snprintf(r->text, sizeof(r->text), "pauses on disk need it: " HOW_TO_GET);
     } else if (!read_version(path, version, sizeof(version), &changed)) {
         snprintf(r->text, sizeof(r->text), "%.64s does not tell a version of CRIU: " HOW_TO_GET,
                  path);
     } else if (version_number(version) < version_number(LEAST)) {
         snprintf(r->text, sizeof(r->text),
-                 "%.48s is CRIU %.16s, too old for pauses on disk: " HOW_TO_GET "; " NOT_YET, path,
-                 version);
+                 "%.48s is CRIU %.16s, too old for pauses on disk: " HOW_TO_GET, path, version);
     } else if (!changed) {
-        snprintf(r->text, sizeof(r->text),
-                 "%.48s is CRIU %.16s without cay's changes: " HOW_TO_GET "; " NOT_YET, path,
-                 version);
+        snprintf(r->text, sizeof(r->text), "%.48s is CRIU %.16s without cay's changes: " HOW_TO_GET,
+                 path, version);
     } else {
         r->level = DOCTOR_OK;
-        snprintf(r->text, sizeof(r->text), "%.64s is CRIU %.16s; " NOT_YET, path, version);
+        snprintf(r->text, sizeof(r->text), "%.64s is CRIU %.16s", path, version);
     }
 }
