@@ -27,10 +27,10 @@ def test_a_sandbox_of_an_image(mine):  # noqa: F811
     name, id = made["snapshot"], made["id"]
     assert name.startswith("image-") and mine.names(f"?name={name}") == [name]
     assert mine.good("GET", "sandbox/of-image")["state"] == "building_snapshot"
-    for query, found in (("", [id]), ("?labels=%7B%22x%22%3A%221%22%7D", [id]), ("?labels=%7B%22x%22%3A%222%22%7D", []), ("?states=started", [])):
-        assert [one["id"] for one in mine.good("GET", f"sandbox{query}")["items"]] == found, query
-    paged = mine.good("GET", "sandbox/paginated")
-    assert (paged["total"], [one["state"] for one in paged["items"]]) == (1, ["building_snapshot"])
+    for query, found in (("", True), ("?labels=%7B%22x%22%3A%221%22%7D", True), ("?labels=%7B%22x%22%3A%222%22%7D", False), ("?states=started", False)):
+        # the sandbox of a build's step may be there, too
+        assert (id in [one["id"] for one in mine.good("GET", f"sandbox{query}")["items"]]) == found, query
+    assert [one["state"] for one in mine.good("GET", "sandbox/paginated")["items"] if one["id"] == id] == ["building_snapshot"]
     for method, path in (("POST", "stop"), ("POST", "start"), ("POST", "pause"), ("POST", "fork"), ("PUT", "labels")):
         mine.refused(409, method, f"sandbox/{id}/{path}", {"labels": {}}, "building_snapshot: wait")
     mine.refused(409, "POST", "sandbox", {"snapshot": "host", "name": "of-image"}, "name of-image")

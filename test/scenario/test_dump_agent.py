@@ -407,14 +407,14 @@ def test_privd_killed_in_a_restore_leaves_it_kept(privd, program):  # noqa: F811
 def test_one_that_is_killed_before_its_dump_begins_and_one_that_is_not_taken(privd):  # noqa: F811
     """A dump that another's keeps out has not spoken to the agent: it is prepared, and goes on when told."""
     c = privd.channel()
-    box, other = Box(privd, c, "ifirstl"), Box(privd, c, "iotherl")
-    box.agent.prepare()
-    other.agent.prepare()
-    seq = send_dump(c, box, 7)
-    assert dump(c, other, 8).status == -errno.EAGAIN
+    boxes, other = [Box(privd, c, "ifirstl"), Box(privd, c, "inextl")], Box(privd, c, "iotherl")
+    for box in (*boxes, other):
+        box.agent.prepare()
+    seqs = [send_dump(c, box, 7 + n) for n, box in enumerate(boxes)]  # an account's share
+    assert dump(c, other, 9).status == -errno.EAGAIN
     assert health(other.agent) == 503
     assert other.agent.raw("POST", "/cay/go-on")[0] == 204 and health(other.agent) == 204 and is_whole(other.agent)
-    assert c.wait(seq).status == 0 and drop(c, 7).status == 0
+    assert [c.wait(seq).status for seq in seqs] == [0, 0] and drop(c, 7).status == drop(c, 8).status == 0
 
 
 OUTSIDE = """
