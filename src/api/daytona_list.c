@@ -216,7 +216,7 @@ void daytona_sandbox_paginated(struct api_call *call)
     else
         api_reply_json(call, 200,
                        json_pack("{s:O, s:I, s:I, s:I}", "items", items, "total",
-                                 (json_int_t)(total + later), "page", (json_int_t)page,
+                                 (json_int_t)total + (json_int_t)later, "page", (json_int_t)page,
                                  "totalPages",
                                  (json_int_t)((total + (size_t)limit - 1) / (size_t)limit)));
     json_decref(items);
