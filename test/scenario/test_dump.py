@@ -161,9 +161,15 @@ def test_while_it_is_dumped(privd):
 
 
 def stand_still(privd, but=()):
-    """CRIU of a dump stands still, as it does where the sandbox makes it slow."""
+    """CRIU of a dump stands still, as it does where the sandbox makes it slow: the one that cay-checkpoint started, and no child of it."""
+    def is_started(pid):
+        with contextlib.suppress(OSError):
+            parent = re.search(r"^PPid:\t(\d+)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1]
+            return pathlib.Path(f"/proc/{parent}/comm").read_text() == "cay-checkpoint\n"
+        return False
+
     def criu():
-        return [pid for pid in programs_at_work(privd, names=("criu",)) if pid not in but]
+        return [pid for pid in programs_at_work(privd, names=("criu",)) if pid not in but and is_started(pid)]
 
     pids = until(criu, every=0.005)
     for pid in pids:

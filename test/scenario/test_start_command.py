@@ -6,6 +6,7 @@ import json
 import pytest
 from test_pause_files import needs_a_disk, pause_files, resume  # noqa: F401 (a fixture)
 from test_snapshot import delete, snapshot
+from waitlib import until
 
 FILE = "/etc/cay/start.json"
 PORT = 8123
@@ -83,7 +84,8 @@ def test_what_is_broken_is_said(cay, template, text, prepare, said):
 
 def test_a_command_without_a_port_is_not_waited_for(cay, template):
     with cay.create(template=template({"cmd": "sleep 1000"})) as box:
-        assert box.run("pgrep -fc '^sleep [1]000'").out == "1\n" and says(cay, box) == []
+        until(lambda: box.run("pgrep -fc '^sleep [1]000'").out == "1\n", what="it runs")
+        assert says(cay, box) == []
 
 
 @pytest.mark.parametrize(("cmd", "more", "said"), [
