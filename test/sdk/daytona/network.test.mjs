@@ -105,7 +105,7 @@ test('what is wrong or not there is an error of the right class, and says why', 
     assert.deepEqual(settings(await daytona.get(sandbox.id)), [false, undefined, undefined])
   })
   await assert.rejects(daytona.create({ networkBlockAll: true, domainAllowList: 'a.com' }), is(DaytonaValidationError, 'combined'))
-  await assert.rejects(daytona.create({ image: 'debian:12.9' }), is(DaytonaValidationError, 'snapshot'))
+  await assert.rejects(daytona.create({ image: 'debian:12.9' }), is(DaytonaError, 'takes no images from docker.io'))
   await assert.rejects(daytona.get('nosuchsandbox'), DaytonaNotFoundError)
   await assert.rejects(new Daytona({ ...config, apiKey: 'e2b_' + '0'.repeat(40) }).get('x'), DaytonaAuthenticationError)
 })
