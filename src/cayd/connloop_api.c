@@ -172,6 +172,19 @@ void connloop_api_revoked(struct connloop *l, const char *key_id)
 
 /* -- to the control loop ----------------------------------------------------------------------- */
 
+bool connloop_ask(struct connloop *l, struct http_exchange *x, struct control_request *a,
+                  unsigned wait_ms)
+{
+    if (a && x)
+        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + wait_ms, NULL, NULL);
+    if (a && (!x || a->ticket) && control_send(a) == 0)
+        return true;
+    if (a && a->ticket)
+        pending_take(l->api_pending, a->ticket, NULL);
+    control_request_free(a);
+    return false;
+}
+
 static void api_body(struct http_exchange *x, char *body, size_t len)
 {
     struct connloop *l = http_exchange_loop(x)->data;
@@ -276,12 +289,6 @@ void connloop_api(struct connloop *l, struct http_exchange *x)
         return;
     }
     a = control_request_key(l->config.control, key, &l->inbox, key_answered);
-    if (a)
-        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + KEY_TIMEOUT_MS, NULL, NULL);
-    if (a && a->ticket && control_send(a) == 0)
-        return;
-    if (a && a->ticket)
-        pending_take(l->api_pending, a->ticket, NULL);
-    control_request_free(a);
-    http_respond_error(x, 503, "the server is too busy; try again");
+    if (!connloop_ask(l, x, a, KEY_TIMEOUT_MS))
+        http_respond_error(x, 503, "the server is too busy; try again");
 }

@@ -50,6 +50,12 @@ struct connloop {
     bool stopping;
 };
 
+/* Sends a to the control loop; its answer is x's, which waits for it under a->ticket, wait_ms at
+ * most. x NULL: its client has gone. false: a is freed (NULL: memory was out), nothing waits, and x
+ * is the caller's to answer. */
+bool connloop_ask(struct connloop *l, struct http_exchange *x, struct control_request *a,
+                  unsigned wait_ms);
+
 /* Serves a request of the API: collects its body, hands it to the control loop, and answers. */
 void connloop_api(struct connloop *l, struct http_exchange *x);
 

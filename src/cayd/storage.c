@@ -151,13 +151,7 @@ bool storage_handle(struct connloop *l, struct http_exchange *x)
         return true;
     }
     a = control_request_storage(l->config.control, &s, &l->inbox, answered);
-    if (a)
-        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + LOOKUP_MS, NULL, NULL);
-    if (a && a->ticket && control_send(a) == 0)
-        return true;
-    if (a && a->ticket)
-        pending_take(l->api_pending, a->ticket, NULL);
-    control_request_free(a);
-    answer_bad(x, 503, "the server is too busy; try again");
+    if (!connloop_ask(l, x, a, LOOKUP_MS))
+        answer_bad(x, 503, "the server is too busy; try again");
     return true;
 }

@@ -4,7 +4,6 @@
 
 #include "cayd/upload.h"
 
-#include "base/clock.h"
 #include "base/io.h"
 #include "core/build_files.h"
 #include "http/message.h"
@@ -76,14 +75,7 @@ static void report_end(struct upload *u, struct http_exchange *x, bool whole)
         a->upload->whole = whole;
     }
     free_upload(u);
-    if (a && x)
-        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + LOOKUP_MS, NULL, NULL);
-    if (a && (!x || a->ticket) && control_send(a) == 0)
-        return;
-    if (a && a->ticket)
-        pending_take(l->api_pending, a->ticket, NULL);
-    control_request_free(a);
-    if (x)
+    if (!connloop_ask(l, x, a, LOOKUP_MS) && x)
         answers->bad(x, 503, "the server is too busy; try again");
 }
 
@@ -221,13 +213,7 @@ bool upload_handle(struct connloop *l, struct http_exchange *x)
         return true;
     }
     a = control_request_upload(l->config.control, hash, token, &l->inbox, begin_answered);
-    if (a)
-        a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + LOOKUP_MS, NULL, NULL);
-    if (a && a->ticket && control_send(a) == 0)
-        return true;
-    if (a && a->ticket)
-        pending_take(l->api_pending, a->ticket, NULL);
-    control_request_free(a);
-    http_respond_error(x, 503, "the server is too busy; try again");
+    if (!connloop_ask(l, x, a, LOOKUP_MS))
+        http_respond_error(x, 503, "the server is too busy; try again");
     return true;
 }
