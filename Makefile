@@ -10,13 +10,15 @@ BENCH_SANDBOXES ?= 1000
 SANDBOXES ?= 10000
 HOSTILE_MESSAGES ?= 1000000
 SOAK_SECONDS ?= 3600
+PAUSES ?= 1000
+PAUSE_SECONDS ?= 3600
 SOAK_SEED ?=
 
 CAY = $(BUILD)/src/cli/cay
 
 CRIU ?= /usr/local/sbin/criu
 
-.PHONY: all build programs criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness bench-refusals egress-clients many pools soak crash-matrix no-trace install clean bad-worlds
+.PHONY: all build programs criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness bench-refusals egress-clients many pools soak crash-matrix pause-leaks no-trace install clean bad-worlds
 
 all: build
 
@@ -148,6 +150,12 @@ many:
 crash-matrix:
 	@rm -f $(BUILD)/crash-matrix.txt
 	@CAY_CRASH_MATRIX=1 CAY_PAUSE_TIMES=1000 test/run --build=$(BUILD) --suite-seconds=14400 --only=scenario --files test_crash_matrix.py test_pause.py
+
+# 1,000 pauses and resumes in each tier, an hour of each at most (PAUSES, PAUSE_SECONDS): nothing is lost inside, nothing is left outside.
+# `make test` has a few of each.
+pause-leaks:
+	@CAY_LEAK_TIMES=$(PAUSES) CAY_LEAK_SECONDS=$(PAUSE_SECONDS) PYTEST_ADDOPTS=-s \
+		test/run --build=$(BUILD) --suite-seconds=14400 --only=scenario --files test_pause_leaks.py
 
 # An hour of mixed load with kills of the daemons; `make test` has two minutes of it. Writes docs/reports/soak.md.
 soak:

@@ -1,0 +1,115 @@
+"""Pauses and resumes in a row, in each tier: nothing inside is lost, and nothing outside is more than it was. Inside are a counter, a
+connection over which each number goes there and back, and a shell in an open terminal; with the files alone the files are, and one
+more for each pause.
+
+`make pause-leaks`: 1,000 in each tier (CAY_LEAK_TIMES; CAY_LEAK_SECONDS: it stops at that time, and says how many there were);
+`make test` has a few of each."""
+
+import os
+import time
+
+import leftovers
+import pytest
+from client import Client
+from conftest import OwnServer
+from test_dump import needs  # noqa: F401 (fixture)
+from test_pause import SERVER, WITNESS, connect, enter, pause
+from test_pause_files import pause_files
+from test_pause_memory import PROGRAMS
+from test_pause_memory import pause as pause_memory
+from waitlib import until
+
+TIMES = int(os.environ.get("CAY_LEAK_TIMES", "0"))
+SECONDS = int(os.environ.get("CAY_LEAK_SECONDS", "3600"))
+FEW = {"frozen": 40, "files": 8, "memory": 8}  # of `make test`
+WARM = 3  # after so many, what is made once is there
+
+
+def paused(cay, box, tier):
+    if tier == "memory":
+        return pause_memory(cay, box).json == {"tier": "memory", "memoryError": ""}
+    return (pause if tier == "frozen" else pause_files)(cay, box) == 204
+
+
+class Programs:
+    """What runs inside."""
+
+    def __init__(self, box):
+        self.box = box
+        box.write("/home/user/witness.py", WITNESS.encode())
+        assert box.run(f"{SERVER}; (python3 witness.py >/dev/null 2>&1 &)").exit_code == 0
+        tty = box.stream("process.Process/Start", {"process": {"cmd": "/bin/bash", "args": ["-i"]}, "pty": {"size": {"cols": 80, "rows": 24}}})
+        self.shell = next(tty)["event"]["start"]["pid"]
+        enter(box, self.shell, "kept=$$; tty >tty; touch there\n")
+        until(lambda: box.read("/home/user/there").status == 200, what="the shell has the variable")
+        self.pids = box.run("pgrep -f 'witness.py|http.server'").out
+
+    def check(self, n):
+        """The n-th time."""
+        box = self.box
+        assert box.run("pgrep -f 'witness.py|http.server'").out == self.pids
+        enter(box, self.shell, f"echo $kept $(tty) >said{n}\n")
+        said = f"{self.shell} {box.read('/home/user/tty').body.decode()}".encode()
+        until(lambda: box.read(f"/home/user/said{n}").body == said, what="the shell in its terminal answers")
+        assert box.run(f"rm /home/user/said{n}").exit_code == 0
+        ticks = self.size("ticks")
+        until(lambda: self.size("ticks") > ticks, what="the counter goes on")
+
+    def size(self, name):
+        return int(self.box.run(f"stat -c %s /home/user/{name}").out)
+
+    def end(self):
+        box = self.box
+        assert box.read("/home/user/broken").status == 404
+        assert box.run("pkill -f '[w]itness.py'; pkill -f '[h]ttp.server'").exit_code == 0
+        for name in ("ticks", "trips"):
+            numbers = [int(line) for line in box.read(f"/home/user/{name}").body.split(b"\n")[:-1]]
+            assert numbers == list(range(1, len(numbers) + 1)) and numbers
+
+
+class Files:
+    """One that is written before each pause."""
+
+    def __init__(self, box):
+        self.box, self.n = box, 0
+        box.write("/home/user/first", b"x")
+
+    def check(self, n):
+        self.n = n
+        names = self.box.run("ls /home/user").out.split()
+        assert set(names) >= {"first", *(f"file{k}" for k in range(n))}
+        assert self.box.write(f"/home/user/file{n}", b"%d" % n).status == 200
+
+    def end(self):
+        said = self.box.run(f"cd /home/user; for n in $(seq 0 {self.n}); do cat file$n; echo; done").out.split()
+        assert said == [str(n) for n in range(self.n + 1)]
+        assert self.box.run("rm -f /home/user/file*").exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def own(needs):  # noqa: F811
+    server = OwnServer(privd_args=PROGRAMS)
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("tier", FEW)
+def test_nothing_is_lost_and_nothing_is_left(own, tier):
+    cay = Client(own.url, own.key())
+    if tier != "frozen" and cay.call("GET", "/cay/v1/status").json["disk"]["backend"] == "memory":
+        pytest.skip("files are in memory here")
+    times, until_s, done = TIMES or FEW[tier], time.monotonic() + SECONDS, 0
+    with cay.create(timeout_s=SECONDS + 600) as box:
+        inside = (Files if tier == "files" else Programs)(box)
+        while done < times and time.monotonic() < until_s:
+            inside.check(done)
+            assert paused(cay, box, tier)
+            assert connect(cay, box, SECONDS + 600).status == 201
+            done += 1
+            if done == WARM:
+                before = leftovers.measure(own)
+        inside.check(done)
+        print(f"{tier}: {done} pauses and resumes", flush=True)
+        after = leftovers.measure(own)
+        assert leftovers.differences(before, after) == []
+        inside.end()
