@@ -280,7 +280,7 @@ static enum err_code read_docker(struct image *i, const char *tag, struct err *e
             return e->code;
     }
     i->manifest.count = m->count;
-    return ERR_OK;
+    return image_layers_check(&i->manifest, e);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */

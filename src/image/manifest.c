@@ -233,6 +233,33 @@ static enum err_code read_layers(const json_t *all, struct image_manifest *out, 
     return ERR_OK;
 }
 
+static bool is_again(const struct image_manifest *m, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (strcmp(m->layers[i].digest, m->layers[at].digest) == 0)
+            return true;
+    return false;
+}
+
+enum err_code image_layers_check(const struct image_manifest *m, struct err *e)
+{
+    uint64_t all = 0, again = 0; /* 128 sizes of at most 64 GiB */
+
+    for (size_t i = 0; i < m->count; i++) {
+        all += m->layers[i].size;
+        again += is_again(m, i) ? m->layers[i].size : 0;
+    }
+    if (all > IMAGE_BLOB_MAX)
+        return err_set(e, ERR_TOO_LARGE, "its layers are said to have %llu bytes, allowed are %llu",
+                       (unsigned long long)all, (unsigned long long)IMAGE_BLOB_MAX);
+    if (again > IMAGE_AGAIN_MAX)
+        return err_set(e, ERR_TOO_LARGE,
+                       "layers that it names more than once have %llu bytes beside the first of "
+                       "each, allowed are %llu",
+                       (unsigned long long)again, (unsigned long long)IMAGE_AGAIN_MAX);
+    return ERR_OK;
+}
+
 enum err_code image_manifest_parse(const char *text, size_t len, struct image_manifest *out,
                                    struct err *e)
 {
@@ -249,8 +276,9 @@ enum err_code image_manifest_parse(const char *text, size_t len, struct image_ma
         err_set(e, ERR_TOO_LARGE, "the image has %zu layers, allowed are 1 to %u",
                 json_array_size(layers), IMAGE_LAYERS_MAX);
     else if (read_blob(json_object_get(root, "config"), "configuration", IMAGE_TEXT_MAX,
-                       &out->config, e) == ERR_OK)
-        read_layers(layers, out, e);
+                       &out->config, e) == ERR_OK &&
+             read_layers(layers, out, e) == ERR_OK)
+        image_layers_check(out, e);
     json_decref(root);
     return e->code;
 }

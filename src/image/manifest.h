@@ -14,6 +14,7 @@
 #define IMAGE_TEXT_MAX    (4u * 1024 * 1024)           /* the same that registries take */
 #define IMAGE_LAYERS_MAX  128u                         /* Docker makes at most 127 */
 #define IMAGE_BLOB_MAX    (64ull * 1024 * 1024 * 1024) /* bytes of one layer as it is stored */
+#define IMAGE_AGAIN_MAX   (1ull * 1024 * 1024 * 1024)  /* of layers that are named again */
 #define IMAGE_DIGEST_SIZE (7 + 64 + 1)                 /* "sha256:" and 64 hex digits */
 #define IMAGE_TAG_MAX     255u
 #define IMAGE_ENTRIES_MAX 1024u /* of an index, and of lists of the configuration */
@@ -56,6 +57,10 @@ enum err_code image_index_parse(const char *text, size_t len, const char *tag,
 
 enum err_code image_manifest_parse(const char *text, size_t len, struct image_manifest *out,
                                    struct err *e);
+
+/* A layer that is named again is copied and unpacked again, so that a small manifest and one file
+ * could fill a disk. Images have such: Docker's empty layer, a COPY of the same files. */
+enum err_code image_layers_check(const struct image_manifest *m, struct err *e);
 
 /* *out is freed with image_config_free in every case. */
 enum err_code image_config_parse(const char *text, size_t len, struct image_config *out,

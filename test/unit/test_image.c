@@ -375,6 +375,37 @@ static void pax_records_that_lie_are_refused(void **state)
         assert_true(tar_index_pax(bad[k], strlen(bad[k]), &m) < 0);
 }
 
+/* Layers of bytes bytes each, the first `same` of them one and the same. */
+static enum err_code parse_many(size_t count, size_t same, uint64_t bytes, struct err *e)
+{
+    static char text[IMAGE_LAYERS_MAX * 256];
+    struct image_manifest m;
+    size_t used = (size_t)snprintf(text, sizeof(text),
+                                   "{\"schemaVersion\":2," CONFIG ",\"layers\":[");
+
+    for (size_t i = 0; i < count; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used,
+                                 "%s{\"mediaType\":\"" TYPE_LAYER
+                                 "\",\"digest\":\"sha256:%.61s%03zx\",\"size\":%llu}",
+                                 i ? "," : "", HEX64, i < same ? 0 : i, (unsigned long long)bytes);
+    used += (size_t)snprintf(text + used, sizeof(text) - used, "]}");
+    return image_manifest_parse(text, used, &m, e);
+}
+
+static void layers_that_are_named_again_are_bounded(void **state)
+{
+    const uint64_t mib = 1ull << 20;
+    struct err e;
+
+    assert_int_equal(parse_many(128, 128, 32, &e), ERR_OK); /* Docker's empty one */
+    assert_int_equal(parse_many(2, 2, 1024 * mib, &e), ERR_OK);
+    assert_int_equal(parse_many(128, 0, 512 * mib, &e), ERR_OK);
+    assert_int_equal(parse_many(128, 128, 9 * mib, &e), ERR_TOO_LARGE);
+    assert_non_null(strstr(e.text, "names more than once"));
+    assert_int_equal(parse_many(128, 0, 513 * mib, &e), ERR_TOO_LARGE);
+    assert_non_null(strstr(e.text, "its layers are said to have 68853694464 bytes"));
+}
+
 /* Line 0 is the tenant's, line i that of the lowest i layers. */
 static bool same_line(const char *a, const char *b, size_t i)
 {
@@ -415,6 +446,7 @@ int main(void)
         cmocka_unit_test(an_index_gives_the_image_of_this_platform),
         cmocka_unit_test_setup_teardown(a_docker_archive_is_read, set_up, tear_down),
         cmocka_unit_test(pax_records_that_lie_are_refused),
+        cmocka_unit_test(layers_that_are_named_again_are_bounded),
         cmocka_unit_test(names_of_layers_tell_all_below),
     };
 
