@@ -6,6 +6,7 @@
 
 #include "contract/agent_boot.h"
 #include "unpack/place.h"
+#include "unpack/source.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -16,18 +17,22 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#define PIECE_BYTES (256u * 1024)
-#define LOOK_BYTES  (64ull * 1024 * 1024) /* written between two looks at the disk */
-#define NAME_BYTES  4096u                 /* that a file takes beside its contents, at most */
-#define WHITEOUT    ".wh."
-#define OPAQUE      ".wh..wh..opq"
+#define LOOK_BYTES (64ull * 1024 * 1024) /* written between two looks at the disk */
+#define NAME_BYTES 4096u                 /* that a file takes beside its contents, at most */
+#define WHITEOUT   ".wh."
+#define OPAQUE     ".wh..wh..opq"
+
+#define ALL_ACLS \
+    (ARCHIVE_ENTRY_ACL_TYPE_ACCESS | ARCHIVE_ENTRY_ACL_TYPE_DEFAULT | ARCHIVE_ENTRY_ACL_TYPE_NFS4)
 
 struct entry {
-    struct archive *archive;
+    struct source *source;
     struct archive_entry *head;
     char path[PLACE_PATH_MAX + 1];
     const char *base; /* the last part of path */
 };
+
+typedef enum err_code take_fn(struct unpack *u, const struct entry *n, struct err *e);
 
 static enum err_code fail_on(struct err *e, int r, const char *what, const char *path)
 {
@@ -83,13 +88,28 @@ static enum err_code count_entries(struct unpack *u, unsigned n, struct err *e)
  * for. */
 static enum err_code check_read(const struct unpack *u, const struct entry *n, struct err *e)
 {
-    int64_t done = archive_filter_bytes(n->archive, 0), size = archive_entry_size(n->head);
+    int64_t done = archive_filter_bytes(n->source->tar, 0), size = archive_entry_size(n->head);
     uint64_t left = UNPACK_READ_MAX - MIN(u->read, UNPACK_READ_MAX);
 
     if (done < 0 || size < 0 || (uint64_t)done > left || (uint64_t)size > left - (uint64_t)done)
         return err_set(e, ERR_TOO_LARGE, "%.100s: over %llu GiB of archives would have to be read",
                        n->path, UNPACK_READ_MAX >> 30);
     return ERR_OK;
+}
+
+/* ACLs and extended attributes are not taken, but read: each costs time, an ACL the more the more
+ * there are. */
+static enum err_code count_notes(struct unpack *u, const struct entry *n, struct err *e)
+{
+    int acls = archive_entry_acl_count(n->head, ALL_ACLS),
+        others = archive_entry_xattr_count(n->head);
+    unsigned all = (unsigned)MAX(acls, 0) + (unsigned)MAX(others, 0);
+
+    if (all > UNPACK_NOTES_MAX)
+        return err_set(e, ERR_TOO_LARGE,
+                       "%.100s has %u ACLs and extended attributes, allowed are %u", n->path, all,
+                       UNPACK_NOTES_MAX);
+    return count_entries(u, all / UNPACK_NOTES_PER_ENTRY, e);
 }
 
 /* -- contents ---------------------------------------------------------------------------------- */
@@ -109,14 +129,6 @@ static enum err_code write_at(int fd, const char *bytes, size_t n, int64_t at,
     return ERR_OK;
 }
 
-static enum err_code archive_failed(struct archive *a, const struct entry *n, struct err *e)
-{
-    const char *why = archive_error_string(a);
-
-    return err_set(e, ERR_INVALID, "the archive cannot be read%s%.80s: %.80s", n ? " in " : "",
-                   n ? n->path : "", why ? why : "it is damaged");
-}
-
 static enum err_code write_contents(struct unpack *u, const struct entry *n, int fd, struct err *e)
 {
     int64_t size = archive_entry_size(n->head), at;
@@ -124,7 +136,7 @@ static enum err_code write_contents(struct unpack *u, const struct entry *n, int
     size_t len;
     int r;
 
-    while ((r = archive_read_data_block(n->archive, &bytes, &len, &at)) == ARCHIVE_OK) {
+    while ((r = archive_read_data_block(n->source->tar, &bytes, &len, &at)) == ARCHIVE_OK) {
         if (at < 0 || at > size || (uint64_t)len > (uint64_t)(size - at))
             return err_set(e, ERR_INVALID, "%.100s has more contents than it says", n->path);
         if (write_at(fd, bytes, len, at, n, e) != ERR_OK || count_written(u, len, e) != ERR_OK)
@@ -132,7 +144,7 @@ static enum err_code write_contents(struct unpack *u, const struct entry *n, int
         u->contents += len;
     }
     if (r != ARCHIVE_EOF)
-        return archive_failed(n->archive, n, e);
+        return source_failed(n->source, n->path, e);
     return ftruncate(fd, size) < 0 ? fail_on(e, errno, "sizing", n->path) : ERR_OK;
 }
 
@@ -352,12 +364,6 @@ static enum err_code take_whiteout(struct unpack *u, const struct entry *n, stru
 
 /* -- the archive ------------------------------------------------------------------------------- */
 
-static void free_archive(struct archive **a)
-{
-    if (*a)
-        archive_read_free(*a);
-}
-
 static enum err_code read_name(struct entry *n, struct err *e)
 {
     const char *raw = archive_entry_pathname(n->head), *slash;
@@ -371,29 +377,29 @@ static enum err_code read_name(struct entry *n, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code each_entry(struct unpack *u, int fd,
-                                enum err_code (*take)(struct unpack *u, const struct entry *n,
-                                                      struct err *e),
-                                struct err *e)
+static enum err_code one_entry(struct unpack *u, struct entry *n, take_fn *take, struct err *e)
 {
-    CLEANUP(free_archive) struct archive *a = archive_read_new();
-    struct entry n = {.archive = a};
+    if (read_name(n, e) != ERR_OK || count_notes(u, n, e) != ERR_OK || take(u, n, e) != ERR_OK)
+        return e->code;
+    return check_read(u, n, e);
+}
+
+static enum err_code each_entry(struct unpack *u, int fd, take_fn *take, struct err *e)
+{
+    CLEANUP(source_close) struct source s = {.tar = NULL};
+    struct entry n;
     int r;
 
-    if (!a || lseek(fd, 0, SEEK_SET) < 0)
-        return err_set(e, ERR_EXHAUSTED, "memory is out");
-    /* No other format or compression: each is code that a stranger's bytes would reach. */
-    archive_read_support_format_tar(a);
-    archive_read_support_filter_gzip(a);
-    archive_read_support_filter_zstd(a);
-    if (archive_read_open_fd(a, fd, PIECE_BYTES) != ARCHIVE_OK)
-        return archive_failed(a, NULL, e);
-    while ((r = archive_read_next_header(a, &n.head)) == ARCHIVE_OK || r == ARCHIVE_WARN)
-        if (read_name(&n, e) != ERR_OK || take(u, &n, e) != ERR_OK ||
-            check_read(u, &n, e) != ERR_OK)
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "going to the beginning of the archive");
+    if (source_open(&s, fd, UNPACK_READ_MAX - MIN(u->read, UNPACK_READ_MAX), e) != ERR_OK)
+        return e->code;
+    n = (struct entry){.source = &s};
+    while ((r = archive_read_next_header(s.tar, &n.head)) == ARCHIVE_OK || r == ARCHIVE_WARN)
+        if (one_entry(u, &n, take, e) != ERR_OK)
             return e->code;
-    u->read += (uint64_t)MAX(archive_filter_bytes(a, 0), 0);
-    return r == ARCHIVE_EOF ? ERR_OK : archive_failed(a, NULL, e);
+    u->read += s.read;
+    return r == ARCHIVE_EOF ? ERR_OK : source_failed(&s, NULL, e);
 }
 
 enum err_code layer_unpack(struct unpack *u, int fd, bool is_first, struct err *e)

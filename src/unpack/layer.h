@@ -1,6 +1,6 @@
 #pragma once
 /* A layer of a container image over the tree that the layers below it made: a tar archive, as it is
- * or compressed with gzip or zstd, read with libarchive. The archive is hostile until shown
+ * or compressed once with gzip or zstd, read with libarchive. The archive is hostile until shown
  * otherwise; the tree is what archives made of it.
  *
  * Taken are folders, files (sparse ones too), symbolic links with any target, hard links to what is
@@ -22,6 +22,10 @@
 /* Bytes of the archives, without their compression, that are gone through in all: also contents of
  * what is not taken, of which an archive can promise any number. A layer is read twice. */
 #define UNPACK_READ_MAX (128ull * 1024 * 1024 * 1024)
+
+/* ACLs and extended attributes of one entry, and how many of them count as an entry more. */
+#define UNPACK_NOTES_MAX       1024u
+#define UNPACK_NOTES_PER_ENTRY 16u
 
 #define UNPACK_ID_MAX       65535u
 #define UNPACK_FREE_PERCENT 5u /* of the disk that stay free, and of its inodes */

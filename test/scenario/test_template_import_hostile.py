@@ -1,6 +1,7 @@
 """Hostile images by the whole way: `cay template import`, the daemons, the job, cay-unpack, and a sandbox of what was taken. The
 effect of each archive where these defences are not is in test_unpack.py, beside its control."""
 
+import gzip
 import os
 import pathlib
 
@@ -42,6 +43,7 @@ def test_archives_that_are_refused(cli, server, cay, outside, tmp_path):  # noqa
         "mine is a hard link to nowhere, which is no file here": [tar(("mine", "hard", {"to": "nowhere"}))],
         "is a white-out of no name": [tar(("a", "dir")), tar(("a/.wh...", "file"))],
         "the image has over 32 GiB": [sparse(1 << 40)],
+        "is compressed more than once": [gzip.compress(tar(("zeros", "file", {"data": bytes(1 << 20)})))],
         "ids go up to 65535": [tar(("big", "file", {"uid": 1 << 24}))],
         "has a part of over 255 bytes": [tar(("n" * 256, "file"))],
         "folders deep": [tar(("/".join(["d"] * 150), "file"))],

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners and mounts nee
 def call(spool, root, first, n, said=""):
     """The counts that an earlier call has said are handed on. Its status, and what both said."""
     counts = said.rsplit("\nC ", 1)[1].strip() if "\nC " in said else ""
-    done = subprocess.run([UNPACK, spool, root, str(first), str(n), counts], stdout=subprocess.PIPE, text=True, timeout=60, errors="replace")
+    done = subprocess.run([UNPACK, spool, root, str(first), str(n), counts], stdout=subprocess.PIPE, text=True, timeout=300, errors="replace")
     return done.returncode, said + done.stdout
 
 
@@ -225,6 +225,57 @@ def test_contents_that_are_passed_over_are_bounded_too(tree):
         assert "over 128 GiB of archives would have to be read" in tree.refused(low, promised(name, 1 << 40)), name
     # the control: as many as there are
     tree.taken(low, promised("a/.wh.b", 1 << 20) + bytes(1 << 20) + bytes(1024))
+
+
+def test_compression_over_compression(tree):
+    """Zeros become a thousandth by gzip, and a millionth by two: what is read stays in no proportion to what is sent."""
+    layer = tar(("zeros", "file", {"data": bytes(8 << 20)}))
+    once = gzip.compress(layer)
+    for outer in ("gzip", "zstd"):
+        twice = subprocess.run([outer, "-qc"], input=once, stdout=subprocess.PIPE, check=True).stdout
+        assert len(twice) < 1000 and "is compressed more than once; once is allowed" in tree.refused(twice)
+    tree.taken(once)  # the control
+
+
+def pax(key, value):
+    """A pax header of one record, which is of the entry behind it."""
+    body, n = b" " + key + b"=" + value + b"\n", 0
+    while n != len(str(n)) + len(body):
+        n = len(str(n)) + len(body)
+    info = tarfile.TarInfo("x")
+    info.type, info.size = b"x", n
+    return info.tobuf(tarfile.USTAR_FORMAT) + str(n).encode() + body + bytes(-n % 512)
+
+
+def test_contents_beyond_a_files_size_are_counted(tree):
+    """An entry that says it is empty can have any number of bytes in the archive, which are gone through."""
+    hidden = pax(b"SCHILY.realsize", b"0") + promised("a/.wh.b", 16 << 20) + b"x" * (16 << 20) + bytes(1024)
+    tree.taken(gzip.compress(hidden, 1))
+    for left, status in ((8, 1), (20, 0)):  # MiB
+        found, said = call(tree.base / "spool", tree.root, 0, 1, f"\nC 0,0,0,{(128 << 30) - (left << 20)},0,0,0\n")
+        assert found == status and ("over 128 GiB of archives would have to be read" in said) == bool(status), said
+
+
+def acls(n, first=0):
+    return pax(b"SCHILY.acl.access", b",".join(b"user:%d:r" % i for i in range(first, first + n)))
+
+
+def attributes(n):
+    return b"".join(pax(b"SCHILY.xattr.user.%d" % i, b"x") for i in range(n))
+
+
+def test_acls_and_extended_attributes_are_bounded(tree):
+    """None is taken, but libarchive reads them; how long one ACL takes rises with their number."""
+    entry = tarfile.TarInfo("a").tobuf() + bytes(1024)
+    assert "a has 2003 ACLs and extended attributes, allowed are 1024" in tree.refused(acls(2000) + entry)
+    tree.taken(acls(1000) + entry)
+    assert os.listxattr(tree.root / "a") == []
+    tree.taken(attributes(20) + entry)
+    # 16 of them count as an entry more
+    for entries, status in ((999_990, 1), (999_900, 0)):
+        (tree.base / "spool/0").write_bytes(acls(1000) + entry)
+        found, said = call(tree.base / "spool", tree.root, 0, 1, f"\nC {entries},0,0,0,0,0,0\n")
+        assert found == status and ("over 1000000 entries" in said) == bool(status), said
 
 
 def test_many_entries(tree):
