@@ -16,16 +16,20 @@
 #include "core_world.h"
 #include "failing_malloc.h"
 
+#include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define CALLS_MAX 2000u /* a call makes fewer */
+#define PARTS     4u /* the build runs as many of this program beside each other, PART says which */
 #define FORKS     3u
 #define VOLUME    "data"
 #define TEMPLATE  "built"
 
 static json_t *program, *policy;
+static unsigned part = PARTS; /* PARTS: all actions */
 
 /* The objects that are there for a call; the ids are "" where there is none. */
 struct there {
@@ -510,24 +514,29 @@ static void sweep(struct world *w, const struct action *action, bool for_good)
     print_message("%s%s: %zu allocations; of the reserve, %zu blocks at most until now\n",
                   action->name, for_good ? ", for good" : "", failures, used_most);
     assert_in_range(failures, 1, CALLS_MAX - 1);
-    assert_in_range(used_most, 1, USED_MAX);
+    assert_in_range(used_most, 0, USED_MAX);
     if (failing_malloc_held() > before + failures / 8)
         fail_msg("%s: %zu blocks are held after it, %zu before", action->name,
                  failing_malloc_held(), before);
 }
 
+static void sweep_actions(struct world *w, bool for_good)
+{
+    fill_events(w);
+    for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
+        if (part == PARTS || i % PARTS == part)
+            sweep(w, &actions[i], for_good);
+    assert_true(used_most > 0);
+}
+
 static void each_allocation_may_fail(void **state)
 {
-    fill_events(*state);
-    for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
-        sweep(*state, &actions[i], false);
+    sweep_actions(*state, false);
 }
 
 static void memory_may_be_out_for_the_rest_of_a_call(void **state)
 {
-    fill_events(*state);
-    for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
-        sweep(*state, &actions[i], true);
+    sweep_actions(*state, true);
 }
 
 /* The memory ends while many calls are under way: each finds what was set aside for it, and no more begin. */
@@ -564,8 +573,13 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_under_way_has_its_own_blocks),
                                        WORLD(each_allocation_may_fail),
                                        WORLD(memory_may_be_out_for_the_rest_of_a_call)};
+    const char *wanted = getenv("PART");
     int failed;
 
+    if (wanted) {
+        part = (unsigned)strtoul(wanted, NULL, 10);
+        assert(part < PARTS);
+    }
     failing_malloc_init();
     program = json_pack("{s:s}", "cmd", "true");
     policy = json_pack("{s:[{s:s,s:[s]}]}", "rules", "action", "allow", "domains", "example.com");
