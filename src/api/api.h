@@ -26,7 +26,7 @@
 #define API_MAP_MAX_COUNT      1024u
 #define API_QUERY_MAX_BYTES    (16u * 1024u)
 #define API_PARAM_SIZE         256 /* one {part} of a path, decoded, NUL included */
-#define API_PARAMS_MAX         2
+#define API_PARAMS_MAX         3
 #define API_HEADERS_MAX        4
 /* equal to the agent's protocol: opens every gate */
 #define API_ENVD_VERSION "0.6.13"

@@ -10,7 +10,8 @@
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
  *   PUT /api/sandbox/{id}/secrets            see daytona_mount.h
  *   POST /api/sandbox/{id}/autostop/{minutes}, .../autodelete/{minutes}, .../last-activity
- *   POST /api/sandbox/{id}/start, .../stop, .../pause, .../resize
+ *   POST /api/sandbox/{id}/start, .../stop, .../pause, .../resize, .../recover, .../backup,
+ *       .../public/{true or false}, .../ports/{port}/signed-preview-url/{token}/expire
  *   PUT /api/sandbox/{id}/labels
  *   GET /api/sandbox/{id}/toolbox-proxy-url, .../ports/{port}/preview-url,
  *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../signing-key,
@@ -125,6 +126,8 @@ void daytona_stop(struct api_call *call);
 void daytona_pause(struct api_call *call);
 void daytona_archive(struct api_call *call);
 void daytona_resize(struct api_call *call);
+void daytona_recover(struct api_call *call);
+void daytona_backup(struct api_call *call);
 
 /* Ends s and answers with what it was. */
 void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s);
@@ -137,6 +140,8 @@ void daytona_activity(struct api_call *call);
 void daytona_toolbox_url(struct api_call *call);
 void daytona_preview_url(struct api_call *call);
 void daytona_signed_preview_url(struct api_call *call);
+void daytona_end_signed(struct api_call *call);
+void daytona_set_public(struct api_call *call);
 void daytona_signing_key(struct api_call *call);
 void daytona_replace_signing_key(struct api_call *call);
 void daytona_metrics(struct api_call *call);

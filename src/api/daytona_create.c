@@ -297,6 +297,26 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
 
 /* -- the create -------------------------------------------------------------------------------- */
 
+/* A create that names a snapshot or a volume that is not there is a bad request, as upstream has
+ * it: 404 is for the sandbox of a path. */
+static void fail_create(struct api_call *call, const struct err *why)
+{
+    struct err e = *why;
+
+    if (e.code == ERR_NOT_FOUND)
+        e.code = ERR_INVALID;
+    api_fail_err(call, &e);
+}
+
+/* A core_sandbox_cb. */
+static void created(void *arg, const struct sandbox *s, const struct err *why)
+{
+    if (why)
+        fail_create(arg, why);
+    else
+        daytona_sandbox_done(arg, s, NULL);
+}
+
 /* The record has c from now on; its answer is the state that clients wait for a build in. */
 static void wait_for(struct api_call *call, struct creation *c, const struct build *b)
 {
@@ -306,7 +326,7 @@ static void wait_for(struct api_call *call, struct creation *c, const struct bui
 
     c->body = json_incref(call->body);
     if (core_create_later(call->core, &c->r, b, c, creation_free, &l, &e) != ERR_OK) {
-        api_fail_err(call, &e);
+        fail_create(call, &e);
         return;
     }
     call->state = NULL;
@@ -323,7 +343,7 @@ static void create_of_image(struct api_call *call, struct creation *c)
     struct err e;
 
     if (core_build_of_create(call->core, call->who.tenant, c->hash, &c->spec, &b, &e) != ERR_OK) {
-        api_fail_err(call, &e);
+        fail_create(call, &e);
         return;
     }
     if (b->state != BUILD_READY) {
@@ -333,9 +353,9 @@ static void create_of_image(struct api_call *call, struct creation *c)
     (void)snprintf(c->template_name, sizeof(c->template_name), "%s", b->name);
     c->r.template_name = c->template_name;
     if (read_resources(call, &c->r, &e) != ERR_OK)
-        api_fail_err(call, &e);
+        fail_create(call, &e);
     else
-        core_sandbox_create(call->core, &c->r, daytona_sandbox_done, call);
+        core_sandbox_create(call->core, &c->r, created, call);
 }
 
 /* Of a snapshot that a create names and that is none yet, or never will be: why. */
@@ -360,11 +380,11 @@ void daytona_sandbox_create(struct api_call *call)
     if (!c)
         return;
     if (read_creation(call, c, &e) != ERR_OK)
-        api_fail_err(call, &e);
+        fail_create(call, &e);
     else if (c->r.name && *c->r.name && core_later_find(call->core, call->who.tenant, c->r.name))
         api_fail(call, 409, "there is a sandbox with the name %s already", c->r.name);
     else if (c->has_image)
         create_of_image(call, c);
     else if (!is_refused(call, c->r.template_name))
-        core_sandbox_create(call->core, &c->r, daytona_sandbox_done, call);
+        core_sandbox_create(call->core, &c->r, created, call);
 }

@@ -139,12 +139,13 @@ const struct core_create_later *daytona_later_find(struct api_call *call)
     return core_later_find(call->core, call->who.tenant, call->params[0]);
 }
 
+/* As upstream: 409 while a change is under way, 400 for one that has failed. */
 void daytona_later_refuse(struct api_call *call, const struct core_create_later *l)
 {
-    api_fail(call, 409, "Sandbox %s is %s: %s", l->id, state_name(l),
-             l->state == LATER_BUILDING || l->state == LATER_CREATING
-                 ? "wait until it is started, or delete it"
-                 : "delete it, and create it anew");
+    bool made = l->state == LATER_BUILDING || l->state == LATER_CREATING;
+
+    api_fail(call, made ? 409 : 400, "Sandbox %s is %s: %s", l->id, state_name(l),
+             made ? "wait until it is started, or delete it" : "delete it, and create it anew");
 }
 
 /* Its build goes on: the template is there for the next create. */

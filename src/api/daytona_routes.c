@@ -49,9 +49,11 @@ static const struct api_route routes[] = {
     {API_READ, "GET", "/api/sandbox/{id}/build-logs-url", daytona_sandbox_logs_url},
     {API_READ, "GET", "/api/config", daytona_config},
     {API_READ, "GET", DAYTONA_EVENTS_PATH, daytona_events},
-    {API_WRITE, "*", "/api/sandbox/{id}/ports/*", api_unsupported,
-     "ending a signed address of a port before its time (ask for one of few seconds, by "
-     "expiresInSeconds)"},
+    {API_WRITE, "POST", "/api/sandbox/{id}/ports/{port}/signed-preview-url/{token}/expire",
+     daytona_end_signed},
+    {API_WRITE, "POST", "/api/sandbox/{id}/public/{flag}", daytona_set_public},
+    {API_WRITE, "POST", "/api/sandbox/{id}/recover", daytona_recover},
+    {API_WRITE, "POST", "/api/sandbox/{id}/backup", daytona_backup},
     {API_WRITE, "*", "/api/sandbox/{id}/ssh-access", api_unsupported,
      "access by SSH: there is no SSH server in front of sandboxes (use a terminal of the SDK, `cay "
      "exec -t`, or an SSH server of the sandbox's own behind a port)"},

@@ -5,11 +5,13 @@
  * in daytona_network.c. */
 
 #include "api/daytona.h"
+#include "api/e2b.h"
 #include "base/clock.h"
 #include "core/archive.h"
 #include "core/file_url.h"
 #include "core/ingress.h"
 #include "core/life.h"
+#include "core/signed_end.h"
 #include "http/json.h"
 
 #include <stdio.h>
@@ -240,6 +242,68 @@ void daytona_signed_preview_url(struct api_call *call)
     api_reply_json(call, 200,
                    json_pack("{s:s, s:i, s:s, s:o}", "sandboxId", s->id, "port", (int)port, "token",
                              token, "url", port_url(call, s, port, signature)));
+}
+
+/* POST .../signed-preview-url/{token}/expire. A client may have the token alone, with the id in
+ * front, as signed-preview-url gives it. */
+void daytona_end_signed(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    const char *token = call->params[2];
+    uint16_t port = s ? port_of(call) : 0;
+    struct err e;
+
+    if (!port)
+        return;
+    if (strncmp(token, s->id, strlen(s->id)) == 0)
+        token += strlen(s->id);
+    if (core_signed_end(call->core, call->who.tenant, s->id, port, token, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_empty(call, 200);
+}
+
+/* -- who may ask its ports --------------------------------------------------------------------- */
+
+/* All that is set but the way in stays. */
+static enum err_code network_with(const struct sandbox *s, bool public, struct network **out,
+                                  struct err *e)
+{
+    json_t *shown = network_shown(s->network) ? json_deep_copy(network_shown(s->network))
+                                              : json_object();
+    enum err_code rc;
+
+    if (!shown || json_object_set_new(shown, E2B_PUBLIC_KEY, json_boolean(public)) < 0)
+        rc = err_set(e, ERR_UNAVAILABLE, "memory is out");
+    else
+        rc = e2b_network_setting(shown, out, e);
+    json_decref(shown);
+    return rc;
+}
+
+/* POST .../public/{isPublic} */
+void daytona_set_public(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+    struct core_network n = {.network = NULL};
+    bool public = strcmp(call->params[1], "true") == 0;
+    struct err e;
+
+    if (!s)
+        return;
+    n.policy = s->policy;
+    n.credentials = s->credentials;
+    n.allow_internet = s->allow_internet;
+    if (!public && strcmp(call->params[1], "false") != 0)
+        api_fail(call, 400, "isPublic must be true or false");
+    else if (!s->secure && !public)
+        api_fail(call, 400, "Sandbox %s has no token for its ports: it stays public", s->id);
+    else if (network_with(s, public, &n.network, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        core_sandbox_set_network(call->core, call->who.tenant, s->id, &n, daytona_sandbox_done,
+                                 call);
+    network_unref(n.network);
 }
 
 /* -- signed URLs of files ---------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* Starting, stopping and pausing. A sandbox that is stopped has its files and nothing else; one
- * that is paused has its processes too. */
+ * that is paused has its processes too. A state that a call does not allow is 400, as upstream has
+ * it. */
 #include "api/daytona.h"
 
 #include "base/clock.h"
@@ -63,9 +64,9 @@ void daytona_stop(struct api_call *call)
     if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
         daytona_sandbox_delete(call, s);
     else if (core_sandbox_is_archived(s, clock_real_ms()))
-        api_fail(call, 409, "Sandbox %s is archived: start it, and stop it then", s->id);
+        api_fail(call, 400, "Sandbox %s is archived: start it, and stop it then", s->id);
     else if (life_of(s->state)->pause == LIFE_CALL_ALREADY && core_sandbox_has_memory(s))
-        api_fail(call, 409, "Sandbox %s is paused: start it, and stop it then", s->id);
+        api_fail(call, 400, "Sandbox %s is paused: start it, and stop it then", s->id);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FILES, changed, call);
 }
@@ -77,7 +78,7 @@ void daytona_pause(struct api_call *call)
     if (!s)
         return;
     if (life_of(s->state)->pause == LIFE_CALL_ALREADY && !core_sandbox_has_memory(s))
-        api_fail(call, 409, "Sandbox %s is stopped: start it, and pause it then", s->id);
+        api_fail(call, 400, "Sandbox %s is stopped: start it, and pause it then", s->id);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FROZEN, changed, call);
 }
@@ -90,8 +91,31 @@ void daytona_archive(struct api_call *call)
 
     if (!s)
         return;
-    if (core_sandbox_archive(call->core, call->who.tenant, s->id, &s, &e) != ERR_OK)
+    if (core_sandbox_archive(call->core, call->who.tenant, s->id, &s, &e) != ERR_OK) {
+        if (e.code == ERR_CONFLICT) /* it is not stopped */
+            e.code = ERR_INVALID;
         api_fail_err(call, &e);
-    else
+    } else {
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+    }
+}
+
+/* No sandbox here is in upstream's state `error` and could be brought back from it: one that an
+ * image's build or its create has failed never was. */
+void daytona_recover(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+
+    if (s)
+        api_fail(call, 400, "Sandbox is not in a recoverable state: %s is %s", s->id,
+                 daytona_state(s));
+}
+
+/* As upstream, for older clients: files are kept without it. */
+void daytona_backup(struct api_call *call)
+{
+    const struct sandbox *s = daytona_find(call);
+
+    if (s)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }

@@ -53,7 +53,7 @@ static void put_until(int64_t until_s, char out[static INGRESS_UNTIL_LEN])
     }
 }
 
-static int64_t read_until(const char *text)
+int64_t ingress_signed_until(const char *text)
 {
     int64_t value = 0;
 
@@ -95,7 +95,7 @@ int ingress_check_signed(const char *agent_token, uint16_t port, const char *giv
 
     if (!ingress_may_sign(port) || strlen(given) != INGRESS_SIGNED_LEN)
         return -EPERM;
-    until_s = read_until(given);
+    until_s = ingress_signed_until(given);
     if (until_s < 0)
         return -EPERM;
     ingress_sign_port(agent_token, port, until_s, right);

@@ -14,7 +14,8 @@ size_t ingress_masked_host(const struct network *network, uint16_t port, char *o
 
 /* A signed address of a port, Daytona's: PORT-ID, and behind the id until when it holds (seconds of
  * the epoch in base 36) and a keyed hash over port and time, both of which fit into one label of a
- * host name. Nothing of it is stored: it holds until its time, as long as the sandbox is there. */
+ * host name. Nothing of it is stored: it holds until its time, as long as the sandbox is there,
+ * unless it was ended (core/signed_end.h). */
 #define INGRESS_UNTIL_LEN  7
 #define INGRESS_MAC_LEN    26 /* 130 bits in base 32 */
 #define INGRESS_SIGNED_LEN (INGRESS_UNTIL_LEN + INGRESS_MAC_LEN)
@@ -29,6 +30,9 @@ void ingress_sign_port(const char *agent_token, uint16_t port, int64_t until_s,
 /* 0, -EPERM: this token has not made it for this port; -ETIMEDOUT: its time is over. Constant time
  * in the hash. */
 int ingress_check_signed(const char *agent_token, uint16_t port, const char *given, int64_t now_s);
+
+/* Until when one that ingress_check_signed takes holds. */
+int64_t ingress_signed_until(const char *given);
 
 /* Hex of SHA-256 over the agent's token: one way, so that who was given this cannot make that. */
 void ingress_traffic_token(const char *agent_token, char out[static CORE_TOKEN_SIZE + 1]);

@@ -120,6 +120,10 @@ static const char *const migrations[] = {
     "CREATE TABLE published (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"
     "ALTER TABLE tenant_usage ADD COLUMN builds INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE tenant_usage ADD COLUMN template_mib_ms INTEGER NOT NULL DEFAULT 0;",
+    "CREATE TABLE signed_ends (sandbox TEXT NOT NULL, signature TEXT NOT NULL,"
+    "  until_s INTEGER NOT NULL, PRIMARY KEY (sandbox, signature)) STRICT, WITHOUT ROWID;"
+    "CREATE TRIGGER signed_ends_unused AFTER DELETE ON sandboxes BEGIN"
+    "  DELETE FROM signed_ends WHERE sandbox=OLD.id; END;",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -249,6 +253,10 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_BUILD_EACH] =
         "SELECT id, tenant, template, name, tags, state, snapshot, step, reason, memory_bytes,"
         " cpu_milli, made_ms, ended_ms FROM builds",
+    [STORE_SIGNED_END_PUT] = "INSERT OR IGNORE INTO signed_ends VALUES (?1, ?2, ?3)",
+    [STORE_SIGNED_END_FIND] = "SELECT count(*) FROM signed_ends WHERE sandbox=?1 AND signature=?2",
+    [STORE_SIGNED_END_COUNT] = "SELECT count(*) FROM signed_ends WHERE sandbox=?1",
+    [STORE_SIGNED_END_PURGE] = "DELETE FROM signed_ends WHERE sandbox=?1 AND until_s<?2",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

@@ -13,6 +13,7 @@
 #include "core/life.h"
 #include "core/list.h"
 #include "core/role.h"
+#include "core/signed_end.h"
 #include "core/volume_content.h"
 
 #include <stdio.h>
@@ -205,6 +206,20 @@ static bool admit_agent(struct gateway_resolver *r, const struct gateway_query *
     return false;
 }
 
+/* Whether it was ended is asked only of one that is right: what is made up reads no table. */
+static bool check_signed(struct gateway_resolver *r, const struct gateway_query *q,
+                         const struct sandbox *s, const char *token,
+                         char message[static ACCESS_MESSAGE_SIZE])
+{
+    if (!access_check_signed(&q->access, token, q->port, clock_real_ms() / 1000, message))
+        return false;
+    if (!core_signed_has_ended(r->core, s->id, q->access.signed_until))
+        return true;
+    snprintf(message, ACCESS_MESSAGE_SIZE,
+             "the signed address was ended by its owner: ask for a new one");
+    return false;
+}
+
 static bool admit_port(struct gateway_resolver *r, const struct gateway_query *q,
                        const struct sandbox *s, struct gateway_answer *a)
 {
@@ -220,7 +235,7 @@ static bool admit_port(struct gateway_resolver *r, const struct gateway_query *q
         a->anonymous = !access_check_traffic(&q->access, token, message);
         return true;
     }
-    if (is_signed ? access_check_signed(&q->access, token, q->port, clock_real_ms() / 1000, message)
+    if (is_signed ? check_signed(r, q, s, token, message)
                   : access_check_traffic(&q->access, token, message))
         return true;
     refuse(a, 403, true, message);

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "http/json.h"
 #include "toolbox/call.h"
+#include "toolbox/git_internal.h"
 #include "toolbox/reply.h"
 #include "toolbox/run.h"
 
@@ -24,11 +25,12 @@ enum {
     NO_REPOSITORY = 92,
 };
 
-/* $1: the folder. `remote ADDRESS` gives the credentials to what git asks of that address's server,
- * and of no other; where the address is none of HTTP's, there are none. `over_net COMMAND` adds the
- * reason of a server's refusal to what git says, which shows its status alone: cay-egress has it in
- * the status line, which HTTP/2 does not have. The trace has no contents, and no credentials. The
- * words may be any server's: of its last status line, short, and without control characters. */
+/* $1: the folder. `files` prints those of the request, each with a NUL behind it. `remote ADDRESS`
+ * gives the credentials to what git asks of that address's server, and of no other; where the
+ * address is none of HTTP's, there are none. `over_net COMMAND` adds the reason of a server's
+ * refusal to what git says, which shows its status alone: cay-egress has it in the status line,
+ * which HTTP/2 does not have. The trace has no contents, and no credentials. The words may be any
+ * server's: of its last status line, short, and without control characters. */
 static const char prelude[] =
     "export LC_ALL=C.UTF-8 LANGUAGE=C GIT_TERMINAL_PROMPT=0 GIT_ASKPASS= SSH_ASKPASS= "
     "GIT_LITERAL_PATHSPECS=1\n"
@@ -53,20 +55,17 @@ static const char prelude[] =
     "\"$t\" | tail -n 1 | cut -b 1-300 >&2\n"
     "  rm -f \"$t\"; return $s\n"
     "}\n"
+    "files() {\n"
+    "  i=0\n"
+    "  while [ $i -lt $CAY_COUNT ]; do\n"
+    "    eval \"printf '%s\\\\0' \\\"\\$CAY_FILE_$i\\\"\"; i=$((i + 1))\n"
+    "  done\n"
+    "}\n"
     "case $1 in /*) p=$1 ;; *) p=./$1 ;; esac\n"
     "shift\n";
 
 static const char in_repository[] = "cd -- \"$p\" 2>/dev/null || exit 90\n"
                                     "git rev-parse --git-dir >/dev/null || exit 92\n";
-
-struct git {
-    struct toolbox_call *call;
-    json_t *envs;
-    char path[TOOLBOX_PATH_SIZE];
-    int status; /* of a good answer that has no body */
-    int (*read)(const char *text, size_t len, struct buf *b); /* NULL: no body */
-    char script[4096];
-};
 
 static void git_free(void *state)
 {
@@ -76,7 +75,7 @@ static void git_free(void *state)
     free(g);
 }
 
-static struct git *git_new(struct toolbox_call *c)
+struct git *git_new(struct toolbox_call *c)
 {
     struct git *g = calloc(1, sizeof(*g));
 
@@ -102,7 +101,7 @@ static void fail_git(struct git *g, const struct toolbox_result *r)
 {
     int which = r->len[1] ? 1 : 0;
     size_t n = r->len[which];
-    struct git_refusal refusal = git_read_refusal(r->out[which]);
+    struct git_refusal refusal = git_read_refusal(r->out[which], g->has_files);
     const char *said, *words;
 
     while (n > 0 && r->out[which][n - 1] == '\n')
@@ -162,9 +161,7 @@ static void ended(void *arg, const struct toolbox_result *r, const struct err *w
         fail_git(g, r);
 }
 
-/* lines: the call's own, behind those that go to the repository unless it is yet to be made. args
- * ends with NULL. */
-static void begin(struct git *g, bool repository, const char *lines, const char *const *args)
+void git_begin(struct git *g, bool repository, const char *lines, const char *const *args)
 {
     struct toolbox_run r = {.timeout_ms = GIT_RUN_MS, .envs = g->envs, .done = ended, .arg = g};
     const char *all[8] = {g->path};
@@ -179,8 +176,7 @@ static void begin(struct git *g, bool repository, const char *lines, const char 
 
 /* -- requests ---------------------------------------------------------------------------------- */
 
-/* Text of the body; what is optional is "" when absent. */
-static bool text(struct git *g, const char *name, enum json_need need, size_t max, const char **out)
+bool git_text(struct git *g, const char *name, enum json_need need, size_t max, const char **out)
 {
     struct err e;
 
@@ -194,7 +190,7 @@ static bool text(struct git *g, const char *name, enum json_need need, size_t ma
     return false;
 }
 
-static bool set_env(struct git *g, const char *name, const char *value)
+bool git_set_env(struct git *g, const char *name, const char *value)
 {
     if (json_object_set_new(g->envs, name, json_string(value)) == 0)
         return true;
@@ -202,20 +198,19 @@ static bool set_env(struct git *g, const char *name, const char *value)
     return false;
 }
 
-static bool path_of_body(struct git *g)
+bool git_path_of_body(struct git *g)
 {
     const char *path;
 
-    if (!text(g, "path", JSON_REQUIRED, TOOLBOX_PATH_SIZE - 1, &path))
+    if (!git_text(g, "path", JSON_REQUIRED, TOOLBOX_PATH_SIZE - 1, &path))
         return false;
     snprintf(g->path, sizeof(g->path), "%s", path);
     return true;
 }
 
-/* A branch, a commit or a remote: what git could take for an option is none. */
-static bool name_of(struct git *g, const char *field, enum json_need need, const char **out)
+bool git_name_of(struct git *g, const char *field, enum json_need need, const char **out)
 {
-    if (!text(g, field, need, 1024, out))
+    if (!git_text(g, field, need, 1024, out))
         return false;
     if ((*out)[0] != '-')
         return true;
@@ -224,21 +219,21 @@ static bool name_of(struct git *g, const char *field, enum json_need need, const
 }
 
 /* git's credential protocol has a line for each. */
-static bool credentials(struct git *g)
+bool git_credentials(struct git *g, enum json_need need)
 {
     const char *user, *password;
 
-    if (!text(g, "username", JSON_OPTIONAL, GIT_TEXT_MAX, &user) ||
-        !text(g, "password", JSON_OPTIONAL, GIT_TEXT_MAX, &password))
+    if (!git_text(g, "username", need, GIT_TEXT_MAX, &user) ||
+        !git_text(g, "password", need, GIT_TEXT_MAX, &password))
         return false;
     if (strpbrk(user, "\r\n") || strpbrk(password, "\r\n")) {
         toolbox_fail(g->call, 400, "BAD_REQUEST", "username and password must each be one line");
         return false;
     }
-    return set_env(g, "CAY_GIT_USERNAME", user) && set_env(g, "CAY_GIT_PASSWORD", password);
+    return git_set_env(g, "CAY_GIT_USERNAME", user) && git_set_env(g, "CAY_GIT_PASSWORD", password);
 }
 
-static bool flag(struct git *g, const char *name, bool *out)
+bool git_flag(struct git *g, const char *name, bool *out)
 {
     struct err e;
 
@@ -249,7 +244,7 @@ static bool flag(struct git *g, const char *name, bool *out)
     return false;
 }
 
-static bool path_of_query(struct git *g)
+bool git_path_of_query(struct git *g)
 {
     return toolbox_query_path(g->call, "path", g->path);
 }
@@ -261,10 +256,10 @@ static void read_only(struct toolbox_call *c, const char *lines,
 {
     struct git *g = git_new(c);
 
-    if (!g || !path_of_query(g))
+    if (!g || !git_path_of_query(g))
         return;
     g->read = read;
-    begin(g, true, lines, (const char *const[]){NULL});
+    git_begin(g, true, lines, (const char *const[]){NULL});
 }
 
 void git_status(struct toolbox_call *c)
@@ -295,7 +290,7 @@ void git_history(struct toolbox_call *c)
 
 /* -- changing ---------------------------------------------------------------------------------- */
 
-static bool add_files(struct git *g)
+bool git_files(struct git *g)
 {
     json_t *files = NULL, *file;
     char name[32];
@@ -319,20 +314,17 @@ static bool add_files(struct git *g)
         }
     }
     snprintf(name, sizeof(name), "%zu", i);
-    return set_env(g, "CAY_COUNT", name);
+    g->has_files = true;
+    return git_set_env(g, "CAY_COUNT", name);
 }
 
 void git_add(struct toolbox_call *c)
 {
     struct git *g = git_new(c);
 
-    if (g && path_of_body(g) && add_files(g))
-        begin(g, true,
-              "i=0\n"
-              "while [ $i -lt $CAY_COUNT ]; do\n"
-              "  eval \"printf '%s\\\\0' \\\"\\$CAY_FILE_$i\\\"\"; i=$((i + 1))\n"
-              "done | git add --pathspec-from-file=- --pathspec-file-nul",
-              (const char *const[]){NULL});
+    if (g && git_path_of_body(g) && git_files(g))
+        git_begin(g, true, "files | git add --pathspec-from-file=- --pathspec-file-nul",
+                  (const char *const[]){NULL});
 }
 
 static int read_hash(const char *text, size_t len, struct buf *b)
@@ -350,15 +342,16 @@ void git_commit(struct toolbox_call *c)
     const char *message, *author, *email;
     bool empty;
 
-    if (!g || !path_of_body(g) || !text(g, "message", JSON_REQUIRED, GIT_TEXT_MAX, &message) ||
-        !text(g, "author", JSON_REQUIRED, 1024, &author) ||
-        !text(g, "email", JSON_REQUIRED, 1024, &email) || !flag(g, "allow_empty", &empty))
+    if (!g || !git_path_of_body(g) ||
+        !git_text(g, "message", JSON_REQUIRED, GIT_TEXT_MAX, &message) ||
+        !git_text(g, "author", JSON_REQUIRED, 1024, &author) ||
+        !git_text(g, "email", JSON_REQUIRED, 1024, &email) || !git_flag(g, "allow_empty", &empty))
         return;
     g->read = read_hash;
-    if (set_env(g, "CAY_MESSAGE", message) && set_env(g, "GIT_AUTHOR_NAME", author) &&
-        set_env(g, "GIT_COMMITTER_NAME", author) && set_env(g, "GIT_AUTHOR_EMAIL", email) &&
-        set_env(g, "GIT_COMMITTER_EMAIL", email))
-        begin(
+    if (git_set_env(g, "CAY_MESSAGE", message) && git_set_env(g, "GIT_AUTHOR_NAME", author) &&
+        git_set_env(g, "GIT_COMMITTER_NAME", author) && git_set_env(g, "GIT_AUTHOR_EMAIL", email) &&
+        git_set_env(g, "GIT_COMMITTER_EMAIL", email))
+        git_begin(
             g, true,
             "printf %s \"$CAY_MESSAGE\" | git commit -q $1 --cleanup=verbatim -F - >&2 || exit 1\n"
             "exec git rev-parse HEAD",
@@ -370,10 +363,10 @@ static void by_name(struct toolbox_call *c, const char *field, int status, const
     struct git *g = git_new(c);
     const char *name;
 
-    if (!g || !path_of_body(g) || !name_of(g, field, JSON_REQUIRED, &name))
+    if (!g || !git_path_of_body(g) || !git_name_of(g, field, JSON_REQUIRED, &name))
         return;
     g->status = status;
-    begin(g, true, lines, (const char *const[]){name, NULL});
+    git_begin(g, true, lines, (const char *const[]){name, NULL});
 }
 
 /* As upstream: the new branch is the current one then. */
@@ -404,10 +397,10 @@ void git_clone(struct toolbox_call *c)
     int64_t n = 0;
     struct err e;
 
-    if (!g || !path_of_body(g) || !text(g, "url", JSON_REQUIRED, 8192, &url) ||
-        !name_of(g, "branch", JSON_OPTIONAL, &branch) ||
-        !name_of(g, "commit_id", JSON_OPTIONAL, &commit) || !credentials(g) ||
-        !flag(g, "insecure_skip_tls", &insecure))
+    if (!g || !git_path_of_body(g) || !git_text(g, "url", JSON_REQUIRED, 8192, &url) ||
+        !git_name_of(g, "branch", JSON_OPTIONAL, &branch) ||
+        !git_name_of(g, "commit_id", JSON_OPTIONAL, &commit) ||
+        !git_credentials(g, JSON_OPTIONAL) || !git_flag(g, "insecure_skip_tls", &insecure))
         return;
     if (json_get_int(c->body, "depth", NULL, JSON_OPTIONAL, 0, INT32_MAX, &n, &e) != ERR_OK) {
         toolbox_fail(c, 400, "BAD_REQUEST", "%s", e.text);
@@ -415,14 +408,14 @@ void git_clone(struct toolbox_call *c)
     }
     if (n > 0)
         snprintf(depth, sizeof(depth), "%lld", (long long)n);
-    if (insecure && !set_env(g, "GIT_SSL_NO_VERIFY", "1"))
+    if (insecure && !git_set_env(g, "GIT_SSL_NO_VERIFY", "1"))
         return;
-    begin(g, false,
-          "remote \"$1\"\n"
-          "over_net git -c http.version=HTTP/1.1 clone -q ${2:+\"--branch=$2\"} "
-          "${4:+\"--depth=$4\"} -- \"$1\" \"$p\" || exit 1\n"
-          "[ -z \"$3\" ] || exec git -C \"$p\" checkout -q --detach \"$3\" --",
-          (const char *const[]){url, branch, commit, depth, NULL});
+    git_begin(g, false,
+              "remote \"$1\"\n"
+              "over_net git -c http.version=HTTP/1.1 clone -q ${2:+\"--branch=$2\"} "
+              "${4:+\"--depth=$4\"} -- \"$1\" \"$p\" || exit 1\n"
+              "[ -z \"$3\" ] || exec git -C \"$p\" checkout -q --detach \"$3\" --",
+              (const char *const[]){url, branch, commit, depth, NULL});
 }
 
 static void with_remote(struct toolbox_call *c, const char *lines)
@@ -431,13 +424,13 @@ static void with_remote(struct toolbox_call *c, const char *lines)
     const char *remote, *branch;
     bool upstream;
 
-    if (!g || !path_of_body(g) || !name_of(g, "remote", JSON_OPTIONAL, &remote) ||
-        !name_of(g, "branch", JSON_OPTIONAL, &branch) || !flag(g, "set_upstream", &upstream) ||
-        !credentials(g))
+    if (!g || !git_path_of_body(g) || !git_name_of(g, "remote", JSON_OPTIONAL, &remote) ||
+        !git_name_of(g, "branch", JSON_OPTIONAL, &branch) ||
+        !git_flag(g, "set_upstream", &upstream) || !git_credentials(g, JSON_OPTIONAL))
         return;
-    begin(g, true, lines,
-          (const char *const[]){*remote ? remote : "origin", branch,
-                                upstream ? "--set-upstream" : "", NULL});
+    git_begin(g, true, lines,
+              (const char *const[]){*remote ? remote : "origin", branch,
+                                    upstream ? "--set-upstream" : "", NULL});
 }
 
 /* No merge: what cannot be fast-forwarded is refused, as upstream does. */

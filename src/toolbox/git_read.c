@@ -221,6 +221,59 @@ int git_read_history(const char *text, size_t len, struct buf *b)
     return rc;
 }
 
+/* -- remotes and settings ---------------------------------------------------------------------- */
+
+/* "remote.NAME.url", a line feed and the address. -EBADMSG: it is not. A key without a value has
+ * neither. */
+static int read_remote(struct span entry, struct span *name, struct span *url)
+{
+    const size_t before = strlen("remote."), after = strlen(".url");
+    struct span key;
+
+    if (!next(&entry, '\n', &key))
+        return -ENOENT;
+    if (!begins(key, "remote.") || key.len <= before + after ||
+        memcmp(key.at + key.len - after, ".url", after) != 0)
+        return -EBADMSG;
+    *name = (struct span){key.at + before, key.len - before - after};
+    *url = entry;
+    return 0;
+}
+
+int git_read_remotes(const char *text, size_t len, struct buf *b)
+{
+    struct span rest = {text, len}, entry, name, url, last = {NULL, 0};
+    int rc = buf_append_str(b, "{\"remotes\":["), one;
+
+    while (rc == 0 && next(&rest, '\0', &entry)) {
+        one = read_remote(entry, &name, &url);
+        if (one == -EBADMSG)
+            return one;
+        if (one < 0 || (last.at && last.len == name.len && !memcmp(last.at, name.at, name.len)))
+            continue;
+        rc = put(b, last.at ? ",{\"name\":" : "{\"name\":", name);
+        if (rc == 0)
+            rc = put(b, ",\"url\":", url);
+        if (rc == 0)
+            rc = buf_append_str(b, "}");
+        last = name;
+    }
+    return rc == 0 ? buf_append_str(b, "]}") : rc;
+}
+
+int git_read_value(const char *text, size_t len, struct buf *b)
+{
+    struct span rest = {text, len}, value;
+    int rc;
+
+    if (len == 0)
+        return buf_append_str(b, "{\"value\":null}");
+    if (!next(&rest, '\0', &value))
+        return -EBADMSG;
+    rc = put(b, "{\"value\":", value);
+    return rc == 0 ? buf_append_str(b, "}") : rc;
+}
+
 /* -- refusals ---------------------------------------------------------------------------------- */
 
 /* In this order: git's later lines repeat the kind of failure in general words. A remote that is
@@ -245,9 +298,14 @@ static const struct {
     {"fatal: couldn't find remote ref", {404, "GIT_BRANCH_NOT_FOUND"}},
     {"did not match any file(s) known to git", {404, "GIT_BRANCH_NOT_FOUND"}},
     {"fatal: invalid reference: ", {404, "GIT_BRANCH_NOT_FOUND"}},
+    {"fatal: Failed to resolve '", {404, "GIT_BRANCH_NOT_FOUND"}},
+    {"fatal: could not resolve ", {404, "GIT_BRANCH_NOT_FOUND"}},
     {"does not match any", {404, "GIT_BRANCH_NOT_FOUND"}},
     {"error: branch '", {404, "GIT_BRANCH_NOT_FOUND"}},
     {"is not currently on a branch", {404, "GIT_BRANCH_NOT_FOUND"}},
+    {" already exists.", {409, "CONFLICT"}},
+    {"/etc/gitconfig: Permission denied", {403, NULL}},
+    {"Could not reset index file", {409, "GIT_DIRTY_WORKTREE"}},
     {"would be overwritten by", {409, "GIT_DIRTY_WORKTREE"}},
     {"Your local changes", {409, "GIT_DIRTY_WORKTREE"}},
     {"Not possible to fast-forward", {409, "GIT_MERGE_CONFLICT"}},
@@ -261,8 +319,10 @@ static const struct {
     {"Could not read from remote repository", {400, "GIT_TRANSPORT_FAILED"}},
 };
 
-struct git_refusal git_read_refusal(const char *text)
+struct git_refusal git_read_refusal(const char *text, bool has_files)
 {
+    if (has_files && strstr(text, "did not match any file"))
+        return (struct git_refusal){400, NULL};
     for (size_t i = 0; i < ARRAY_SIZE(refusals); i++)
         if (strstr(text, refusals[i].words))
             return refusals[i].refusal;

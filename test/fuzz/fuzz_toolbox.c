@@ -38,6 +38,14 @@ static void look_at_packet(const char *text, size_t len)
     free(token);
 }
 
+static void look_at_settings(const char *text, size_t len)
+{
+    (void)git_read_refusal(text, true);
+    (void)git_read_refusal(text, false);
+    look(git_read_remotes, text, len);
+    look(git_read_value, text, len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const reader readers[] = {git_read_status, git_read_branches, git_read_history};
@@ -59,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (data[0] % 5 == 3)
         port_read(text, size - 1, seen);
     else
-        (void)git_read_refusal(text);
+        look_at_settings(text, size - 1);
     free(text);
     return 0;
 }

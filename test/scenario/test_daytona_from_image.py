@@ -67,7 +67,7 @@ def test_a_build_that_fails(mine):  # noqa: F811
     shown = ended(mine, made, "build_failed")
     assert "status 7" in shown["errorReason"] and "why not" in shown["errorReason"]
     assert "why not" in log(mine, shown["snapshot"])
-    mine.refused(409, "POST", "sandbox/fails/start", why="build_failed: delete it")
+    mine.refused(400, "POST", "sandbox/fails/start", why="build_failed: delete it")
     mine.refused(409, "POST", "sandbox", {"name": "fails", "snapshot": "host"}, "fails")
     assert mine.good("DELETE", "sandbox/fails")["state"] == "destroyed"
     mine.refused(404, "GET", f"sandbox/{made['id']}", why="not found")
@@ -80,7 +80,9 @@ def test_a_sandbox_that_cannot_be_made_of_it(mine):  # noqa: F811
     made = begin(mine, "FROM host\n", volumes=[{"volumeId": "no-such", "mountPath": "/x"}])
     assert made["state"] == "pending_build"
     assert "no-such" in ended(mine, made, "error")["errorReason"]
-    mine.refused(409, "POST", f"sandbox/{made['id']}/stop", why="is error: delete it")
+    mine.refused(400, "POST", f"sandbox/{made['id']}/stop", why="is error: delete it")
+    for begins in ({"buildInfo": {"dockerfileContent": "FROM host\n"}}, {"snapshot": "host"}):  # its template is there by now
+        mine.refused(400, "POST", "sandbox", {**begins, "volumes": [{"volumeId": "no-such", "mountPath": "/x"}]}, "no-such")
 
 
 def test_deleted_while_it_is_built(mine):  # noqa: F811

@@ -159,7 +159,7 @@ def test_a_snapshot_of_a_sandbox_is_what_others_begin_with(mine):
     assert mine.good("DELETE", f"snapshots/{shown['id']}") is None
     mine.refused(404, "GET", "snapshots/mine-1.0", why="not found")
     mine.refused(404, "DELETE", "snapshots/mine-1.0", why="not found")
-    mine.refused(404, "POST", "sandbox", {"snapshot": "mine-1.0"}, "mine-1.0")
+    mine.refused(400, "POST", "sandbox", {"snapshot": "mine-1.0"}, "mine-1.0")
     assert mine.run(made, "cat f") == "one\n" and mine.good("GET", f"sandbox/{made['id']}")["snapshot"] == shown["id"]  # it has no name any more
 
 
@@ -191,7 +191,7 @@ def test_they_are_the_tenants_own(mine, account, cay):
     for name in ("own", id):
         other.refused(404, "GET", f"snapshots/{name}", why="not found")
         other.refused(404, "DELETE", f"snapshots/{name}", why="not found")
-        other.refused(404, "POST", "sandbox", {"snapshot": name})
+        other.refused(400, "POST", "sandbox", {"snapshot": name})
     assert "own" not in other.names() and other.names(f"?sourceSandboxId={source['id']}") == []
     theirs = other.sandbox()
     other.good("POST", f"sandbox/{theirs['id']}/snapshot", {"name": "own"})  # a name is one of a kind for the tenant

@@ -689,7 +689,7 @@ def test_of_changes_of_variables_at_once_none_is_lost(box):
 
 def test_what_is_not_there_says_so(box):
     box.refused(404, "GET", "/nothing/here", why="/nothing/here")
-    for method, path in (("POST", "/git/reset"), ("POST", "/git/credentials"), ("POST", "/lsp/start"), ("GET", "/proxy/80/x"), ("POST", "/computeruse/start")):
+    for method, path in (("POST", "/git/rebase"), ("GET", "/git/blame"), ("POST", "/lsp/start"), ("GET", "/proxy/80/x"), ("POST", "/computeruse/start")):
         box.refused(501, method, path, code="NOT_IMPLEMENTED", why="not supported")
     box.refused(413, "POST", "/process/execute", b"[" + b" " * (5 << 20))
 
@@ -836,14 +836,14 @@ def test_stopped_is_files_alone_and_started_again(cay, new_key):
         assert control("POST", f"{id}/stop").json["state"] == "stopped"
         assert control("POST", f"{id}/stop").json["state"] == "stopped" and control("GET", id).json["state"] == "stopped"
         box.refused(409, "POST", "/process/execute", {"command": "true"})
-        assert control("POST", f"{id}/pause").status == 409
+        assert control("POST", f"{id}/pause").status == 400
         assert control("POST", f"{id}/start").json["state"] == "started"
         assert control("POST", f"{id}/start").json["state"] == "started"
         done = box.run("cat f; echo $KEPT; pgrep -fc 'sleep 700[4]'; ls /dev/shm")
         assert done["result"] == "kept\n1\n0\n"
         box.run("sleep 7005 >/dev/null 2>&1 &")
         assert control("POST", f"{id}/pause").json["state"] == "paused"
-        assert control("POST", f"{id}/stop").status == 409
+        assert control("POST", f"{id}/stop").status == 400
         assert control("POST", f"{id}/start").json["state"] == "started"
         assert box.run("pgrep -fc 'sleep 700[5]'")["result"] == "1\n"
     finally:
@@ -864,13 +864,13 @@ def test_one_that_is_stopped_is_archived_until_it_starts(cay, new_key):
         for minutes, shown in ((0, 30 * 1440), (99999, 30 * 1440), (7, 7)):
             assert control("POST", f"{id}/autoarchive/{minutes}").json["autoArchiveInterval"] == shown
         Box(cay, id).run("echo kept >f")
-        assert control("POST", f"{id}/archive").status == 409 and control("GET", id).json["state"] == "started"
+        assert control("POST", f"{id}/archive").status == 400 and control("GET", id).json["state"] == "started"
         assert control("POST", f"{id}/stop").json["state"] == "stopped"
         assert control("POST", f"{id}/archive", new_key("archivers")).status == 404 and control("GET", id).json["state"] == "stopped"
         for _ in range(2):
             assert control("POST", f"{id}/archive").json["state"] == "archived"
         listed = {s["id"]: s["state"] for s in cay.call("GET", "/api/sandbox", None, {"Authorization": f"Bearer {cay.key}"}, key=False).json["items"]}
-        assert listed[id] == "archived" == control("GET", id).json["state"] and control("POST", f"{id}/stop").status == 409
+        assert listed[id] == "archived" == control("GET", id).json["state"] and control("POST", f"{id}/stop").status == 400
         assert control("POST", f"{id}/start").json["state"] == "started"
         assert Box(cay, id).run("cat f")["result"] == "kept\n"
         assert control("POST", f"{id}/stop").json["state"] == "stopped" and control("GET", id).json["autoArchiveInterval"] == 7

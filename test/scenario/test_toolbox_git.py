@@ -122,6 +122,85 @@ def test_branches_a_clone_and_a_pull(box, repository):
     box.run("rm -rf z w2")
 
 
+def test_a_repository_is_made_and_changes_are_taken_back(box):
+    box.run("rm -rf n; mkdir n")
+    git(box, "POST", "init", 201, path="n/w", initial_branch="trunk")
+    git(box, "POST", "init", 201, path="/home/daytona/n/o.git", bare=True, initial_branch=None)
+    assert box.run("git -C n/o.git rev-parse --is-bare-repository")["result"] == "true\n"
+    assert git(box, "GET", "status", path="n/w")["currentBranch"] == "trunk"
+    box.put([("n/w/a b\n\"c\"", b"1\n"), ("n/w/-d", b"1\n")])
+    git(box, "POST", "add", path="n/w", files=["."])
+    first = git(box, "POST", "commit", path="n/w", message="one", **AUTHOR)["hash"]
+
+    def change():
+        box.put([("n/w/a b\n\"c\"", b"2\n"), ("n/w/-d", b"2\n")])
+        git(box, "POST", "add", path="n/w", files=["."])
+
+    def state():
+        return {f["name"]: (f["staging"], f["worktree"]) for f in git(box, "GET", "status", path="n/w")["fileStatus"]}
+
+    staged, changed = ("Modified", "Unmodified"), ("Unmodified", "Modified")
+    change()
+    git(box, "POST", "reset", path="n/w", files=["a b\n\"c\""], mode=None, target=None)
+    assert state() == {"a b\n\"c\"": changed, "-d": staged}
+    git(box, "POST", "reset", path="n/w")
+    assert state() == {"a b\n\"c\"": changed, "-d": changed}
+    git(box, "POST", "restore", path="n/w", files=["-d"])
+    assert state() == {"a b\n\"c\"": changed} and box.take("/home/daytona/n/w/-d").body == b"1\n"
+    change()
+    git(box, "POST", "restore", path="n/w", files=["-d"], staged=True)
+    assert state() == {"a b\n\"c\"": staged, "-d": changed}
+    git(box, "POST", "restore", path="n/w", files=["."], staged=True, worktree=True, source="HEAD")
+    assert state() == {}
+    change()
+    second = git(box, "POST", "commit", path="n/w", message="two", **AUTHOR)["hash"]
+    git(box, "POST", "reset", path="n/w", mode="soft", target=first)
+    assert state() == {"a b\n\"c\"": staged, "-d": staged}
+    git(box, "POST", "reset", path="n/w", mode="hard", target=second)
+    assert state() == {} and git(box, "GET", "history", path="n/w")[0]["hash"] == second
+    git(box, "POST", "reset", path="n/w", mode="hard", target="HEAD~1", files=[])
+    assert box.take("/home/daytona/n/w/-d").body == b"1\n"
+    box.put([("n/w/-d", b"3\n")])
+    box.refused(409, "POST", "/git/reset", {"path": "n/w", "mode": "keep", "target": second}, "GIT_DIRTY_WORKTREE")
+
+
+def test_remotes(box, repository):
+    assert git(box, "GET", "remotes", path="w") == {"remotes": [{"name": "origin", "url": "/home/daytona/o.git"}]}
+    box.refused(409, "POST", "/git/remotes", {"path": "w", "name": "origin", "url": "/x"}, "CONFLICT")
+    git(box, "POST", "remotes", 201, path="w", name="origin", url="/x y", overwrite=True)
+    git(box, "POST", "remotes", 201, path="w", name="other", url="--upload-pack=id")
+    git(box, "POST", "remotes", 201, path="w", name="new", url="/new", overwrite=True)
+    assert git(box, "GET", "remotes", path="w")["remotes"] == [
+        {"name": "origin", "url": "/x y"}, {"name": "other", "url": "--upload-pack=id"}, {"name": "new", "url": "/new"}]
+    git(box, "POST", "commit", path="w", message="one", allow_empty=True, **AUTHOR)
+    box.run("git -C w push -q ~/o.git main; git init -q z")
+    git(box, "POST", "remotes", 201, path="z", name="origin", url="/home/daytona/o.git", fetch=True)
+    assert box.run("git -C z branch -r")["result"] == "  origin/main\n"
+    box.refused(404, "POST", "/git/remotes", {"path": "z", "name": "gone", "url": "/nowhere", "fetch": True}, "GIT_REPO_NOT_FOUND")
+    assert git(box, "GET", "remotes", path="z")["remotes"][1]["name"] == "gone"
+    box.run("rm -rf z")
+
+
+def test_settings_of_git(box, repository):
+    try:
+        box.run("rm -f .gitconfig .git-credentials")
+        assert git(box, "GET", "config", key="user.name") == {"value": None}
+        git(box, "POST", "config/user", name="A \"B\"", email="a@example.org")
+        assert git(box, "GET", "config", key="user.name", scope="global") == {"value": "A \"B\""}
+        git(box, "POST", "config", key="user.name", value="-l", scope="local", path="w")
+        assert git(box, "GET", "config", key="user.name", scope="local", path="w") == {"value": "-l"}
+        assert git(box, "GET", "config", key="user.email") == {"value": "a@example.org"}
+        assert git(box, "GET", "config", key="user.email", scope="local", path="w") == {"value": None}
+        git(box, "POST", "config", key="a.b c.d", value="")
+        assert git(box, "GET", "config", key="a.b c.d") == {"value": ""} and git(box, "GET", "config", key="a.b", scope="system") == {"value": None}
+        box.refused(403, "POST", "/git/config", {"key": "a.b", "value": "1", "scope": "system"}, why="ermission")
+        git(box, "POST", "credentials", username="me", password="p w'\"", host="git.example.org", protocol=None)
+        assert box.run("printf 'protocol=https\\nhost=git.example.org\\n\\n' | git credential fill; stat -c %a .git-credentials")["result"] \
+            == "protocol=https\nhost=git.example.org\nusername=me\npassword=p w'\"\n600\n"
+    finally:
+        box.run("rm -f .gitconfig .git-credentials")
+
+
 @pytest.mark.parametrize("method, call, fields, status, code", [
     ("GET", "status", {}, 400, None), ("GET", "status", {"path": "none"}, 404, "FILE_NOT_FOUND"),
     ("GET", "status", {"path": "/tmp"}, 404, "GIT_REPO_NOT_FOUND"), ("GET", "history", {"path": "-"}, 404, "FILE_NOT_FOUND"),
@@ -134,7 +213,26 @@ def test_branches_a_clone_and_a_pull(box, repository):
     ("POST", "add", {"path": "w", "files": []}, 400, None), ("POST", "add", {"path": "w", "files": [1]}, 400, None),
     ("POST", "add", {"path": "w", "files": ["none"]}, 400, None), ("POST", "add", {"path": "w", "files": ["x"] * 1001}, 400, None),
     ("POST", "commit", {"path": "w", "message": "m"}, 400, None), ("POST", "checkout", {"path": "w", "branch": "--orphan=x"}, 400, None),
-    ("POST", "push", {"path": "w", "remote": "--receive-pack=id"}, 400, None), ("POST", "pull", {"path": "w", "remote": "nosuch"}, 404, None)])
+    ("POST", "push", {"path": "w", "remote": "--receive-pack=id"}, 400, None), ("POST", "pull", {"path": "w", "remote": "nosuch"}, 404, None),
+    ("POST", "init", {}, 400, None), ("POST", "init", {"path": "q", "initial_branch": "--bare"}, 400, None),
+    ("POST", "init", {"path": "q", "initial_branch": "a..b"}, 400, None), ("POST", "init", {"path": "q", "bare": "yes"}, 400, None),
+    ("POST", "reset", {"path": "w", "mode": "exec"}, 400, None), ("POST", "reset", {"path": "w", "target": "nosuch"}, 404, "GIT_BRANCH_NOT_FOUND"),
+    ("POST", "reset", {"path": "w", "mode": "hard", "files": ["a"]}, 400, None), ("POST", "reset", {"path": "w", "mode": "hard", "files": "a"}, 400, None),
+    ("POST", "reset", {"path": "w", "target": "--hard"}, 400, None), ("POST", "restore", {"path": "w"}, 400, None),
+    ("POST", "restore", {"path": "w", "files": []}, 400, None), ("POST", "restore", {"path": "w", "files": ["none"]}, 400, None),
+    ("POST", "restore", {"path": "w", "files": ["."], "source": "nosuch"}, 404, "GIT_BRANCH_NOT_FOUND"),
+    ("POST", "restore", {"path": "w", "files": ["."], "worktree": False}, 400, None), ("POST", "restore", {"path": "/tmp", "files": ["."]}, 404, "GIT_REPO_NOT_FOUND"),
+    ("GET", "remotes", {}, 400, None), ("GET", "remotes", {"path": "none"}, 404, "FILE_NOT_FOUND"),
+    ("POST", "remotes", {"path": "w", "name": "x"}, 400, None), ("POST", "remotes", {"path": "w", "name": "a b", "url": "/x"}, 400, None),
+    ("POST", "remotes", {"path": "w", "name": "--mirror=push", "url": "/x"}, 400, None),
+    ("POST", "remotes", {"path": "w", "name": "ext", "url": "ext::sh -c id", "fetch": True}, 400, None),
+    ("GET", "config", {}, 400, None), ("GET", "config", {"key": "user"}, 400, None), ("GET", "config", {"key": "--list.x"}, 400, None),
+    ("GET", "config", {"key": "user.name", "scope": "worktree"}, 400, None), ("GET", "config", {"key": "user.name", "scope": "local"}, 400, None),
+    ("POST", "config", {"key": "a.b"}, 400, None), ("POST", "config", {"key": "a.b\nc.d", "value": "1"}, 400, None),
+    ("POST", "config", {"key": "a.b", "value": "1", "scope": "local"}, 400, None), ("POST", "config", {"key": "a.b", "value": "1", "scope": "file=/x"}, 400, None),
+    ("POST", "config/user", {"name": "a"}, 400, None), ("POST", "credentials", {"username": "a"}, 400, None),
+    ("POST", "credentials", {"username": "a", "password": "b", "host": "x\npath=y"}, 400, None),
+    ("POST", "credentials", {"username": "a\nhost=b", "password": "b"}, 400, None)])
 def test_a_bad_call_of_git(box, repository, method, call, fields, status, code):
     git(box, "POST", "commit", path="w", message="one", allow_empty=True, **AUTHOR)
     more = {"query": fields} if method == "GET" else {"body": fields}

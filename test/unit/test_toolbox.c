@@ -80,17 +80,40 @@ static void test_history(void **state UNUSED)
     reads(git_read_history, TEXT(""), "[]");
 }
 
+static void test_settings(void **state UNUSED)
+{
+    reads(git_read_remotes,
+          TEXT("remote.origin.url\n/a b\0remote.origin.url\n/second\0remote.a.url.url\nssh://x\ny\0"
+               "remote.empty.url\0"),
+          "{\"remotes\":[{\"name\":\"origin\",\"url\":\"/a b\"},"
+          "{\"name\":\"a.url\",\"url\":\"ssh://x\\ny\"}]}");
+    reads(git_read_remotes, TEXT(""), "{\"remotes\":[]}");
+    refuses(git_read_remotes, TEXT("remote.url\nx\0"));
+    refuses(git_read_remotes, TEXT("branch.a.url\nx\0"));
+    reads(git_read_value, TEXT(""), "{\"value\":null}");
+    reads(git_read_value, TEXT("\0"), "{\"value\":\"\"}");
+    reads(git_read_value, TEXT("a\nb\0"), "{\"value\":\"a\\nb\"}");
+    refuses(git_read_value, TEXT("cut"));
+}
+
 static void test_refusals(void **state UNUSED)
 {
-    assert_int_equal(git_read_refusal("fatal: Authentication failed for 'x'").status, 401);
-    assert_string_equal(git_read_refusal(" ! [rejected] main\nerror: failed to push").code,
+    assert_int_equal(git_read_refusal("fatal: Authentication failed for 'x'", false).status, 401);
+    assert_string_equal(git_read_refusal(" ! [rejected] main\nerror: failed to push", false).code,
                         "GIT_PUSH_REJECTED");
-    assert_string_equal(git_read_refusal(" ! [remote rejected] main (hook)").code,
+    assert_string_equal(git_read_refusal(" ! [remote rejected] main (hook)", false).code,
                         "GIT_REMOTE_REJECTED");
-    assert_int_equal(git_read_refusal("fatal: unable to access 'https://x/'").status, 400);
-    assert_string_equal(git_read_refusal("ssh: Could not resolve hostname x").code,
+    assert_int_equal(git_read_refusal("fatal: unable to access 'https://x/'", false).status, 400);
+    assert_string_equal(git_read_refusal("ssh: Could not resolve hostname x", false).code,
                         "GIT_TRANSPORT_FAILED");
-    assert_int_equal(git_read_refusal("something else").status, 400);
+    assert_int_equal(git_read_refusal("something else", false).status, 400);
+    assert_int_equal(
+        git_read_refusal("error: pathspec 'x' did not match any file(s) known to git", false)
+            .status,
+        404);
+    assert_int_equal(
+        git_read_refusal("error: pathspec 'x' did not match any file(s) known to git", true).status,
+        400);
 }
 
 static bool listens(const char *text, unsigned port)
@@ -121,9 +144,9 @@ static void test_ports(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status),  cmocka_unit_test(test_branches),
-        cmocka_unit_test(test_history), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_status),   cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_history),  cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_ports),
     };
 
     return cmocka_run_group_tests_name("toolbox", tests, NULL, NULL);
