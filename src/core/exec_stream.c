@@ -9,13 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ENVELOPE_MAX (1024u * 1024u) /* an agent's have about 64 KiB */
-#define STATUS_SIZE  64
+#define STATUS_SIZE 64
 
 void exec_stream_init(struct exec_stream *s, size_t max_output)
 {
     *s = (struct exec_stream){.left = max_output, .exit_code = -1};
-    buf_init(&s->in, ENVELOPE_MAX + ENVELOPE_HEAD_BYTES);
+    buf_init(&s->in, EXEC_MESSAGE_MAX + ENVELOPE_HEAD_BYTES);
     for (size_t i = 0; i < ARRAY_SIZE(s->out); i++)
         buf_init(&s->out[i], max_output);
 }
@@ -146,17 +145,30 @@ static bool take_envelope(struct exec_stream *s, const struct envelope *in)
     return good;
 }
 
-bool exec_stream_feed(struct exec_stream *s, const char *data, size_t len)
+/* False: a message is not one, or longer than EXEC_MESSAGE_MAX, which its head says. */
+static bool take_whole(struct exec_stream *s)
 {
     struct envelope next;
     int r;
 
-    if (buf_append(&s->in, data, len) < 0)
-        return false;
-    while ((r = envelope_peek(&s->in, ENVELOPE_MAX, &next)) > 0) {
+    while ((r = envelope_peek(&s->in, EXEC_MESSAGE_MAX, &next)) > 0) {
         if (!take_envelope(s, &next))
             return false;
         envelope_drop(&s->in, &next);
     }
     return r == 0;
+}
+
+/* No more than the buffer has room for at a time: what is left in it is less than one message. */
+bool exec_stream_feed(struct exec_stream *s, const char *data, size_t len)
+{
+    while (len > 0) {
+        size_t n = MIN(len, s->in.max - s->in.len);
+
+        if (buf_append(&s->in, data, n) < 0 || !take_whole(s))
+            return false;
+        data += n;
+        len -= n;
+    }
+    return true;
 }

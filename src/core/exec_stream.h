@@ -9,6 +9,10 @@
 
 #include <stdbool.h>
 
+/* Bytes of one message. An agent's have 44 KiB: 32 KiB of output in base64. A message whose head
+ * announces more is refused at the head, before any of it is held. */
+#define EXEC_MESSAGE_MAX (128u * 1024u)
+
 enum { EXEC_STDOUT, EXEC_STDERR }; /* a terminal's output is EXEC_STDOUT */
 
 /* Told each piece of output, in its order. False: no reader wants more, and the stream is at its

@@ -1,5 +1,6 @@
 /* Units of src/core: commands that are run to their end, above all what becomes of them when a part of it
  * fails. privd and agents are core_fake.h's, cay-egress a server on the same loop. */
+#include "base/envelope.h"
 #include "base/share.h"
 #include "core/core_internal.h"
 #include "core/exec.h"
@@ -424,6 +425,36 @@ static void what_is_no_stream_is_refused(void **state)
     exec_stream_free(&s);
 }
 
+/* {"a":"xxx..."} as a message of len bytes, at out. */
+static size_t long_message(char *out, size_t len)
+{
+    envelope_write_head(out, 0, (uint32_t)len);
+    memset(out + ENVELOPE_HEAD_BYTES, 'x', len);
+    memcpy(out + ENVELOPE_HEAD_BYTES, "{\"a\":\"", 6);
+    memcpy(out + ENVELOPE_HEAD_BYTES + len - 2, "\"}", 2);
+    return ENVELOPE_HEAD_BYTES + len;
+}
+
+static void a_message_that_is_too_long_is_refused_at_its_head(void **state)
+{
+    static char bytes[3 * (EXEC_MESSAGE_MAX + ENVELOPE_HEAD_BYTES)];
+    struct exec_stream s;
+    size_t n = long_message(bytes, EXEC_MESSAGE_MAX);
+
+    n += long_message(bytes + n, 4000);
+    n += long_message(bytes + n, EXEC_MESSAGE_MAX);
+    exec_stream_init(&s, 10);
+    assert_true(exec_stream_feed(&s, bytes, n)); /* all that is not too long, at once */
+    assert_int_equal(s.in.len, 0);
+    exec_stream_free(&s);
+    exec_stream_init(&s, 10);
+    (void)long_message(bytes, EXEC_MESSAGE_MAX + 1);
+    assert_true(exec_stream_feed(&s, bytes, ENVELOPE_HEAD_BYTES - 1));
+    assert_false(exec_stream_feed(&s, bytes + ENVELOPE_HEAD_BYTES - 1, 1));
+    assert_true(s.in.cap < 1024);
+    exec_stream_free(&s);
+}
+
 #define PLACE "i00000000000000000000"
 
 /* Written and ended; its reader has taken nothing. */
@@ -560,6 +591,7 @@ int main(void)
         WORLD(calls_are_shared_out),
         cmocka_unit_test(signals_have_names),
         cmocka_unit_test(what_is_no_stream_is_refused),
+        cmocka_unit_test(a_message_that_is_too_long_is_refused_at_its_head),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
