@@ -26,6 +26,23 @@ REAL_KEY = "sk-real-0123456789-abcdefghij"
 AWS_ID, AWS_SECRET = "AKIDREALEXAMPLE", "real/aws+secret0123456789abcdefghijklmno"
 
 
+def frame(first, data, mask=b""):
+    body = bytes(b ^ mask[i % 4] for i, b in enumerate(data)) if mask else data
+    return struct.pack("!BB", first, (0x80 if mask else 0) | len(data)) + mask + body
+
+
+def deflated(data):
+    packer = zlib.compressobj(wbits=-15)
+    return (packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4]  # RFC 7692 section 7.2.1
+
+
+KEY = REAL_KEY.encode()
+SAID = {b"secret": frame(0x81, KEY), b"ping": frame(0x89, KEY), b"length": b"\x81\x7f" + KEY,
+        b"fragments": frame(0x01, KEY[:5]) + frame(0x89, b"!") + b"".join(frame(0x00, KEY[i:i + 1]) for i in range(5, len(KEY)))
+        + frame(0x80, b""),
+        b"masked": frame(0x81, KEY, b"\1\2\3\4"), b"compressed": frame(0xc1, deflated(KEY))}
+
+
 def accept_key(key):
     return base64.b64encode(hashlib.sha1(key.encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()).decode()
 
@@ -205,19 +222,19 @@ class Origin(http.server.BaseHTTPRequestHandler):
         self.say(200, {})
 
     def on_ws(self, _):
-        """Echoes each message before it reads the next."""
+        """Echoes each message before it reads the next, or sends what SAID has for it."""
         self.close_connection = True
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
+        if self.path.endswith("?extension"):
+            self.send_header("Sec-WebSocket-Extensions", "permessage-deflate")
         self.send_header("Connection", "Upgrade")
         self.send_header("Sec-WebSocket-Accept", accept_key(self.headers["Sec-WebSocket-Key"]))
         self.end_headers()
         while head := self.rfile.read(2):
             mask = self.rfile.read(4)
             data = bytes(b ^ mask[i % 4] for i, b in enumerate(self.rfile.read(head[1] & 0x7f)))
-            if data == b"secret":
-                data = REAL_KEY.encode()
-            self.wfile.write(struct.pack("!BB", 0x81, len(data)) + data)
+            self.wfile.write(SAID.get(data) or frame(0x81, data))
 
     def log_message(self, *_):
         pass

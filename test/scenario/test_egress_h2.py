@@ -194,10 +194,11 @@ def test_bidirectional_stream_is_not_buffered(box):
     r = run(box, PAUSED + """
 stream = ask("/bidi", "POST", end=False)
 for n in range(20):
-    c.send_data(stream, b"piece %d" % n)
+    piece = b"\\0\\0\\0\\0\\x08piece %02d" % n  # a message of gRPC
+    c.send_data(stream, piece)
     s.sendall(c.data_to_send())
     got = b""
-    while got != b"piece %d" % n:
+    while got != piece:
         got += b"".join(e.data for e in events() if isinstance(e, h2.events.DataReceived))
 c.end_stream(stream)
 s.sendall(c.data_to_send())

@@ -15,12 +15,13 @@ import struct
 import subprocess
 import sys
 import threading
+import zlib
 
 import pytest
 
 from worldlib import API, OTHER_HOST, RULES, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
 import internet  # isort: skip
-from origins import (AWS_ID, AWS_SECRET, EXPIRED, MODEL, PLAIN, REAL_KEY, SELF_SIGNED, WRONG_NAME,
+from origins import (AWS_ID, AWS_SECRET, EXPIRED, MODEL, PLAIN, REAL_KEY, SAID, SELF_SIGNED, WRONG_NAME,
                      accept_key)
 
 URL = f"https://{API}:{MODEL}"
@@ -404,7 +405,7 @@ def test_headers_with_placeholders(world, origins):
     """As E2B's rules set them."""
     credentials = [seal(world, "TOKEN", REAL_KEY, kind="placeholder"),
                    seal(world, "rule", {"Authorization": "Bearer ${e2b.secrets.TOKEN}", "X-Plain": "y"}, kind="headers")]
-    with sandbox(world, credentials, inject("rule")) as s:
+    with sandbox(world, credentials, inject("rule", "TOKEN")) as s:
         r = curl(s, "-H", "X-Plain: own", f"{URL}/v1/chat")
     assert json.loads(r.stdout) == {"ok": True}
     assert headers_seen(origins, "x-plain") == ["y"]
@@ -544,6 +545,61 @@ def test_websocket_message_by_message(box, origins):
         assert answers.read(2 + len(REAL_KEY))[2:].startswith(b"[redacted]")
     assert headers_seen(origins, "authorization") == [f"Bearer {REAL_KEY}"]
     assert headers_seen(origins, "sec-websocket-extensions") == []
+
+
+ASK = (f"Host: {API}:{MODEL}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+       "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n")
+END = b"\x81\x03end"
+
+
+def conversation(s, how):
+    """All that comes of it, to the echo of the message after it or to the connection's end."""
+    data = b""
+    with tls_socket(s) as one, one.makefile("rb") as answers:
+        one.sendall(f"GET /ws HTTP/1.1\r\n{ASK}".encode())
+        assert b"101" in b"".join(iter(answers.readline, b"\r\n"))
+        one.sendall(frame(how) + frame(b"end"))
+        with contextlib.suppress(ConnectionError):
+            while not data.endswith(END) and (more := answers.read1(65536)):
+                data += more
+    return data
+
+
+def contents(data):
+    """Of frames as SAID has them: what a client reads who means to."""
+    out = b""
+    while len(data) > 1:
+        head, masked, n, data = data[0], data[1] & 0x80, data[1] & 0x7f, data[2:]
+        mask, data = (data[:4], data[4:]) if masked else (b"", data)
+        body, data = data[:n], data[n:]
+        body = bytes(b ^ mask[i % 4] for i, b in enumerate(body)) if mask else body
+        if head & 0x40:
+            body = zlib.decompressobj(-15).decompress(body + b"\0\0\xff\xff")
+        out += b"" if body == b"!" else body
+    return out
+
+
+@pytest.mark.parametrize("how, passes", [("fragments", True), ("ping", True), ("length", True), ("masked", False),
+                                         ("compressed", False)])
+def test_not_in_the_frames_of_a_conversation(world, box, how, passes):
+    """A server frames the key as a client that means to can read it. The control: a sandbox without a credential, whose
+    connection is read too."""
+    said = conversation(box, how.encode())
+    assert said.endswith(END) == passes, said
+    assert REAL_KEY.encode() not in said and REAL_KEY.encode() not in contents(said), said
+    assert (b"[" in said) == passes
+    with sandbox(world, [], [], [{**RULES[0], "paths": ["/*"]}]) as s:
+        plain = conversation(s, how.encode())
+    assert plain == SAID[how.encode()] + END and (how == "length" or REAL_KEY.encode() in contents(plain)), plain
+
+
+def test_no_extension_that_was_not_offered(world, box):
+    for s, status in ((box, b"502"), (None, b"101")):
+        with contextlib.ExitStack() as end:
+            s = s or end.enter_context(sandbox(world, [], [], [{**RULES[0], "paths": ["/*"]}]))  # the control
+            one = end.enter_context(tls_socket(s))
+            one.sendall(f"GET /ws?extension HTTP/1.1\r\n{ASK}".encode())
+            assert status in read_until(one, b"\r\n").partition(b"\r\n")[0]
 
 
 # -- the records themselves --------------------------------------------------------------------------

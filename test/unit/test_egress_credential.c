@@ -6,6 +6,7 @@
 #include "egress/credential/placeholder.h"
 #include "egress/credential/redact.h"
 #include "egress/credential/renew_message.h"
+#include "egress/http/frames.h"
 #include "egress/http/rewrite.h"
 #include "egress/http/sigv4.h"
 #include "policy/https_url.h"
@@ -1044,11 +1045,9 @@ static void test_rewrite_tunnel(void **state)
     buf_free(&out);
 }
 
-/* Each message passes when it is whole, whatever stands in it; also one of several frames with a ping between. */
-static void test_rewrite_websocket(void **state)
+/* Its server has agreed to a WebSocket. */
+static struct rewrite *new_websocket(void)
 {
-    static const char first[] = "\x81\x06secret", parts[] = "\x01\x07secret-\x89\x01!\x80\x05value",
-                      whole[] = "\x81\x0csecret-value", shown[] = "\x81\x0c[redacted]**";
     struct rewrite *w = rewrite_new();
     struct buf out;
 
@@ -1060,7 +1059,125 @@ static void test_rewrite_websocket(void **state)
                           "Connection: upgrade\r\n\r\n",
                           999, &out),
                      0);
+    buf_free(&out);
+    return w;
+}
+
+/* Secrets that messages are framed in the middle of, or whose first bytes are a head; bytes in pieces
+ * of every size give the same. Ends where it cannot be read. */
+static void test_conversations(void **state)
+{
+    static const struct {
+        bool grpc;
+        const char *said, *shown;
+        size_t n;
+        int rc;
+    } cases[] = {
+#define CASE(grpc, said, shown) {grpc, said, shown, sizeof(said) - 1, 0}
+#define HIDDEN(grpc, said)                         \
+    {                                              \
+        grpc, said, "", sizeof(said) - 1, -EBADMSG \
+    }
+        CASE(false,
+             "\x01\x01s\x00\x02"
+             "ec\x00\x00\x80\x09ret-value",
+             "\x01\x01[\x00\x02re\x00\x00\x80\x09"
+             "dacted]**"),
+        CASE(false, "\x89\x0csecret-value", "\x89\x0c[redacted]**"),
+        CASE(false, "\x01\x07secret-\x89\x0csecret-value\x80\x05value",
+             "\x01\x07[redact\x89\x0c[redacted]**\x80\x05"
+             "ed]**"),
+        /* A length is the beginning of it, to a reader who takes heads for text. */
+        CASE(false, "\x81\x7fsecret-value", "\x81\x7f[redacted]**"),
+        CASE(false, "\x01\x01x\x00secret-value", "\x01\x01x\x00[redacted]**"),
+        CASE(true, "\x00secret-value", "\x00[redacted]**"),
+        CASE(true, "\x00\x00\x00\x00\x0csecret-value", "\x00\x00\x00\x00\x0c[redacted]**"),
+        CASE(true, "\x02\x00\x00\x00%secret-value and more than that 012345",
+             "\x02\x00\x00\x00%[redacted]** and more than that 012345"),
+        CASE(true, "\x00\x00\x00\x00\x00\x80\x00\x00\x00\x0csecret-value",
+             "\x00\x00\x00\x00\x00\x80\x00\x00\x00\x0c[redacted]**"),
+        HIDDEN(false, "\x81\x8c\x01\x02\x03\x04rgg"),
+        HIDDEN(false, "\xc1\x05value"),
+        HIDDEN(false, "\x91\x05value"),
+        HIDDEN(true, "\x01\x00\x00\x00\x05value"),
+        HIDDEN(true, "\x00\x00\x00\x00\x01x\x05\x00\x00\x00\x05value"),
+#undef CASE
+#undef HIDDEN
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        for (size_t piece = 1; piece <= cases[i].n; piece++) {
+            struct frames f = {.kind = cases[i].grpc ? FRAMES_GRPC : FRAMES_WEBSOCKET};
+            struct redact *r = looking_for("secret-value");
+            struct buf out;
+            int rc = 0;
+
+            buf_init(&out, 65536);
+            for (size_t at = 0; rc == 0 && at < cases[i].n; at += piece)
+                rc = frames_redact(&f, r, cases[i].said + at, MIN(piece, cases[i].n - at));
+            assert_int_equal(rc, cases[i].rc);
+            if (rc == 0) {
+                assert_int_equal(redact_take(r, true, &out), 0);
+                assert_int_equal(out.len, cases[i].n);
+                assert_memory_equal(out.data, cases[i].shown, cases[i].n);
+            }
+            redact_free(r);
+            buf_free(&out);
+        }
+}
+
+/* Of two messages the first passes before the second is there; what then comes of a secret does not.
+ */
+static void test_a_secret_in_two_messages(void **state)
+{
+    static const char first[] = "\x81\x07secret-", second[] = "\x81\x06value!";
+    struct rewrite *w = new_websocket();
+    struct buf out;
+
+    buf_init(&out, 65536);
+    assert_int_equal(rewrite_inward(w, first, sizeof(first) - 1, &out), 0);
+    assert_string_equal(out.data, first);
     buf_clear(&out);
+    assert_int_equal(rewrite_inward(w, second, sizeof(second) - 1, &out), 0);
+    assert_string_equal(out.data, "\x81\x06"
+                                  "ed]**!");
+    rewrite_free(w);
+    buf_free(&out);
+}
+
+/* None was offered: an answer that has chosen one is not carried. */
+static void test_an_extension_is_refused(void **state)
+{
+    struct rewrite *w = rewrite_new();
+    struct buf out;
+
+    buf_init(&out, 65536);
+    rewrite_set(w, NULL, looking_for("secret-value"));
+    assert_int_equal(pour(rewrite_outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
+    buf_clear(&out);
+    assert_int_equal(pour(rewrite_inward, w,
+                          "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                          "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+                          "Connection: upgrade\r\n\r\n\xc1\x05value",
+                          999, &out),
+                     0);
+    assert_memory_equal(out.data, "HTTP/1.1 502 ", 13);
+    assert_null(memmem(out.data, out.len, "value", 5));
+    rewrite_free(w);
+    buf_free(&out);
+}
+
+/* Each message passes when it is whole, whatever stands in it; also one of several frames with a ping between. */
+static void test_rewrite_websocket(void **state)
+{
+    static const char first[] = "\x81\x06secret", parts[] = "\x01\x07secret-\x89\x01!\x80\x05value",
+                      clean[] = "\x01\x07[redact\x89\x01!\x80\x05"
+                                "ed]**",
+                      whole[] = "\x81\x0csecret-value", shown[] = "\x81\x0c[redacted]**";
+    struct rewrite *w = new_websocket();
+    struct buf out;
+
+    buf_init(&out, 65536);
     for (size_t i = 0; i < 8; i++) {
         assert_int_equal(out.len, 0);
         assert_int_equal(rewrite_inward(w, first + i, 1, &out), 0);
@@ -1075,7 +1192,7 @@ static void test_rewrite_websocket(void **state)
         assert_int_equal(rewrite_inward(w, parts + i, 1, &out), 0);
     }
     assert_int_equal(out.len, sizeof(parts) - 1);
-    assert_memory_equal(out.data, parts, sizeof(parts) - 1);
+    assert_memory_equal(out.data, clean, sizeof(parts) - 1);
     buf_clear(&out);
     assert_int_equal(rewrite_inward(w, whole, sizeof(whole) - 1, &out), 0);
     assert_string_equal(out.data, shown);
@@ -1143,6 +1260,9 @@ int main(void)
         cmocka_unit_test(test_rewrite_refuses),
         cmocka_unit_test(test_rewrite_tunnel),
         cmocka_unit_test(test_rewrite_websocket),
+        cmocka_unit_test(test_conversations),
+        cmocka_unit_test(test_a_secret_in_two_messages),
+        cmocka_unit_test(test_an_extension_is_refused),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

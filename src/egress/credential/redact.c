@@ -12,11 +12,17 @@ static const char cover[] = "[redacted]";
 #error "the automaton does not take them"
 #endif
 
-enum { FRAMING, CONTENTS, STREAMS };
+/* MESSAGES: contents and what stands between them, as a reader sees it who takes the heads of
+ * messages for text. */
+enum { FRAMING, CONTENTS, MESSAGES, STREAMS };
+
+/* The kinds of bytes. */
+enum { MARK_FRAMING, MARK_CONTENTS, MARK_HEAD };
 
 #define BLOCK 64u /* of marks that are added up at once */
 
-_Static_assert(FRAMING == 0 && CONTENTS == 1, "marks of contents are added up");
+_Static_assert((MARK_FRAMING & 1) == 0 && (MARK_HEAD & 1) == 0 && MARK_CONTENTS == 1,
+               "the lowest bits of marks are added up");
 
 /* A stream: the position of the search, and the run of bytes that was written over last, both ends
  * counted from the stream's start. Secrets that overlap are one run, so that no byte is written
@@ -32,9 +38,10 @@ struct redact {
     size_t longest;  /* bytes of the longest secret, as it is */
     bool has_lines;  /* one of them has a line feed in it */
     size_t released; /* so many of bytes may pass, whatever follows */
+    size_t apart;    /* contents that MESSAGES is still searched in by itself; 0: as CONTENTS */
     struct stream streams[STREAMS];
     struct buf bytes; /* bytes that were not taken yet */
-    struct buf marks; /* for each of them: of which stream it is */
+    struct buf marks; /* for each of them: what it is */
 };
 
 /* Takes the secrets over in every case. */
@@ -121,12 +128,21 @@ bool redact_holds(const struct redact *r)
     return r->bytes.len > 0;
 }
 
+static bool is_in(int stream, char mark)
+{
+    switch (stream) {
+    case FRAMING: return mark == MARK_FRAMING;
+    case CONTENTS: return mark == MARK_CONTENTS;
+    default: return mark != MARK_FRAMING;
+    }
+}
+
 /* Writes over the newest n bytes of a stream before `end`, as far as they are still here. first:
  * how many bytes of the run stand before the first of them. */
 static void overwrite(struct redact *r, int stream, size_t end, size_t n, uint64_t first)
 {
     while (end > 0 && n > 0)
-        if (r->marks.data[--end] == stream) {
+        if (is_in(stream, r->marks.data[--end])) {
             n--;
             r->bytes.data[end] = first + n < sizeof(cover) - 1 ? cover[first + n] : '*';
         }
@@ -173,9 +189,9 @@ static void release_lines(struct redact *r, int stream, size_t at, const char *d
     r->streams[stream].in_line = data[n - 1] != '\n';
 }
 
-int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
+/* Keeps n bytes. 0 or -errno. */
+static int keep(struct redact *r, const char *data, size_t n, int mark)
 {
-    int stream = contents ? CONTENTS : FRAMING;
     size_t at = r->bytes.len;
     int rc = automaton_build(r->secrets);
 
@@ -186,11 +202,46 @@ int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
     if (rc < 0)
         return rc;
     if (n > 0) {
-        memset(r->marks.data + at, stream, n);
+        memset(r->marks.data + at, mark, n);
         buf_commit(&r->marks, n);
-        release_lines(r, stream, at, data, n);
     }
+    return 0;
+}
+
+int redact_feed(struct redact *r, const char *data, size_t n, bool contents)
+{
+    int stream = contents ? CONTENTS : FRAMING;
+    size_t at = r->bytes.len;
+    int rc = keep(r, data, n, contents ? MARK_CONTENTS : MARK_FRAMING);
+
+    if (rc < 0)
+        return rc;
+    if (n > 0)
+        release_lines(r, stream, at, data, n);
     search_all(r, stream, at, data, n);
+    return 0;
+}
+
+/* Both streams are the same until a head comes; so many bytes after one that no secret goes on from
+ * it they are the same again. */
+int redact_feed_message(struct redact *r, const char *data, size_t n, bool head)
+{
+    size_t at = r->bytes.len, also;
+    int rc = keep(r, data, n, head ? MARK_HEAD : MARK_CONTENTS);
+
+    if (rc < 0)
+        return rc;
+    if (head) {
+        if (r->apart == 0)
+            r->streams[MESSAGES] = r->streams[CONTENTS];
+        r->apart = r->longest * FINDER_ESCAPE_MAX;
+        search_all(r, MESSAGES, at, data, n);
+        return 0;
+    }
+    also = MIN(n, r->apart);
+    r->apart -= also;
+    search_all(r, CONTENTS, at, data, n);
+    search_all(r, MESSAGES, at, data, also);
     return 0;
 }
 
@@ -200,7 +251,7 @@ static size_t contents_of_block(const char *marks, size_t at)
     unsigned char n = 0;
 
     for (size_t i = at - BLOCK; i < at; i++)
-        n = (unsigned char)(n + marks[i]);
+        n = (unsigned char)(n + (marks[i] & 1));
     return n;
 }
 
@@ -215,13 +266,14 @@ static size_t passing(const struct redact *r)
         at -= BLOCK;
     }
     while (at > r->released && left > 0)
-        left -= r->marks.data[--at] == CONTENTS;
+        left -= r->marks.data[--at] == MARK_CONTENTS;
     return at;
 }
 
 static void forget(struct redact *r)
 {
     memset(r->streams, 0, sizeof(r->streams));
+    r->apart = 0;
 }
 
 /* All of it, as a rule, and nothing is there yet: then the memory itself changes hands. */

@@ -9,11 +9,12 @@
  * delay, or from the size of a piece, that a guess which a server echoes is the beginning of a
  * secret, and could find the secret one character after the other.
  *
- * There are two streams in one: contents, which are searched as if nothing stood between them, and
- * framing (chunk lines, trailers), likewise. The bytes that are kept back are at most
- * REDACT_WINDOW_MAX. Where no secret has a line feed in it, everything up to the last one passes at
- * once: no secret goes on behind it. Pure: no I/O. All secrets are searched for at once: see
- * automaton.h for what a byte costs, and finder.h for how its characters may be escaped. */
+ * There are streams in one: contents, which are searched as if nothing stood between them, and
+ * framing (chunk lines, trailers), likewise; in conversations also contents with what frames them.
+ * The bytes that are kept back are at most REDACT_WINDOW_MAX. Where no secret has a line feed in
+ * it, everything up to the last one passes at once: no secret goes on behind it. Pure: no I/O. All
+ * secrets are searched for at once: see automaton.h for what a byte costs, and finder.h for how its
+ * characters may be escaped. */
 
 #include "base/buf.h"
 
@@ -60,6 +61,11 @@ size_t redact_kept(const struct redact *r);
 
 /* The next n bytes. 0, -EMSGSIZE (nothing may pass any more) or -ENOMEM. */
 int redact_feed(struct redact *r, const char *data, size_t n, bool contents);
+
+/* The same of a conversation (frames.h): contents, and between them what its messages are framed
+ * with, control frames with all that they have. A secret is found in the contents as if nothing
+ * stood between them, and in all of it as it stands. Nothing is released by lines. */
+int redact_feed_message(struct redact *r, const char *data, size_t n, bool head);
 
 /* Appends to out what may pass. end: the message has ended, all of it may. 0 or -errno. */
 int redact_take(struct redact *r, bool end, struct buf *out);

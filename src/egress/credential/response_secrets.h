@@ -38,6 +38,10 @@ bool response_secrets_is_part(int status, const char *content_type);
     "the server has answered with a part of the whole though it was not asked to: what is in " \
     "pieces could not be searched for the credential"
 
+#define RESPONSE_SECRETS_EXTENSION_REASON                                                 \
+    "the server has chosen a WebSocket extension, though none was offered: its messages " \
+    "could not be searched for the credential"
+
 /* Is an answer with that header one? */
 bool response_secrets_is_coded(const struct http_header *h);
 

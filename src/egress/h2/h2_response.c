@@ -76,21 +76,11 @@ static enum unzip_coding coding_of(const struct h2_fields *f)
     return n == 0 ? UNZIP_NONE : unzip_coding_of(h2_fields_get(f, "content-encoding"));
 }
 
-/* Messages with their lengths; gRPC-Web's as text are not. */
-static bool is_conversation(const struct h2_fields *f)
-{
-    const char *type = h2_fields_get(f, "content-type");
-
-    return type && strncasecmp(type, "application/grpc-web-text", 25) != 0 &&
-           (strncasecmp(type, "application/grpc", 16) == 0 ||
-            strncasecmp(type, "application/connect+", 20) == 0);
-}
-
 /* A body whose length is known is not waited for byte by byte: all of it is to come. */
-static void set_pause(struct h2_stream *s, const struct h2_fields *f)
+static void choose_reading(struct h2_stream *s, const struct h2_fields *f)
 {
     s->pause_ms = h2_fields_get(f, "content-length") ? 0 : REDACT_BODY_PAUSE_MS;
-    s->frames.kind = is_conversation(f) && !s->unzip ? FRAMES_GRPC : FRAMES_NONE;
+    s->frames.kind = s->unzip ? FRAMES_NONE : frames_kind_of(h2_fields_get(f, "content-type"));
 }
 
 /* -- sent back --------------------------------------------------------------------------------- */
@@ -186,27 +176,9 @@ int response_head(struct h2_stream *s, bool ends)
     if (rc == 0)
         rc = submit_head(s, status, out, ends);
     if (status >= 200)
-        set_pause(s, f);
+        choose_reading(s, f);
     h2_fields_free(out);
     free(out);
-    return rc;
-}
-
-/* Messages pass when they are whole. Their heads are searched with them: what they say may be
- * anything. */
-static int feed(struct h2_stream *s, const char *data, size_t n)
-{
-    int rc = 0;
-
-    for (size_t at = 0; at < n && rc == 0;) {
-        bool ends;
-        size_t used = frames_next(&s->frames, data + at, n - at, &ends);
-
-        rc = redact_feed(s->redact, data + at, used, true);
-        if (ends)
-            redact_release(s->redact);
-        at += used;
-    }
     return rc;
 }
 
@@ -220,7 +192,7 @@ int response_data(struct h2_stream *s, const char *data, size_t n)
     if (s->unzip)
         return unzip_feed(s->unzip, data, n);
     h2_conn_searched(s->conn, n);
-    rc = feed(s, data, n);
+    rc = frames_redact(&s->frames, s->redact, data, n); /* messages pass when they are whole */
     if (rc == 0)
         rc = redact_take(s->redact, false, b);
     pause_await(s);

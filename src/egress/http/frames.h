@@ -1,7 +1,7 @@
 #pragma once
-/* Where the messages of a conversation end: WebSocket's (RFC 6455 section 5.2, from a server, or
- * masked) and those of gRPC and Connect (a flag, four bytes of length). No claim that a message
- * is well-formed: this only finds ends. Pure: no I/O, no memory but its own. */
+/* The messages of a conversation, as a server sends it: WebSocket's (RFC 6455 section 5.2) and
+ * those of gRPC and Connect (flags, four bytes of length). Finds their heads, contents and ends,
+ * and what would hide the contents. Pure: no I/O, no memory but its own. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,10 +16,26 @@ struct frames {
     unsigned head_len;
     bool final; /* the frame that is read ends its message */
     bool open;  /* a message has begun in an earlier frame: control frames may stand in it */
-    bool in_payload;
+    bool in_payload, control, hidden;
     uint64_t left; /* bytes of its payload */
 };
 
-/* Of the next n > 0 bytes, how many stand before the next place of interest (> 0). *ends: a message
- * ends there. */
-size_t frames_next(struct frames *f, const char *data, size_t n, bool *ends);
+struct frames_piece {
+    size_t n;     /* > 0 */
+    bool ends;    /* a message ends behind it */
+    bool is_head; /* or a control frame's payload: no contents of a message */
+};
+
+/* The first piece of the next n > 0 bytes. False: what follows cannot be read, and must not pass:
+ * masked, as no server may (section 5.1), with a reserved bit, which says that it is compressed, or
+ * of gRPC and Connect compressed. */
+bool frames_next(struct frames *f, const char *data, size_t n, struct frames_piece *out);
+
+/* The kind of a body of that type; NULL: none is said. gRPC-Web's as text is no frames. */
+enum frames_kind frames_kind_of(const char *content_type);
+
+struct redact;
+
+/* Feeds n bytes of the conversation; what it releases are whole messages. 0 or -errno: -EBADMSG
+ * where they cannot be read. */
+int frames_redact(struct frames *f, struct redact *r, const char *data, size_t n);

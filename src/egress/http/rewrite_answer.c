@@ -141,8 +141,9 @@ int rewrite_inward_more(struct rewrite *w, struct buf *out)
 
 /* -- heads ------------------------------------------------------------------------------------- */
 
-/* A body whose length is known is not waited for byte by byte: all of it is to come. */
-static void set_pause(struct rewrite *w, const struct http_head *h)
+/* A body whose length is known is not waited for byte by byte: all of it is to come. Conversations
+ * are read message by message. */
+static void choose_reading(struct rewrite *w, const struct http_head *h)
 {
     const char *upgrade = http_head_get(h, "upgrade");
 
@@ -154,6 +155,14 @@ static void set_pause(struct rewrite *w, const struct http_head *h)
     } else if (h->status >= 200 && h->framing != HTTP_BODY_LENGTH) {
         w->pause_ms = REDACT_BODY_PAUSE_MS;
     }
+    if (h->status >= 200)
+        w->frames.kind = frames_kind_of(http_head_get(h, "content-type"));
+}
+
+/* None was offered (inject.c): contents would be compressed, or framed otherwise. */
+static bool has_extension(const struct http_head *h)
+{
+    return h->status == 101 && http_head_get(h, "sec-websocket-extensions");
 }
 
 static int after_head(struct rewrite *w, const struct http_head *h, size_t n, struct buf *out)
@@ -166,9 +175,11 @@ static int after_head(struct rewrite *w, const struct http_head *h, size_t n, st
         credential_use_rejected(w->use);
     if (coding == UNZIP_OTHER)
         return refuse(w, RESPONSE_SECRETS_CODED_REASON, out);
+    if (has_extension(h))
+        return refuse(w, RESPONSE_SECRETS_EXTENSION_REASON, out);
     if (response_secrets_is_part(h->status, http_head_get(h, "content-type")))
         return refuse(w, RESPONSE_SECRETS_PART_REASON, out);
-    set_pause(w, h);
+    choose_reading(w, h);
     if (coding != UNZIP_NONE && !w->parse.done) {
         w->response = RESPONSE_BODY;
         return begin_unzip(w, h, coding, out);
@@ -231,7 +242,7 @@ static int on_body(struct rewrite *w, const char *data, size_t n, size_t *used, 
         before = piece.len > 0 ? (size_t)(piece.data - at) : piece.used;
         rc = redact_feed(w->redact, at, before, false);
         if (rc == 0 && piece.len > 0)
-            rc = redact_feed(w->redact, piece.data, piece.len, true);
+            rc = frames_redact(&w->frames, w->redact, piece.data, piece.len);
         if (rc == 0 && piece.len > 0)
             rc = redact_feed(w->redact, piece.data + piece.len, piece.used - before - piece.len,
                              false);
@@ -245,21 +256,11 @@ static int on_body(struct rewrite *w, const char *data, size_t n, size_t *used, 
     return rc;
 }
 
-/* Messages pass when they are whole. Their heads are searched with them: what they say may be
- * anything. */
+/* Messages pass when they are whole. */
 static int on_tunnel(struct rewrite *w, const char *data, size_t n, struct buf *out)
 {
-    int rc = 0;
+    int rc = frames_redact(&w->frames, w->redact, data, n);
 
-    for (size_t at = 0; at < n && rc == 0;) {
-        bool ends;
-        size_t used = frames_next(&w->frames, data + at, n - at, &ends);
-
-        rc = redact_feed(w->redact, data + at, used, true);
-        if (ends)
-            redact_release(w->redact);
-        at += used;
-    }
     return rc == 0 ? redact_take(w->redact, false, out) : rc;
 }
 
