@@ -8,11 +8,8 @@
 #define RECORDS   "10000" /* the most that the server gives at a time */
 #define PATHS_MAX 64u     /* of one host and port; more: any path */
 
-/* Methods and paths that were requested of one host and port: sets, as objects. */
-struct tried {
-    json_t
-        *rule; /* {"methods": {}, "paths": {}, "addresses": {}, "port": n, "name": or "address"} */
-};
+/* Attempts on one host and port are kept as {"methods": {METHOD: {PATH: true}}, "addresses": {},
+ * "port": n, "name": or "address"}; objects are sets. The path "" stands for any. */
 
 static bool is_decision(const json_t *r)
 {
@@ -44,8 +41,8 @@ static json_t *rule_of(json_t *all, const json_t *r)
     snprintf(key, sizeof(key), "%.255s:%d", host, port);
     rule = json_object_get(all, key);
     if (!rule && *host) {
-        rule = json_pack("{s:s, s:i, s:{}, s:{}, s:{}}", by_name ? "name" : "address", host, "port",
-                         port, "methods", "paths", "addresses");
+        rule = json_pack("{s:s, s:i, s:{}, s:{}}", by_name ? "name" : "address", host, "port", port,
+                         "methods", "addresses");
         json_object_set_new(all, key, rule);
     }
     return rule;
@@ -63,6 +60,17 @@ static bool is_plain_path(const char *path)
     return plain;
 }
 
+static void learn_request(json_t *methods, const char *method, const char *path)
+{
+    json_t *paths = json_object_get(methods, method);
+
+    if (!paths) {
+        paths = json_object();
+        json_object_set_new(methods, method, paths);
+    }
+    json_object_set_new(paths, is_plain_path(path) ? path : "", json_true());
+}
+
 static void learn(json_t *all, const json_t *r)
 {
     json_t *rule = is_decision(r) && is_wanted(r) ? rule_of(all, r) : NULL;
@@ -73,10 +81,7 @@ static void learn(json_t *all, const json_t *r)
     if (!rule)
         return;
     if (*method)
-        json_object_set_new(json_object_get(rule, "methods"), method, json_true());
-    if (*path)
-        json_object_set_new(json_object_get(rule, "paths"), is_plain_path(path) ? path : "",
-                            json_true());
+        learn_request(json_object_get(rule, "methods"), method, path);
     /* Only a rule that has it opens an address that is not public. */
     if (*address && policy_address_parse(address, &a) == 0 && !policy_address_is_public(&a))
         json_object_set_new(json_object_get(rule, "addresses"), address, json_true());
@@ -92,11 +97,9 @@ static json_t *keys(const json_t *set)
     return list;
 }
 
-static json_t *finish_rule(const json_t *learned)
+static json_t *destination_of(const json_t *learned)
 {
-    const json_t *methods = json_object_get(learned, "methods"),
-                 *paths = json_object_get(learned, "paths"),
-                 *addresses = json_object_get(learned, "addresses");
+    const json_t *addresses = json_object_get(learned, "addresses");
     json_t *rule = json_pack("{s:s, s:[O]}", "action", "allow", "ports",
                              json_object_get(learned, "port"));
 
@@ -107,12 +110,52 @@ static json_t *finish_rule(const json_t *learned)
     else if (json_object_get(learned, "address"))
         json_object_set_new(rule, "addresses",
                             json_pack("[O]", json_object_get(learned, "address")));
-    if (json_object_size(methods) > 0)
-        json_object_set_new(rule, "methods", keys(methods));
-    if (json_object_size(paths) > 0 && json_object_size(paths) <= PATHS_MAX &&
-        !json_object_get(paths, ""))
-        json_object_set_new(rule, "paths", keys(paths));
     return rule;
+}
+
+static bool is_any(const json_t *paths)
+{
+    return json_object_size(paths) > PATHS_MAX || json_object_get(paths, "");
+}
+
+static bool are_alike(const json_t *a, const json_t *b)
+{
+    return (is_any(a) && is_any(b)) || json_equal(a, b);
+}
+
+static json_t *methods_like(json_t *methods, const json_t *paths)
+{
+    json_t *list = json_array(), *other;
+    const char *method;
+
+    json_object_foreach (methods, method, other)
+        if (are_alike(paths, other))
+            json_array_append_new(list, json_string(method));
+    return list;
+}
+
+/* Methods that were tried with the same paths share a rule; others do not: a path that was only
+ * read is not to be written. */
+static void add_rules(json_t *rules, const json_t *learned)
+{
+    json_t *methods = json_object_get(learned, "methods"), *paths;
+    const char *method;
+
+    if (json_object_size(methods) == 0)
+        json_array_append_new(rules, destination_of(learned));
+    json_object_foreach (methods, method, paths) {
+        json_t *list = methods_like(methods, paths), *rule;
+
+        if (strcmp(json_string_value(json_array_get(list, 0)), method) != 0) {
+            json_decref(list); /* the first of them makes the rule */
+            continue;
+        }
+        rule = destination_of(learned);
+        json_object_set_new(rule, "methods", list);
+        if (!is_any(paths))
+            json_object_set_new(rule, "paths", keys(paths));
+        json_array_append_new(rules, rule);
+    }
 }
 
 static json_t *policy_of(const json_t *records)
@@ -124,7 +167,7 @@ static json_t *policy_of(const json_t *records)
     json_array_foreach (records, i, r)
         learn(all, r);
     json_object_foreach (all, key, value)
-        json_array_append_new(rules, finish_rule(value));
+        add_rules(rules, value);
     json_decref(all);
     return json_pack("{s:s, s:o}", "default", "deny", "rules", rules);
 }
