@@ -151,6 +151,32 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
     return decide_or_warn(p, &s);
 }
 
+static uint64_t find_credential(const char *name, const char *const *credentials, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(credentials[i], name) == 0)
+            return UINT64_C(1) << i;
+    return 0;
+}
+
+_Static_assert(POLICY_INJECT_MAX <= 64, "a bit for each credential");
+
+uint64_t policy_request_injects(const struct policy *p, const char *host,
+                                const struct policy_address *a, uint16_t port, const char *method,
+                                const char *path, const char *const *credentials, size_t n)
+{
+    const struct subject s = subject_of(host, a, port, method, path);
+    uint64_t named = 0;
+
+    if (!host || p->n_injections == 0 || decide(p, &s).action == POLICY_DENY)
+        return 0;
+    for (size_t i = 0; i < p->n_injections; i++)
+        if (rule_matches_rest(&p->injections[i], &s) == MATCH_YES &&
+            weight(&p->injections[i], host) > 0)
+            named |= find_credential(p->injections[i].credential, credentials, n);
+    return named;
+}
+
 struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling)
 {
     if (own.action == POLICY_DENY) {
@@ -165,6 +191,8 @@ struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdi
     if (ceiling.action == POLICY_INSPECT)
         own.action = POLICY_INSPECT;
     own.warned |= ceiling.warned;
+    if (own.warned) /* it passes only because it is to be told of: no value goes with it */
+        own.credential = NULL;
     return own;
 }
 

@@ -148,7 +148,7 @@ struct policy_verdict policy_request(const struct policy *p, const char *host,
                                      const char *method, const char *path);
 
 /* The narrower of two: what both allow. For a tenant's ceiling and for a process's own policy.
- * credential is the first's. */
+ * credential is the first's; none where one of them only warns. */
 struct policy_verdict policy_both(struct policy_verdict own, struct policy_verdict ceiling);
 
 /* The entries that match, in the order of precedence: every rule that matches, or (action
@@ -165,6 +165,13 @@ bool policy_narrows_names(const struct policy *p);
 
 /* Or does it let out only what it names? Then it matters which name a connection is for. */
 bool policy_depends_on_names(const struct policy *p);
+
+/* Which of those credentials (at most POLICY_INJECT_MAX) does it name for this request? Bit i: the
+ * i-th. All injections that match count, not only the one that policy_request chooses. None of a
+ * request that its own rules deny, also where it only warns, or its owner said yes. */
+uint64_t policy_request_injects(const struct policy *p, const char *host,
+                                const struct policy_address *a, uint16_t port, const char *method,
+                                const char *path, const char *const *credentials, size_t n);
 
 /* Is this credential put on any request? */
 bool policy_uses_credential(const struct policy *p, const char *credential);

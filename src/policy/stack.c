@@ -23,12 +23,17 @@ static struct policy_verdict evaluate_address(const struct policy *p, const stru
     return policy_address(p, q->t->name, &q->t->address, q->t->port);
 }
 
-static struct policy_verdict evaluate_request(const struct policy *p, const struct question *q)
+/* The address that a request is asked about; NULL: it is not known. */
+static const struct policy_address *address_of(const struct question *q)
 {
     const struct policy_target *t = q->t;
-    bool resolved = (q->resolved && policy_target_is_resolved(t)) || !t->name;
 
-    return policy_request(p, t->name, resolved ? &t->address : NULL, t->port, q->method, q->path);
+    return (q->resolved && policy_target_is_resolved(t)) || !t->name ? &t->address : NULL;
+}
+
+static struct policy_verdict evaluate_request(const struct policy *p, const struct question *q)
+{
+    return policy_request(p, q->t->name, address_of(q), q->t->port, q->method, q->path);
 }
 
 bool policy_target_is_resolved(const struct policy_target *t)
@@ -58,6 +63,8 @@ struct policy_verdict policy_narrower(struct policy_verdict a, struct policy_ver
     if (a.action == POLICY_DENY || b.action == POLICY_DENY)
         return a.action == POLICY_DENY ? a : b;
     a.warned = b.warned = a.warned || b.warned;
+    if (a.warned)
+        a.credential = NULL;
     return b.action == POLICY_ALLOW || b.action == a.action ? a : b;
 }
 
@@ -243,4 +250,22 @@ struct policy_verdict policy_stack_request(const struct policy_stack *s,
     if (resolved && is_missed(s, t))
         return missed;
     return with_said(s, evaluate_request, &q);
+}
+
+/* A credential is put on where both name it: policy_stack_request's own rule (within_sandbox). */
+uint64_t policy_stack_injects(const struct policy_stack *s, const struct policy_target *t,
+                              bool resolved, const char *method, const char *path,
+                              const char *const *credentials, size_t n)
+{
+    const struct question q = {.t = t, .resolved = resolved, .method = method, .path = path};
+    uint64_t named;
+
+    if (policy_stack_request(s, t, resolved, method, path).warned)
+        return 0;
+    named = policy_request_injects(s->own, t->name, address_of(&q), t->port, method, path,
+                                   credentials, n);
+    if (named && s->outer)
+        named &= policy_request_injects(s->outer, t->name, address_of(&q), t->port, method, path,
+                                        credentials, n);
+    return named;
 }

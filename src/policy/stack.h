@@ -52,6 +52,13 @@ struct policy_verdict policy_stack_request(const struct policy_stack *s,
                                            const struct policy_target *t, bool resolved,
                                            const char *method, const char *path);
 
+/* Which of those credentials do all that have a say about them (`own`, and `outer`) name for an
+ * allowed request? Bit i: the i-th. Placeholders of others are not replaced in it. None of a
+ * request that passes by a warning or an owner's yes alone. */
+uint64_t policy_stack_injects(const struct policy_stack *s, const struct policy_target *t,
+                              bool resolved, const char *method, const char *path,
+                              const char *const *credentials, size_t n);
+
 /* The sandbox's own way for that name; NULL: none. Its commands go it too. */
 const struct policy_reroute *policy_stack_reroute(const struct policy_stack *s, const char *name);
 

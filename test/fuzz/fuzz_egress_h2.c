@@ -135,6 +135,7 @@ static void evaluate(void *arg, struct http_head *h, struct arena *a, struct h2_
                                      .credential = strncmp(h->path, "/v1", 3) == 0    ? "bearer"
                                                    : strncmp(h->path, "/aws", 4) == 0 ? "aws"
                                                                                       : NULL,
+                                     .named = UINT64_MAX,
                                      .host = "a.example",
                                      .port = 443,
                                      .transport = {.tls = true}};

@@ -74,11 +74,12 @@ static void handler(struct http_exchange *x, void *ctx)
     struct http_relay_options o = {.fd = upstream, .on_fail = on_fail};
     const struct inject_request r = {.credentials = credentials,
                                      .credential = names[choice % 9],
+                                     .named = UINT64_MAX,
                                      .host = choice & 0x40 ? "b.example" : "a.example",
                                      .port = 443,
                                      .transport = {.tls = !(choice & 0x80)}};
     struct err e = {0};
-    bool without = false;
+    const char *put = NULL;
 
     opened++;
     http_exchange_set(x, NULL, on_close);
@@ -86,7 +87,7 @@ static void handler(struct http_exchange *x, void *ctx)
         http_respond_error(x, 503, "one is enough");
         return;
     }
-    if (inject_prepare(NULL, 0, &r, x, &o, &without, &e) != ERR_OK) {
+    if (inject_prepare(NULL, 0, &r, x, &o, &put, &e) != ERR_OK) {
         FUZZ_CHECK(e.text[0] && !strstr(e.text, SECRET));
         http_respond_error(x, 403, "%s", e.text);
         return;

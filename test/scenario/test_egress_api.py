@@ -367,6 +367,13 @@ def test_secrets_of_e2b(stack, box):
     refused = one.run("curl -sS -o /dev/null -w '%{http_code}' --max-time 20 "
                       f"-H 'X-Own: ${{e2b.secrets.{name}}}' http://{internet.OTHER}/".replace("${e2b", "\\${e2b"))
     assert refused.out == "403", refused.out + refused.stderr.decode()
+    # A host whose requests are read for another header is none of the secret's: a rule names it for the first alone.
+    rules["other.example.net"] = [{"transform": {"headers": {"X-Plain": "y"}}}]
+    two = box(network={"rules": rules})
+    assert fetch(two, "https://web.example.com/")["digests"]["X-Own"] == digest(f"v {SECRET}")
+    assert "X-Plain" in fetch(two, "https://other.example.net/")["headers"]
+    refused = fetch(two, "https://other.example.net/", f"-H 'X-Own: ${{e2b.secrets.{name}}}'")
+    assert "does not name it here" in refused.get("message", ""), refused
     bound = call("POST", f"/secrets/{name}", {"value": OTHER_SECRET, "domains": ["api.example"]})
     assert bound.status == 400 and '"domains"' in bound.json["message"] and "cay secret set" in bound.json["message"]
     new = call("POST", f"/secrets/sec_{name}", {"value": OTHER_SECRET})
@@ -528,3 +535,24 @@ def test_the_command_line(stack, cli, tmp_path):
     cli("secret", "rm", "MODEL_KEY")
     assert "MODEL_KEY" in cli("secret", "rm", "MODEL_KEY", status=1)
     assert "--domain" in cli("secret", "set", "A", given="long-enough", status=1)
+
+
+def test_what_is_learned_is_by_method(cli):
+    """A path that was only read is not to be written, nor the other way round; methods that are alike share a rule."""
+    one, tried = cli("create", "host", "-q").strip(), [("GET", "a"), ("HEAD", "a"), ("GET", "b"), ("HEAD", "b"), ("PUT", "c")]
+
+    def curl(method, path):
+        how = "-I" if method == "HEAD" else f"-X{method}"
+        return cli("exec", one, "--", "curl", "-sS", "--max-time", "20", how, f"http://web.example.com/{path}")
+
+    cli("policy", "set", one, "-", given='{"mode": "warn"}')
+    for method, path in tried:
+        curl(method, path)
+    learned = json.loads(cli("policy", "learned", one))
+    host = {"action": "allow", "ports": [80], "domains": ["web.example.com"]}
+    assert [{key: sorted(value) if key in ("methods", "paths") else value for key, value in rule.items()} for rule in learned["rules"]] == [
+        {**host, "methods": ["GET", "HEAD"], "paths": ["/a", "/b"]}, {**host, "methods": ["PUT"], "paths": ["/c"]}]
+    cli("policy", "set", one, "-", given=json.dumps(learned))
+    assert not [t for t in tried if "egress_denied" in curl(*t)]
+    for method, path in (("GET", "c"), ("PUT", "a")):
+        assert "egress_denied" in curl(method, path)

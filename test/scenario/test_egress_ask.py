@@ -2,6 +2,7 @@
 `cay policy ask`. Without the mode, or without a follower, the same connection is refused at once (the controls)."""
 
 import datetime
+import hashlib
 import json
 import os
 import subprocess
@@ -161,6 +162,39 @@ def test_the_address_that_was_asked_about(stack, own):
         assert held.event["name"] == internet.WEB
         assert answer(stack.cay, one, held.event["ask"], "yes") == 204
         assert '"/b"' in held.end().out
+
+
+def test_a_client_that_ends_meanwhile_is_recorded(stack, own):
+    """The question has its record, also where its program has not waited for the answer."""
+    one = own(policy=ASK)
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        held = Held(stream, one, "http://web.example.com/b & echo $! > /tmp/client; wait")
+        one.run("kill $(cat /tmp/client)")
+        held.end()
+        (record,) = until(lambda: [r for r in stack.cay.call("GET", f"/cay/v1/audit?sandbox={one.id}").json if r.get("rule") == "ask"])
+        assert (record["verdict"], record["name"], record["port"]) == ("deny", "web.example.com", 80), record
+        assert "has ended before" in record["reason"] and asks(stack.cay, one) == []
+
+
+def test_a_yes_puts_no_key(stack, own):
+    """`inject` names the host, which only its owner's yes opens: no placeholder is replaced there. The control: a rule opens it."""
+    made = stack.cay.call("POST", "/cay/v1/secrets", {"name": "ASKED", "value": "sk-asked-0123456789", "bind": {
+        "kind": "placeholder", "domains": ["web.example.com"], "insecure": True}})
+    assert made.status == 201, made.body
+    policy = {"mode": "ask", "rules": [{"action": "deny", "domains": ["web.example.com"], "paths": ["/admin*"]}],
+              "inject": [{"credential": "ASKED", "domains": ["web.example.com"]}]}
+    one, key = own(policy=policy), "-H 'X-Api-Key: cay-secret:ASKED' "
+    with Stream(stack.cay, f"?sandbox={one.id}") as stream:
+        for scheme in ("http", "https"):
+            held = Held(stream, one, f"{scheme}://web.example.com/b")
+            assert answer(stack.cay, one, held.event["ask"], "yes", "always") == 204
+            assert '"/b"' in held.end().out
+            assert "does not name it here" in one.run(f"{CURL}{key}{scheme}://web.example.com/b").out
+    policy["rules"].append({"action": "allow", "domains": ["web.example.com"]})
+    assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{one.id}/policy", policy).status == 204
+    for scheme in ("http", "https"):
+        seen = json.loads(one.run(f"{CURL}{key}{scheme}://web.example.com/b").out)
+        assert seen["digests"]["X-Api-Key"] == hashlib.sha256(b"sk-asked-0123456789").hexdigest()
 
 
 def test_a_yes_opens_nothing_that_a_rule_denies(stack, own):

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from worldlib import API, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
+from worldlib import API, OTHER_HOST, RULES, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
 from origins import MODEL, REAL_KEY
 
 URL = f"https://{API}:{MODEL}"
@@ -143,6 +143,51 @@ def test_compressed_to_little(world):
 
 
 # -- the places ---------------------------------------------------------------------------------------
+
+
+ANYWHERE = {"headers": ["*"], "target": True, "bodies": True}
+
+
+@pytest.mark.parametrize("bind", [{"domains": [API, OTHER_HOST]}, {"domains": None, "any_domain": True}], ids=["bound", "any"])
+def test_only_where_the_policy_names_it(world, origins, bind):
+    """The binding has both hosts and all paths; `inject` has one host, a method and some of its paths. The second host is read
+    for a credential of its own, which is no reason to put another there."""
+    key = seal(world, "KEY", REAL_KEY, kind="placeholder", **ANYWHERE, **bind)
+    other = seal(world, "ELSE", "another-value-0123", kind="header", header="X-Else", domains=[OTHER_HOST])
+    policy = inject("KEY", paths=["/v1*", "/echo"], methods=["POST"]) + inject("ELSE", domains=[OTHER_HOST])
+    text, body = ("-H", "Content-Type: text/plain"), ("-d", f"key={HERE}")
+    with sandbox(world, [key, other], policy) as s:
+        curl(s, *text, *body, "-H", f"X-Own: {HERE}", f"{URL}/v1/x?k={HERE}")
+        (seen,) = origins.seen()  # the control
+        assert sent(origins, "x-own") == [REAL_KEY] and seen["body"] == f"key={REAL_KEY}" and seen["target"] == f"/v1/x?k={REAL_KEY}"
+        origins.clear()
+        heads = (("-H", f"X-Own: {HERE}"), ("-H", "Authorization: Bearer ${e2b.secrets.KEY}"), ("-u", f"a:{HERE}"))
+        for url in (f"{URL}/echo", f"{URL}/v2", f"https://{OTHER_HOST}:{MODEL}/v1/x"):
+            more = () if url.endswith("/echo") else ("-X", "POST")
+            for head in heads if url.startswith(URL) else heads[:2]:  # a key of the client's own is left out there
+                r = curl(s, *more, *head, url)
+                assert "does not name it here" in r.stdout, r.stdout
+            assert "does not name it here" in curl(s, *more, f"{url}?k={HERE}").stdout
+        assert origins.seen() == []
+        for url in (f"{URL}/v2", f"https://{OTHER_HOST}:{MODEL}/v1/x"):  # a text may speak of placeholders
+            curl(s, *text, *body, url)
+        assert [seen["body"] for seen in origins.seen()] == [f"key={HERE}"] * 2
+        origins.clear()
+        copied = curl(s, "-X", "POST", "-H", f"X-Own: {HERE}", "-H", "x-amz-copy-source: /v1/y", f"{URL}/v1/x")
+        assert "does not name it here" in copied.stdout and origins.seen() == []  # a second path
+
+
+def test_not_on_what_a_policy_only_warns_of(world, origins):
+    """A request that a rule denies passes with `"mode": "warn"`, but no value goes with it."""
+    rules = [{"action": "deny", "domains": [API], "paths": ["/v2*"]}, *RULES]
+    with sandbox(world, [seal(world, "KEY", REAL_KEY, kind="placeholder", **ANYWHERE)], inject("KEY"), rules, mode="warn") as s:
+        curl(s, "-H", f"X-Own: {HERE}", f"{URL}/v1/x")
+        assert sent(origins, "x-own") == [REAL_KEY]  # the control
+        origins.clear()
+        refused = curl(s, "-H", f"X-Own: {HERE}", f"{URL}/v2/x")
+        assert "does not name it here" in refused.stdout and origins.seen() == []
+        curl(s, "-H", "Content-Type: text/plain", "-d", f"key={HERE}", f"{URL}/v2/x")
+        assert [seen["body"] for seen in origins.seen()] == [f"key={HERE}"]
 
 
 def test_headers_alone_by_default(world, origins):

@@ -80,8 +80,11 @@ static size_t count(const struct buf *b, const char *what)
 static enum err_code decide(const char *text, size_t n, struct credentials *all, struct arena *a,
                             struct http_head *head, struct inject_plan *plan)
 {
-    const struct inject_request r = {
-        .credentials = all, .host = "a.example", .port = 443, .transport = {.tls = true}};
+    const struct inject_request r = {.credentials = all,
+                                     .named = UINT64_MAX,
+                                     .host = "a.example",
+                                     .port = 443,
+                                     .transport = {.tls = true}};
     const char *why = "";
     struct err e = {0};
 

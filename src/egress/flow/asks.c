@@ -85,8 +85,13 @@ static void refuse(struct flow *f, const char *why)
                 f->target.port, why);
 }
 
+/* The question has its record, whatever came of it. */
 static void on_gone(struct flow *f, int events)
 {
+    char text[INET6_ADDRSTRLEN + 2];
+
+    flow_cut(f, NULL, "ask", "%.80s port %u: its client has ended before its owner answered",
+             authority_check_text(&f->target, text), f->target.port);
     flow_end(f);
 }
 

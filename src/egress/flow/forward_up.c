@@ -112,7 +112,7 @@ static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoi
     }
     /* Also where none is put on this one: it may hold a placeholder, its answer a secret. */
     if ((v.credential || f->sandbox->credentials) && f->egress->intercept &&
-        intercept_prepare(f->egress, f, x, &v, l->tls, &o, &e) != ERR_OK) {
+        intercept_prepare(f, &l->want, x, &v, l->tls, &o, &e) != ERR_OK) {
         tls_endpoint_close(&end, true);
         request_refuse(f, NULL, "credential", h, "%s", e.text);
         forward_say_refused(x, f, 403);

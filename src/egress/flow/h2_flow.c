@@ -114,6 +114,7 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
 {
     const struct inject_request r = {.credentials = f->sandbox->credentials,
                                      .credential = p->credential,
+                                     .named = request_injects(f->sandbox, t, f->dialed, h),
                                      .host = t->name,
                                      .said = t->said,
                                      .port = t->port,
@@ -127,8 +128,7 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
         say_refused(f, v, 403);
         return;
     }
-    if (v->plan.without) /* the log says only what left */
-        allowed.credential = NULL;
+    allowed.credential = v->plan.put; /* the log says what left */
     request_allow(f, t, &allowed, h);
 }
 

@@ -3,7 +3,6 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "egress/flow/authority_check.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/flow.h"
 #include "egress/flow/intercept_internal.h"
@@ -31,28 +30,24 @@
 
 /* -- credentials ------------------------------------------------------------------------------- */
 
-enum err_code intercept_prepare(struct egress *eg, struct flow *f, struct http_exchange *x,
+enum err_code intercept_prepare(struct flow *f, const struct target *t, struct http_exchange *x,
                                 struct policy_verdict *v, bool tls, struct http_relay_options *o,
                                 struct err *e)
 {
-    char name_buffer[POLICY_NAME_MAX + 1];
-    struct target t = f->target;
-    struct inject_request r = {.credentials = f->sandbox->credentials,
-                               .credential = v->credential,
-                               .host = f->target.name,
-                               .port = f->target.port,
-                               .transport = {.tls = tls}};
-    bool without = false;
-    enum err_code code;
+    const struct inject_request r = {
+        .credentials = f->sandbox->credentials,
+        .credential = v->credential,
+        .named = request_injects(f->sandbox, t, true, http_exchange_head(x)),
+        .host = t->name,
+        .said = t->said,
+        .port = t->port,
+        .ruled = request_is_ruled(f->sandbox, t),
+        .transport = {.tls = tls, .detour = verdict_is_detour(f->sandbox, t->name)}};
+    const char *put = NULL;
+    enum err_code code = inject_prepare(f->egress->turns, registry_owner(f->sandbox), &r, x, o,
+                                        &put, e);
 
-    (void)authority_check_origin(http_exchange_head(x), &t,
-                                 name_buffer); /* forward.c has seen that it does */
-    r.said = t.said;
-    r.transport.detour = verdict_is_detour(f->sandbox, f->target.name);
-    r.ruled = request_is_ruled(f->sandbox, &t);
-    code = inject_prepare(eg->turns, registry_owner(f->sandbox), &r, x, o, &without, e);
-    if (without) /* the log says only what left */
-        v->credential = NULL;
+    v->credential = put; /* the log says what left */
     return code;
 }
 

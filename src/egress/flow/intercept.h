@@ -18,6 +18,7 @@ struct http_exchange;
 struct http_relay_options;
 struct intercept;
 struct policy_verdict;
+struct target;
 
 struct intercept_config {
     const char *ca_file; /* PEM of CAs to trust besides the system's, or NULL */
@@ -29,9 +30,10 @@ struct intercept_config {
 enum err_code intercept_new(struct egress *eg, const struct intercept_config *c, struct err *e);
 
 /* Makes what v->credential says of the request: fills o->add and o->remove, from the exchange's
- * arena. v->credential becomes NULL where the request carries no placeholder of it. tls: the
- * request leaves encrypted. An error refuses the request. */
-enum err_code intercept_prepare(struct egress *eg, struct flow *f, struct http_exchange *x,
+ * arena. v->credential becomes the names of what is put on it, or NULL. tls: the
+ * request leaves encrypted. t: where to, dialled, with the name that the request says. An error
+ * refuses the request. */
+enum err_code intercept_prepare(struct flow *f, const struct target *t, struct http_exchange *x,
                                 struct policy_verdict *v, bool tls, struct http_relay_options *o,
                                 struct err *e);
 

@@ -1,6 +1,7 @@
 #include "egress/flow/request.h"
 
 #include "base/util.h"
+#include "egress/credential/credential.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/egress.h"
@@ -39,6 +40,19 @@ struct policy_verdict request_decide(const struct sandbox *s, const struct targe
     if (v.credential && (!second.credential || strcmp(v.credential, second.credential) != 0))
         v.credential = second.credential; /* it is for some paths, and this is about any */
     return v;
+}
+
+_Static_assert(CREDENTIALS_MAX <= 64, "a bit for each credential");
+
+uint64_t request_injects(const struct sandbox *s, const struct target *t, bool resolved,
+                         const struct http_head *h)
+{
+    uint64_t named = verdict_injects(s, t, resolved, h->method, h->path);
+
+    if (!named || !override_second(h))
+        return named;
+    return named & verdict_injects(s, t, resolved, h->method, OVERRIDE_SECOND_PATH) &
+           verdict_injects(s, t, resolved, "GET", OVERRIDE_SECOND_PATH);
 }
 
 bool request_is_ruled(const struct sandbox *s, const struct target *t)

@@ -19,6 +19,11 @@ struct target;
 struct policy_verdict request_decide(const struct sandbox *s, const struct target *t, bool resolved,
                                      const struct http_head *h);
 
+/* Which of s->credentials does `inject` name for that request, which is allowed? Bit i: the i-th.
+ * Of a request with a second path only those that are named for it too. */
+uint64_t request_injects(const struct sandbox *s, const struct target *t, bool resolved,
+                         const struct http_head *h);
+
 /* Is it decided by method or path what may go there? Then no header may say another: override.h. */
 bool request_is_ruled(const struct sandbox *s, const struct target *t);
 

@@ -3,6 +3,7 @@
 
 #include "egress/flow/verdict.h"
 
+#include "egress/credential/credential.h"
 #include "egress/flow/answers.h"
 #include "egress/flow/flow.h"
 #include "egress/flow/sandbox.h"
@@ -116,6 +117,20 @@ struct policy_verdict verdict_request(const struct sandbox *s, const struct targ
     const struct policy_target target = target_of(t);
 
     return policy_stack_request(&stack, &target, resolved, method, path);
+}
+
+uint64_t verdict_injects(const struct sandbox *s, const struct target *t, bool resolved,
+                         const char *method, const char *path)
+{
+    struct verdict_question subject = {.s = s, .granted = t->granted};
+    const struct policy_stack stack = verdict_stack(&subject);
+    const struct policy_target target = target_of(t);
+    const char *names[CREDENTIALS_MAX];
+    size_t n = s->credentials ? s->credentials->count : 0;
+
+    for (size_t i = 0; i < n; i++)
+        names[i] = s->credentials->list[i].name;
+    return n ? policy_stack_injects(&stack, &target, resolved, method, path, names, n) : 0;
 }
 
 const struct policy_reroute *verdict_reroute(const struct sandbox *s, const char *name)

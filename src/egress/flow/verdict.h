@@ -37,6 +37,10 @@ struct policy_verdict verdict_way(const struct sandbox *s, const struct target *
 struct policy_verdict verdict_request(const struct sandbox *s, const struct target *t,
                                       bool resolved, const char *method, const char *path);
 
+/* Which of s->credentials is named for that request: bit i, the i-th (policy_stack_injects). */
+uint64_t verdict_injects(const struct sandbox *s, const struct target *t, bool resolved,
+                         const char *method, const char *path);
+
 /* The parts of these questions, for another target. asked and its sandbox outlive the stack. */
 struct verdict_question {
     const struct sandbox *s;

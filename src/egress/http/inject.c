@@ -176,7 +176,7 @@ static enum err_code check_required(struct plan *p)
 
     if (!is_required(p))
         return ERR_OK;
-    if (!p->named_stands)
+    if (!inject_is_put(p, c))
         return err_set(p->e, ERR_DENIED,
                        "a request to this host must carry the key cay-secret:%s in place of any "
                        "other",
@@ -211,6 +211,7 @@ static enum err_code put_credential(struct plan *p)
         return ERR_OK;
     if (inject_check_bound(p, c) != ERR_OK || leave_out_other_keys(p) != ERR_OK)
         return p->e->code;
+    inject_note_put(p, c);
     switch (c->kind) {
     case CREDENTIAL_OAUTH2: return set_access_token(p, c);
     case CREDENTIAL_BEARER: return inject_set_header(p, "Authorization", "Bearer %s", c->value);
@@ -267,7 +268,8 @@ static bool has_placeholders_here(const struct plan *p)
     const struct credentials *all = p->r->credentials;
 
     for (size_t i = 0; all && i < all->count; i++)
-        if (all->list[i].in_bodies && inject_fit_of(p, &all->list[i]) == POLICY_FITS)
+        if (all->list[i].in_bodies && inject_is_named(p, &all->list[i]) &&
+            inject_fit_of(p, &all->list[i]) == POLICY_FITS)
             return true;
     return false;
 }
@@ -278,6 +280,7 @@ static enum err_code prepare_late(struct plan *p)
                              .head = p->head,
                              .host = p->r->host,
                              .port = p->r->port,
+                             .named = p->r->named,
                              .transport = p->r->transport,
                              .sign = p->sign,
                              .target = p->job->target ? p->job->target : p->head->target,
@@ -362,6 +365,24 @@ static enum err_code take_names(struct plan *p, struct inject_plan *out)
     return names ? ERR_OK : inject_no_memory(p);
 }
 
+/* Their names; NULL: none. Of a body it is not known yet whether it has the placeholder. */
+static enum err_code take_put(struct plan *p, const char **out)
+{
+    const struct credentials *all = p->r->credentials;
+    CLEANUP_BUF struct buf b;
+    int rc = 0;
+
+    if (p->named && p->job->collect)
+        inject_note_put(p, p->named);
+    buf_init(&b, CREDENTIALS_MAX * (POLICY_CREDENTIAL_MAX + 2));
+    for (size_t i = 0; rc == 0 && all && i < all->count; i++)
+        if (inject_is_put(p, &all->list[i]))
+            rc = buf_printf(&b, "%s%s", b.len > 0 ? ", " : "", all->list[i].name);
+    if (rc == 0 && b.len > 0)
+        *out = arena_strdup(p->arena, b.data);
+    return rc == 0 && (b.len == 0 || *out) ? ERR_OK : inject_no_memory(p);
+}
+
 enum err_code inject_decide(const struct inject_request *r, const struct http_head *head,
                             struct arena *arena, struct inject_plan *out, struct err *e)
 {
@@ -370,9 +391,10 @@ enum err_code inject_decide(const struct inject_request *r, const struct http_he
 
     if (code == ERR_OK)
         code = take_names(&p, out);
+    if (code == ERR_OK)
+        code = take_put(&p, &out->put);
     out->job = p.job;
     out->redact = p.redact;
-    out->without = p.named && !p.named_stands && !(p.job && p.job->collect);
     if (code != ERR_OK)
         inject_plan_free(out);
     return code;
@@ -386,8 +408,8 @@ static bool changes(const struct inject_plan *plan)
 }
 
 enum err_code inject_prepare(struct turns *turns, uint64_t owner, const struct inject_request *r,
-                             struct http_exchange *x, struct http_relay_options *o, bool *without,
-                             struct err *e)
+                             struct http_exchange *x, struct http_relay_options *o,
+                             const char **put, struct err *e)
 {
     struct inject_plan plan = {.job = NULL};
     enum err_code code = inject_decide(r, http_exchange_head(x), http_exchange_arena(x), &plan, e);
@@ -398,7 +420,7 @@ enum err_code inject_prepare(struct turns *turns, uint64_t owner, const struct i
         code = err_set(e, ERR_EXHAUSTED, "out of memory");
     if (code == ERR_OK) {
         o->remove = plan.remove;
-        *without = plan.without;
+        *put = plan.put;
     }
     inject_plan_free(&plan);
     return code;

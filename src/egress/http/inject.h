@@ -11,13 +11,13 @@
  * Placeholders are `cay-secret:NAME` and `${e2b.secrets.NAME}`, NAME a credential of kind
  * placeholder:
  *
- *   in header values (also inside Basic's base64) and the target: replaced toward a host that NAME
- *   is bound to, where its binding lets it stand (credential_goes_in, in_target); any other request
- *   with one is refused;
- *   in bodies of text, JSON and forms of at most REWRITE_BODY_MAX: replaced where NAME is bound to
- *   the host and its binding says so (in_bodies), left as it is where not (a text may speak of a
- *   placeholder). In longer bodies, and those of other types, nothing is looked for: the
- *   placeholder goes out as it is, which gives nothing away.
+ *   in header values (also inside Basic's base64) and the target: replaced where the policy names
+ *   NAME for the request (`named`), toward a host that NAME is bound to, where its binding lets it
+ *   stand (credential_goes_in, in_target); any other request with one is refused;
+ *   in bodies of text, JSON and forms of at most REWRITE_BODY_MAX: replaced where the policy names
+ *   NAME, it is bound to the host and its binding says so (in_bodies), left as it is where not (a
+ *   text may speak of a placeholder). In longer bodies, and those of other types, nothing is
+ *   looked for: the placeholder goes out as it is, which gives nothing away.
  *
  * Answers of a host that any of the sandbox's credentials is bound to are searched for its
  * secrets. */
@@ -30,7 +30,8 @@
 struct inject_request {
     struct credentials *credentials; /* the sandbox's, or NULL */
     const char *credential;          /* that the policy names, or NULL */
-    const char *host;                /* normalized; NULL: dialled by address, bound to nothing */
+    uint64_t named;   /* bit i: `inject` of the policy names the credential i for this request */
+    const char *host; /* normalized; NULL: dialled by address, bound to nothing */
     const char *said; /* then the name that the client says, or NULL: for what comes back */
     uint16_t port;
     struct policy_transport transport; /* how it leaves */
@@ -43,8 +44,7 @@ struct inject_plan {
         *remove; /* the client's headers that are left out; NULL-terminated, the arena's */
     struct rewrite_job *job; /* changes to it; never NULL */
     struct redact *redact;   /* the secrets that its answer is searched for, or NULL */
-    bool
-        without; /* the credential that the policy names is a placeholder's, and is nowhere in it */
+    const char *put;         /* the names of the credentials that it carries, for people; or NULL */
 };
 
 /* head lives as long as the plan is used. ERR_DENIED, ERR_INVALID, ERR_TOO_LARGE: the request is
@@ -56,5 +56,5 @@ void inject_plan_free(struct inject_plan *plan);
 /* The same for the relay. Fills o->remove from x's arena, and o->filter where anything is to
  * be changed or searched (turns and owner: rewrite_relay). On an error nothing was changed. */
 enum err_code inject_prepare(struct turns *turns, uint64_t owner, const struct inject_request *r,
-                             struct http_exchange *x, struct http_relay_options *o, bool *without,
-                             struct err *e);
+                             struct http_exchange *x, struct http_relay_options *o,
+                             const char **put, struct err *e);

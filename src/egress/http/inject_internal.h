@@ -19,7 +19,7 @@ struct plan {
     struct redact *redact;
     const struct credential *sign;  /* aws-sigv4, at the end */
     const struct credential *named; /* by the policy, where it is a placeholder's */
-    bool named_stands;              /* its placeholder was replaced */
+    uint64_t put;                   /* bit i: the credential i is put on it */
     uint64_t bound; /* bit i: the credential i may be put on it. Asked once, not for each of the
                        thousands of placeholders that a head has room for */
     struct err *e;
@@ -35,6 +35,13 @@ enum err_code inject_take_rc(struct plan *p, int rc); /* 0 or more: ERR_OK */
  * error. */
 enum policy_fit inject_fit_of(const struct plan *p, const struct credential *c);
 enum err_code inject_check_bound(struct plan *p, const struct credential *c);
+
+/* It is put on this request. Is it? */
+void inject_note_put(struct plan *p, const struct credential *c);
+bool inject_is_put(const struct plan *p, const struct credential *c);
+
+/* Does the policy name it for this request? */
+bool inject_is_named(const struct plan *p, const struct credential *c);
 
 /* arg: the plan. Is that header of the client's left out? */
 bool inject_is_removed(const void *arg, const char *name);

@@ -23,6 +23,7 @@ struct late {
     enum placeholder_escape how;
     char *method, *path, *host; /* that credentials are bound to */
     uint16_t port;
+    uint64_t named;
     char *sent_path, *sent_query, region[65], service[65], payload_hash[128];
     struct http_header headers[HTTP_MAX_HEADERS];
     size_t header_count;
@@ -230,6 +231,8 @@ static bool is_bound(const struct late *l, const struct credential *c, struct bo
 {
     uint64_t bit = UINT64_C(1) << (c - l->credentials->list);
 
+    if (!(l->named & bit))
+        return false;
     if (!(b->asked & bit) &&
         credential_fits(c, l->host, l->port, l->transport, l->method, l->path) == POLICY_FITS)
         b->fits |= bit;
@@ -313,6 +316,7 @@ enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r
     l->replace = r->replace;
     l->how = r->how;
     l->port = r->port;
+    l->named = r->named;
     l->method = strdup(r->head->method);
     l->path = strdup(override_bound_path(r->head));
     l->host = strdup(r->host);

@@ -15,6 +15,7 @@ struct late_request {
     const struct http_head *head;
     const char *host; /* normalized: what credentials are bound to */
     uint16_t port;
+    uint64_t named; /* struct inject_request's */
     struct policy_transport transport;
     bool replace;                  /* placeholders in the body */
     enum placeholder_escape how;   /* they are replaced by */

@@ -44,6 +44,12 @@ static enum err_code check_placeholder(struct plan *p, const struct placeholder 
                        c->name);
     if (inject_check_bound(p, c) != ERR_OK)
         return p->e->code;
+    if (!inject_is_named(p, c))
+        return err_set(
+            p->e, ERR_DENIED,
+            "the credential %s is not put on this request: \"inject\" of the policy does "
+            "not name it here",
+            c->name);
     return check_placement(p, c, t);
 }
 
@@ -59,7 +65,7 @@ enum err_code inject_substitute(struct plan *p, const struct inject_text *t, str
 
         if (check_placeholder(p, &at, c, t) != ERR_OK)
             return p->e->code;
-        p->named_stands |= c == p->named;
+        inject_note_put(p, c);
         rc = buf_append(out, text, at.at);
         if (rc == 0)
             rc = placeholder_put(out, c->value,

@@ -38,6 +38,26 @@ enum err_code inject_check_bound(struct plan *p, const struct credential *c)
     return ERR_OK;
 }
 
+static uint64_t bit_of(const struct plan *p, const struct credential *c)
+{
+    return UINT64_C(1) << (c - p->r->credentials->list);
+}
+
+void inject_note_put(struct plan *p, const struct credential *c)
+{
+    p->put |= bit_of(p, c);
+}
+
+bool inject_is_put(const struct plan *p, const struct credential *c)
+{
+    return p->put & bit_of(p, c);
+}
+
+bool inject_is_named(const struct plan *p, const struct credential *c)
+{
+    return p->r->named & bit_of(p, c);
+}
+
 /* -- headers ----------------------------------------------------------------------------------- */
 
 bool inject_is_removed(const void *arg, const char *name)
