@@ -307,6 +307,8 @@ struct privsep_msg {
             uint32_t account;
             /* the owners; all zero: not known (DROP, event) */
             uint8_t owner[PRIVSEP_OWNER_SIZE];
+            /* of an event, 1: no memory lies beside the files; 0: it does, or is not known of */
+            uint32_t without_memory;
         } kept;
         struct {
             uint32_t number; /* 1..PRIVSEP_VOLUMES_MAX, the peer's choice */

@@ -196,6 +196,16 @@ static void ended_with_files(struct sandbox_obj *o, int status)
     keep_done(o);
 }
 
+void dump_was_cut(struct sandbox_obj *o)
+{
+    struct err why;
+
+    if (!o->s.kept_memory)
+        return;
+    err_set(&why, ERR_INTERNAL, "its memory was lost as a program of cay ended meanwhile");
+    fall(o, &why);
+}
+
 /* It is not there any more, so that KEPTS tells what there is of it. */
 static void look_what_is_kept(struct sandbox_obj *o)
 {

@@ -463,6 +463,8 @@ static void is_kept(struct sandbox_obj *o)
 {
     enum life_change change = sandbox_life(o)->change;
 
+    if (change != LIFE_CHANGE_NONE && o->core->kepts.listed[o->s.kept].without_memory)
+        dump_was_cut(o);
     if (change == LIFE_CHANGE_PAUSE) {
         has_only_files(o);
         pause_done(o, SANDBOX_KEPT);

@@ -28,6 +28,7 @@ enum kept_seen { KEPT_SEEN_NONE, KEPT_SEEN_WHOLE, KEPT_SEEN_BUSY };
 
 struct kept_listed {
     enum kept_seen seen;
+    bool without_memory;
     uint8_t owner[PRIVSEP_OWNER_SIZE]; /* all zero: privd does not know */
 };
 

@@ -57,5 +57,6 @@ void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
     if (n < 1 || n > PRIVSEP_KEPT_MAX)
         return;
     c->kepts.listed[n].seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
+    c->kepts.listed[n].without_memory = m->u.kept.without_memory != 0;
     memcpy(c->kepts.listed[n].owner, m->u.kept.owner, sizeof(c->kepts.listed[n].owner));
 }

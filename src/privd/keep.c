@@ -86,6 +86,8 @@ void keep_slot_gone(struct slot *s, int status)
     s->keeper = (struct reply_to){0};
     s->keeper_op = 0;
     s->keeper_status = 0;
+    if (status == 0)
+        p->kept.without_memory[number] = !runtime_has_memory(p->rt, number);
     if (status == 0 && kept_enter(&p->kept, number, KEPT_WHOLE) < 0)
         log_error("kept layer %u: its record cannot be written; the next start corrects it",
                   number);
@@ -245,6 +247,7 @@ void keep_list_requested(struct privd *p, const struct reply_to *to, const struc
         event.u.kept.number = n;
         event.u.kept.busy = r->state != KEPT_WHOLE;
         event.u.kept.template_number = r->template_number;
+        event.u.kept.without_memory = r->state == KEPT_WHOLE && p->kept.without_memory[n];
         memcpy(event.u.kept.owner, r->owner, sizeof(event.u.kept.owner));
         if (privsep_server_send(p->server, to->peer, &event, NULL, 0) < 0)
             return;
@@ -270,6 +273,7 @@ void keep_recover(struct privd *p)
 
         if (next == KEPT_DROPPING)
             next = runtime_drop(p->rt, n) == 0 ? KEPT_NONE : KEPT_WHOLE;
+        p->kept.without_memory[n] = next == KEPT_WHOLE && !runtime_has_memory(p->rt, n);
         if (next == (enum kept_state)r->state)
             continue;
         log_info("kept layer %u: %s", n, next == KEPT_WHOLE ? "it is whole" : "it is not there");

@@ -42,6 +42,7 @@ _Static_assert(sizeof(struct kept_record) == 64, "records lie at number * 64");
 struct kept {
     int fd;
     struct kept_record all[PRIVSEP_KEPT_MAX + 1]; /* by number; the first is not used */
+    bool without_memory[PRIVSEP_KEPT_MAX + 1];    /* of those that are whole, by the disk */
 };
 
 /* Opens or makes state_dir/kept and reads it. A damaged record is KEPT_NONE. 0 or -errno. */

@@ -76,6 +76,7 @@ int disk_space(const struct disk *d, uint64_t *total_bytes, uint64_t *free_bytes
 int disk_trouble(const struct disk *d);
 
 bool disk_is_kept(const struct disk *d, uint32_t number);
+bool disk_has_image(const struct disk *d, uint32_t number); /* of what is kept by that number */
 bool disk_is_volume(const struct disk *d, uint32_t number);
 
 /* Calls found(arg, slot, gen) for every layer. */

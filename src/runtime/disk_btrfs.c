@@ -27,8 +27,6 @@
 #define VOLUME_WORK "root.work"
 #define VOLUME_UID  1000
 
-#define IMAGE_NAME "image"
-
 static int open_layer(const struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[DISK_NAME_SIZE];
@@ -122,7 +120,7 @@ static int btrfs_image_remove(const struct disk *d, uint32_t slot, uint32_t gen)
 
     if (fd < 0)
         return fd;
-    return unlinkat(fd, IMAGE_NAME, 0) < 0 && errno != ENOENT ? -errno : 0;
+    return unlinkat(fd, DISK_IMAGE_NAME, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 /* The directory is root's, and no mount shows it: the name is cay's own. */
@@ -132,8 +130,8 @@ static int btrfs_image_open(const struct disk *d, uint32_t slot, uint32_t gen, b
     CLEANUP_CLOSE int fd = rc < 0 ? rc : open_layer(d, slot, gen);
 
     return fd < 0 ? fd
-                  : mnt_open_beneath(fd, IMAGE_NAME, make ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY,
-                                     make ? 0600 : 0);
+                  : mnt_open_beneath(fd, DISK_IMAGE_NAME,
+                                     make ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY, make ? 0600 : 0);
 }
 
 /* A single commit of the file system has both the files and the new name. */

@@ -27,6 +27,14 @@ bool disk_is_kept(const struct disk *d, uint32_t number)
     return faccessat(d->kept_fd, disk_name_number(name, number), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+bool disk_has_image(const struct disk *d, uint32_t number)
+{
+    char path[DISK_NAME_SIZE + sizeof("/" DISK_IMAGE_NAME)];
+
+    snprintf(path, sizeof(path), "%u/" DISK_IMAGE_NAME, number);
+    return faccessat(d->kept_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 bool disk_is_volume(const struct disk *d, uint32_t number)
 {
     char name[DISK_NAME_SIZE];

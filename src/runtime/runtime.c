@@ -251,6 +251,11 @@ bool runtime_is_kept(const struct runtime *rt, uint32_t number)
     return runtime_can_keep(rt) && disk_is_kept(&rt->disk, number);
 }
 
+bool runtime_has_memory(const struct runtime *rt, uint32_t number)
+{
+    return runtime_can_keep(rt) && disk_has_image(&rt->disk, number);
+}
+
 int runtime_drop(const struct runtime *rt, uint32_t number)
 {
     return runtime_can_keep(rt) ? rt->disk.backend->kept_drop(&rt->disk, number) : -EOPNOTSUPP;

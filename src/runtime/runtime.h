@@ -115,6 +115,9 @@ bool runtime_can_keep(const struct runtime *rt);
 /* Whether there is a kept layer of that number. */
 bool runtime_is_kept(const struct runtime *rt, uint32_t number);
 
+/* Whether memory lies beside it, as far as its name tells: what is in that file is not read. */
+bool runtime_has_memory(const struct runtime *rt, uint32_t number);
+
 /* Removes a kept layer: in a task, or (at a start) at once. A layer that is not there is success.
  * records_fd is made durable first. 0, -EAGAIN (finish), -errno. */
 int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out);

@@ -399,6 +399,7 @@ static void do_kepts(struct fake *f, const struct privsep_msg *m)
             continue;
         event.u.kept.number = n;
         event.u.kept.busy = busy;
+        event.u.kept.without_memory = !f->memory[n];
         memcpy(event.u.kept.owner, f->owner[n], sizeof(f->owner[n]));
         privsep_server_send(f->server, 0, &event, NULL, 0);
     }

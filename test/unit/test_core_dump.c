@@ -284,6 +284,39 @@ static void a_dump_that_ended_it_has_kept_its_files(void **state)
     }
 }
 
+/* privd ended meanwhile, so that no answer tells what there is of it. */
+static void what_an_end_of_privd_has_cut_is_told(void **state)
+{
+    struct world *w = *state;
+
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        char id[IDS_SANDBOX_SIZE];
+        struct answer a;
+        unsigned number;
+
+        fake_set(w->fake, FAKE_HOLD_DUMPS, 1);
+        world_create_default(w, id);
+        begin_pause(w, id, SANDBOX_TIER_MEMORY, &a);
+        while (!object(w, id)->dump_prepared)
+            world_run_for(w, 1);
+        number = object(w, id)->s.kept;
+        fake_down(w->fake);
+        fake_end_silently(w->fake, id);
+        fake_set_kept(w->fake, number, true);
+        fake_set_owner(w->fake, number, id);
+        fake_set_memory(w->fake, number, is_whole);
+        fake_set(w->fake, FAKE_HOLD_DUMPS, 0);
+        fake_restart(w->fake, false);
+        while (object(w, id)->s.state != SANDBOX_KEPT)
+            world_run_for(w, 1);
+        assert_string_equal(core_pause_tier_name(&object(w, id)->s), is_whole ? "memory" : "files");
+        assert_event(w, id, EVENT_SANDBOX_PAUSED, is_whole ? "\"tier\":\"memory\"" : "was lost");
+        assert_true(resumed(w, id, false).good);
+        assert_runs(w, id);
+        end(w, id);
+    }
+}
+
 /* It may be prepared, so that privd's answer decides. */
 static void an_agent_that_does_not_answer_is_dumped(void **state)
 {
@@ -484,6 +517,7 @@ int main(void)
         WORLD(what_privd_refuses_runs_on),
         WORLD(where_files_will_do_they_are_kept),
         WORLD(a_dump_that_ended_it_has_kept_its_files),
+        WORLD(what_an_end_of_privd_has_cut_is_told),
         WORLD(an_agent_that_does_not_answer_is_dumped),
         WORLD(a_kill_meanwhile_ends_it),
         WORLD(the_second_waits_for_the_first),

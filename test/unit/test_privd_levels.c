@@ -486,6 +486,11 @@ bool runtime_is_kept(const struct runtime *rt, uint32_t number)
     return false;
 }
 
+bool runtime_has_memory(const struct runtime *rt, uint32_t number)
+{
+    return false;
+}
+
 int runtime_drop(const struct runtime *rt, uint32_t number)
 {
     return -EOPNOTSUPP;
