@@ -128,14 +128,9 @@ struct pause_wish {
 };
 
 /* "tier" and "orFiles" are cay's own; E2B's "memory" false means its files alone. */
+_Static_assert(SANDBOX_TIER_COUNT == 4, "a new tier: read_tier names those that there are");
 static enum err_code read_tier(const json_t *body, enum sandbox_tier *out, struct err *e)
 {
-    static const struct {
-        const char *name;
-        enum sandbox_tier tier, or_files;
-    } tiers[] = {{"frozen", SANDBOX_TIER_FROZEN, SANDBOX_TIER_FROZEN},
-                 {"files", SANDBOX_TIER_FILES, SANDBOX_TIER_FILES},
-                 {"memory", SANDBOX_TIER_MEMORY, SANDBOX_TIER_MEMORY_OR_FILES}};
     bool memory = true, or_files = false;
     const char *name = NULL;
 
@@ -145,11 +140,8 @@ static enum err_code read_tier(const json_t *body, enum sandbox_tier *out, struc
         return e->code;
     if (!name)
         name = memory ? "frozen" : "files";
-    for (size_t i = 0; i < ARRAY_SIZE(tiers); i++)
-        if (strcmp(name, tiers[i].name) == 0) {
-            *out = or_files ? tiers[i].or_files : tiers[i].tier;
-            return ERR_OK;
-        }
+    if (core_tier_find(name, or_files, out))
+        return ERR_OK;
     return err_set(e, ERR_INVALID, "tier: \"%.40s\" is none of frozen, memory and files", name);
 }
 

@@ -55,13 +55,14 @@ enum sandbox_pause_reason {
     SANDBOX_PAUSE_REASON_COUNT
 };
 
-/* The state that is kept over a pause. */
+/* The state that is kept over a pause (tier.h has a row for each). */
 enum sandbox_tier {
     SANDBOX_TIER_FROZEN, /* all: its processes stand still */
     SANDBOX_TIER_FILES,  /* its files: it boots anew when it is resumed */
     SANDBOX_TIER_MEMORY, /* all, on the disk: it goes on from there */
     /* A wish: the same, or its files alone where its memory cannot be kept or does not come back */
-    SANDBOX_TIER_MEMORY_OR_FILES
+    SANDBOX_TIER_MEMORY_OR_FILES,
+    SANDBOX_TIER_COUNT
 };
 
 /* The events that count as use of a sandbox with an idle time: bits (docs/idle.md). */
@@ -245,6 +246,10 @@ void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *
 
 /* "api", "timeout", "idle"; "" where it is not paused. */
 const char *core_pause_reason_name(enum sandbox_pause_reason reason);
+
+/* The tier by its name for clients; or_files: the one, where there is one, that does with the files
+ * alone. false: none has that name. */
+bool core_tier_find(const char *name, bool or_files, enum sandbox_tier *out);
 
 /* "frozen", "memory", "files"; "" where it is not paused. */
 const char *core_pause_tier_name(const struct sandbox *s);

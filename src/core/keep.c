@@ -26,6 +26,7 @@
 #include "core/store_sandbox.h"
 #include "core/template.h"
 #include "core/tenant.h"
+#include "core/tier.h"
 #include "core/timers.h"
 #include "core/volume.h"
 
@@ -149,7 +150,7 @@ void keep_go_on(struct sandbox_obj *o, const struct err *why)
 }
 
 enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
-                         enum sandbox_tier tier, struct err *e)
+                         const struct tier *tier, struct err *e)
 {
     struct sandbox changed = o->s;
     struct core *c = o->core;
@@ -162,8 +163,8 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
         code = keep_choose_number(c, o->s.tenant, &changed.kept, e);
     changed.state = SANDBOX_KEEPING;
     changed.pause_reason = reason;
-    changed.kept_memory = tier != SANDBOX_TIER_FILES;
-    changed.or_files = tier == SANDBOX_TIER_MEMORY_OR_FILES;
+    changed.kept_memory = tier->memory;
+    changed.or_files = tier->or_files;
     if (code == ERR_OK)
         code = store_sandbox_update(c->store, &changed, e);
     if (code != ERR_OK)
@@ -175,11 +176,11 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
     o->fell.text[0] = '\0';
     sandbox_move(o, SANDBOX_KEEPING);
     o->change_requested = true;
-    trace_sandbox_begin(o, TRACE_PAUSE, core_pause_tier_name(&o->s), begun_us);
+    trace_sandbox_begin(o, TRACE_PAUSE, tier->name, begun_us);
     sockets_discard(o);
     timers_cancel(&c->timers, &o->sample);
     timers_set(&c->timers, &o->end, clock_mono_ms() + hooks_wait_ms() + c->config.privd_timeout_ms);
-    hooks_before_pause(o, core_pause_tier_name(&o->s));
+    hooks_before_pause(o, tier->name);
     return ERR_OK;
 }
 
@@ -293,7 +294,7 @@ static void choose_memory(const struct sandbox_obj *o, struct sandbox *changed, 
     changed->kept_memory = o->s.kept_memory && (!o->reboot || o->rollback_to[0]);
 }
 
-enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
+enum err_code keep_resume(struct sandbox_obj *o, struct err *e)
 {
     const struct template_info *t = templates_entry(o->core, o->s.template_id);
     struct sandbox changed = o->s;
@@ -333,7 +334,9 @@ enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e)
     sandbox_move(o, SANDBOX_RESTARTING);
     o->change_requested = true;
     o->begun_us = clock_mono_us();
-    trace_sandbox_begin(o, TRACE_RESUME, restoring ? "memory" : "files", o->begun_us);
+    trace_sandbox_begin(o, TRACE_RESUME,
+                        tier_of(restoring ? SANDBOX_TIER_MEMORY : SANDBOX_TIER_FILES)->name,
+                        o->begun_us);
     await_restart(o);
     return ERR_OK;
 }

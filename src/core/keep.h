@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 struct sandbox_obj;
+struct tier;
 
 /* The last answer of KEPTS about a number. */
 enum kept_seen { KEPT_SEEN_NONE, KEPT_SEEN_WHOLE, KEPT_SEEN_BUSY };
@@ -60,14 +61,14 @@ enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *o
 
 /* running -> keeping, to a tier other than frozen. On failure nothing has changed. */
 enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
-                         enum sandbox_tier tier, struct err *e);
+                         const struct tier *tier, struct err *e);
 
 /* Keeping, and its hooks have ended: its agent is asked for its environment. why: it did not answer
  * (NULL: it did), so that it is not kept. */
 void keep_go_on(struct sandbox_obj *o, const struct err *why);
 
 /* kept -> restarting, on its files or on a copy of those that it is rolled back to. The same. */
-enum err_code keep_begin_restart(struct sandbox_obj *o, struct err *e);
+enum err_code keep_resume(struct sandbox_obj *o, struct err *e);
 
 /* -- for dump.c -------------------------------------------------------------------------------- */
 

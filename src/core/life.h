@@ -3,7 +3,8 @@
  * sandbox is in that state. Pure data; no file of core, gateway or api compares a state itself.
  *
  * Readers call life_of or sandbox_life. sandbox.c carries out steps, lifecycle.c events, pause.c
- * and keep.c the changes between running and paused; all others ask what a state grants.
+ * and the tiers (tier.h) the changes between running and paused; all others ask what a state
+ * grants.
  *
  * Deny by default: an entry that was not written is 0. 0 in `next` permits no step, 0 in an event
  * ends the sandbox or does nothing that keeps it, 0 in a call refuses it, and false grants

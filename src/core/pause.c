@@ -23,11 +23,10 @@
 #include "core/reboot.h"
 #include "core/registry.h"
 #include "core/sandbox.h"
-#include "core/sockets.h"
 #include "core/store_sandbox.h"
+#include "core/tier.h"
 #include "core/timers.h"
 
-#include <errno.h>
 #include <string.h>
 
 #define PAUSE_AGAIN_MS 2000u /* after the end of its time, when it could not be paused */
@@ -55,32 +54,6 @@ void pause_write_row(struct sandbox_obj *o)
 
     if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
-}
-
-/* Row first: privd, or the sandbox, is asked only for what the next start would look for. On
- * failure nothing has changed. */
-static enum err_code write_change(struct sandbox_obj *o, enum sandbox_state state,
-                                  enum sandbox_pause_reason reason, struct err *e)
-{
-    struct sandbox changed = o->s;
-
-    changed.state = state;
-    changed.pause_reason = reason;
-    return store_sandbox_update(o->core->store, &changed, e);
-}
-
-/* 0 or -errno. */
-static int64_t send_change(struct sandbox_obj *o, enum privsep_op op, call_privd_cb cb)
-{
-    struct privsep_msg m = {.op = (uint16_t)op, .slot = o->s.slot, .gen = o->s.gen};
-
-    return call_privd(o->core, o->s.id, &m, cb, NULL);
-}
-
-static void await_change(struct sandbox_obj *o, uint64_t wait_ms)
-{
-    o->change_requested = true;
-    timers_set(&o->core->timers, &o->end, clock_mono_ms() + wait_ms);
 }
 
 /* The answer, where it is still waited for; else NULL. */
@@ -126,12 +99,10 @@ static void notify_resumed(struct sandbox_obj *o)
     events_add(o->tenant, EVENT_SANDBOX_RESUMED, o->s.id, about_memory(o));
 }
 
-/* The tier of the pause or resume that is under way. */
+/* The tier of the pause or resume that is under way. A snapshot's files have no memory. */
 static const char *tier_name(const struct sandbox_obj *o)
 {
-    if (!sandbox_life(o)->files)
-        return "frozen";
-    return o->s.kept_memory && !o->rolled_back ? "memory" : "files";
+    return o->rolled_back ? tier_of(SANDBOX_TIER_FILES)->name : tier_of_sandbox(&o->s)->name;
 }
 
 /* Its new life begins now, so its place in listings is another. */
@@ -215,50 +186,9 @@ void pause_not_rebooted(struct sandbox_obj *o, const struct err *why)
         begin_pause_again(o);
 }
 
-static void on_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                      int *fds, size_t n_fds, void *arg)
-{
-    struct sandbox_obj *o = pause_answered(c, id, LIFE_CHANGE_RESUME);
-    struct err why;
-
-    if (!o)
-        return;
-    if (call_is_channel_error(status)) {
-        pause_channel_broke(o, status, "resuming the sandbox");
-        return;
-    }
-    if (status == 0) {
-        pause_resumed(o);
-        return;
-    }
-    call_privd_err(&why, status, "resuming the sandbox");
-    pause_not_resumed(o, SANDBOX_PAUSED, &why);
-}
-
-static enum err_code begin_thaw(struct sandbox_obj *o, struct err *e)
-{
-    const uint64_t begun_us = clock_mono_us();
-    enum err_code code = write_change(o, SANDBOX_RESUMING, o->s.pause_reason, e);
-    int64_t rc;
-
-    if (code != ERR_OK)
-        return code;
-    rc = send_change(o, PRIVSEP_THAW, on_thawed);
-    if (rc < 0) {
-        pause_write_row(o);
-        return call_privd_err(e, rc, "resuming the sandbox");
-    }
-    sandbox_move(o, SANDBOX_RESUMING);
-    trace_sandbox_begin(o, TRACE_RESUME, "frozen", begun_us);
-    await_change(o, o->core->config.privd_timeout_ms);
-    return ERR_OK;
-}
-
 enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 {
-    if (sandbox_life(o)->files)
-        return keep_begin_restart(o, e);
-    return begin_thaw(o, e);
+    return tier_functions(tier_number(&o->s))->resume(o, e);
 }
 
 /* -- pausing ----------------------------------------------------------------------------------- */
@@ -339,71 +269,9 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     begin_pause_again(o);
 }
 
-static void on_frozen(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                      int *fds, size_t n_fds, void *arg)
-{
-    struct sandbox_obj *o = pause_answered(c, id, LIFE_CHANGE_PAUSE);
-    struct err why;
-
-    if (!o)
-        return;
-    if (call_is_channel_error(status)) {
-        pause_channel_broke(o, status, "pausing the sandbox");
-        return;
-    }
-    if (status == 0) {
-        pause_done(o, SANDBOX_PAUSED);
-        return;
-    }
-    if (status == -ETIMEDOUT)
-        err_set(
-            &why, ERR_TIMEOUT,
-            "the sandbox was not paused: a process in it cannot be stopped now, as it waits for "
-            "the disk or in the kernel; everything in it goes on");
-    else
-        call_privd_err(&why, status, "pausing the sandbox");
-    pause_not_done(o, &why);
-}
-
-static enum err_code begin_pause(struct sandbox_obj *o, enum sandbox_pause_reason reason,
-                                 struct err *e)
-{
-    const uint64_t begun_us = clock_mono_us();
-    enum err_code code = write_change(o, SANDBOX_PAUSING, reason, e);
-
-    if (code != ERR_OK)
-        return code;
-    sandbox_move(o, SANDBOX_PAUSING);
-    o->s.pause_reason = reason;
-    o->fell.text[0] = '\0';
-    trace_sandbox_begin(o, TRACE_PAUSE, "frozen", begun_us);
-    timers_cancel(&o->core->timers, &o->sample);
-    await_change(o, hooks_wait_ms() + o->core->config.privd_timeout_ms);
-    hooks_before_pause(o, "frozen");
-    return ERR_OK;
-}
-
-/* The sockets that its agent's answer came with go too. */
-static void freeze(struct sandbox_obj *o)
-{
-    int64_t rc = send_change(o, PRIVSEP_FREEZE, on_frozen);
-    struct err why;
-
-    sockets_discard(o);
-    await_change(o, o->core->config.privd_timeout_ms);
-    if (rc >= 0)
-        return;
-    o->change_requested = false;
-    call_privd_err(&why, rc, "pausing the sandbox");
-    pause_not_done(o, &why);
-}
-
 void pause_hooks_ended(struct sandbox_obj *o, const struct err *why)
 {
-    if (sandbox_life(o)->files)
-        keep_go_on(o, why);
-    else
-        freeze(o);
+    tier_functions(tier_number(&o->s))->go_on(o, why);
 }
 
 /* Its files stay where they are until those copies are made. */
@@ -420,7 +288,7 @@ static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reas
 {
     if (check_copies(o, e) != ERR_OK)
         return e->code;
-    return tier == SANDBOX_TIER_FROZEN ? begin_pause(o, reason, e) : keep_begin(o, reason, tier, e);
+    return tier_functions(tier)->begin(o, reason, tier_of(tier), e);
 }
 
 enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e)
@@ -487,7 +355,7 @@ void pause_settle(struct sandbox_obj *o, bool frozen)
 
 void pause_on_deadline(struct sandbox_obj *o)
 {
-    if (sandbox_life(o)->files && keep_on_timer(o))
+    if (tier_functions(tier_number(&o->s))->on_timer(o))
         return;
     log_error("sandbox %s: cay-privd does not say whether it is paused: its channel begins anew",
               o->s.id);
@@ -505,8 +373,8 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
 
     if (code == ERR_OK)
         code = core_check_ready(c, &e);
-    if (code == ERR_OK && tier != SANDBOX_TIER_FROZEN)
-        code = keep_check(c, &e);
+    if (code == ERR_OK)
+        code = tier_functions(tier)->check(c, &e);
     if (code == ERR_OK)
         trace_sandbox_asked(o);
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY && !o->reboot_keeps)

@@ -1,7 +1,7 @@
 #pragma once
-/* Pausing and resuming a sandbox: with its memory (cay-privd freezes its processes, or lets them go
- * on), or with its files alone (keep.h). The table (life.h) decides what each state does with each
- * event; this file carries out the steps.
+/* Pausing and resuming a sandbox, in one of the tiers of tier.h. The table of life.h decides what
+ * each state does with each event; this file carries out the steps that are the same in every
+ * tier.
  *
  * Each step is written before privd is asked, and confirmed after. When the channel to privd breaks
  * in between, LIST tells what is so, and the sandbox is paused or runs accordingly (pause_settle);

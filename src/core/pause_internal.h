@@ -1,6 +1,5 @@
 #pragma once
-/* Shared by pause.c (with memory) and keep.c (with the files alone): the steps that are the same in
- * both. */
+/* Steps that are the same in every tier of a pause (tier.h): for freeze.c, keep.c and reboot.c. */
 
 #include "base/err.h"
 #include "core/core.h"

@@ -3,6 +3,7 @@
 #include "core/core.h"
 #include "core/life.h"
 #include "core/sandbox.h"
+#include "core/tier.h"
 
 static const char *const reasons[] = {
     [SANDBOX_PAUSE_NONE] = "",
@@ -20,23 +21,17 @@ const char *core_pause_reason_name(enum sandbox_pause_reason reason)
 
 const char *core_pause_tier_name(const struct sandbox *s)
 {
-    const struct life *life = life_of(s->state);
-
-    if (life->group != LIFE_GROUP_PAUSED)
-        return "";
-    if (!life->files)
-        return "frozen";
-    return s->kept_memory ? "memory" : "files";
+    return life_of(s->state)->group == LIFE_GROUP_PAUSED ? tier_of_sandbox(s)->name : "";
 }
 
 bool core_sandbox_has_memory(const struct sandbox *s)
 {
-    return !life_of(s->state)->files || s->kept_memory;
+    return tier_of_sandbox(s)->memory;
 }
 
 bool core_sandbox_is_stopped(const struct sandbox *s)
 {
-    return life_is_at_rest(s->state) && !s->kept_memory;
+    return life_is_at_rest(s->state) && !tier_of_sandbox(s)->memory;
 }
 
 const char *core_sandbox_fell(const struct sandbox *s)
