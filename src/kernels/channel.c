@@ -74,7 +74,7 @@ static void on_readable(uv_poll_t *h, int status, int events)
 static int set_options(void *socket, int type)
 {
     static const int unlimited = 0, linger = 0;
-    static const int64_t most = WIRE_MESSAGE_MAX;
+    static const int64_t most = WIRE_FRAME_MAX;
 
     if (zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof(linger)) < 0 ||
         zmq_setsockopt(socket, ZMQ_RCVHWM, &unlimited, sizeof(unlimited)) < 0 ||

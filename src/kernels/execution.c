@@ -1,6 +1,7 @@
 #include "kernels/execution.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "kernels/result.h"
@@ -11,21 +12,50 @@
 
 static void on_keepalive(uv_timer_t *t);
 
+static int put(const char *bytes, size_t n, void *arg)
+{
+    return buf_append(arg, bytes, n) < 0 ? -1 : 0;
+}
+
+/* false: memory is out, or it is longer than a line may be; no more than that is ever held. Other
+ * characters than ASCII take up to three times their bytes. */
+static bool dump(json_t *line, struct buf *out)
+{
+    bool is_whole;
+
+    buf_clear(out);
+    is_whole = line && json_dump_callback(line, put, out, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 &&
+               buf_append(out, "\n", 1) == 0;
+    json_decref(line);
+    return is_whole;
+}
+
+/* In place of output that a client does not get. */
+static json_t *not_shown(const char *why)
+{
+    char date[CLOCK_RFC3339_SIZE];
+
+    clock_format_rfc3339(clock_real_ms(), date);
+    return json_pack("{s:s, s:s++, s:s}", "type", "stderr", "text", "[output is not shown: ", why,
+                     "]\n", "timestamp", date);
+}
+
 static void write_line(struct execution *ex, json_t *line)
 {
-    CLEANUP_FREE char *text = line ? json_dumps(line, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-    size_t n = text ? strlen(text) : 0;
+    CLEANUP_BUF struct buf text;
+    bool is_there;
 
-    json_decref(line);
+    buf_init(&text, EXECUTION_LINE_MAX);
+    is_there = dump(line, &text) || dump(not_shown("it has over 48 MiB"), &text);
+    _Static_assert(EXECUTION_LINE_MAX >> 20 == 48, "said above");
     if (!ex->x)
         return;
     uv_timer_start(&ex->timer, on_keepalive, EXECUTION_KEEPALIVE_MS, 0);
-    if (text) {
-        text[n] = '\n'; /* in place of its NUL: one chunk for each line */
-        (void)http_response_write(ex->x, text, n + 1);
-    }
-    if (!text || http_response_queued(ex->x) > EXECUTION_HELD_MAX) {
-        log_warn("an answer is cut: %s", text ? "its client does not take it" : "no memory for it");
+    if (is_there)
+        (void)http_response_write(ex->x, text.data, text.len); /* one chunk for each line */
+    if (!is_there || http_response_queued(ex->x) > EXECUTION_HELD_MAX) {
+        log_warn("an answer is cut: %s",
+                 is_there ? "its client does not take it" : "no memory for it");
         http_exchange_abort(ex->x);
     }
 }
@@ -138,8 +168,26 @@ static const struct {
     {"execute_reply", on_reply},
 };
 
+/* Of content that is not there: that it was output, an error or the end is known all the same. */
+static void on_unread(struct execution *ex, const struct wire_message *m)
+{
+    bool is_result = strcmp(m->type, "execute_result") == 0;
+
+    if (strcmp(m->type, "execute_reply") == 0)
+        ex->replied = true;
+    else if (strcmp(m->type, "error") == 0)
+        execution_error(ex, "KernelError", "the kernel's error cannot be read");
+    else if (is_result || strcmp(m->type, "stream") == 0 || strcmp(m->type, "display_data") == 0)
+        write_line(ex, not_shown(m->unread));
+    ex->resulted |= is_result;
+}
+
 bool execution_on_message(struct execution *ex, const struct wire_message *m)
 {
+    if (m->unread) {
+        on_unread(ex, m);
+        return ex->idle && ex->replied;
+    }
     for (size_t i = 0; i < ARRAY_SIZE(messages); i++)
         if (strcmp(messages[i].type, m->type) == 0)
             messages[i].fn(ex, m);

@@ -8,13 +8,15 @@
  * EXECUTION_KEEPALIVE_MS without a line there is one, so that a client that is gone is noticed.
  * A client that is gone leaves the execution without an exchange: the context then interrupts the
  * kernel and drops it when the kernel is idle. Output that a client does not take is held up to
- * EXECUTION_HELD_MAX; beyond, the connection is cut. */
+ * EXECUTION_HELD_MAX; beyond, the connection is cut. A line of over EXECUTION_LINE_MAX bytes, and
+ * output that cannot be read, become lines on stderr that say so. */
 
 #include "http/server.h"
 #include "kernels/wire.h"
 
 #define EXECUTION_KEEPALIVE_MS 5000u
 #define EXECUTION_HELD_MAX     (64u * 1024u * 1024u)
+#define EXECUTION_LINE_MAX     (48u * 1024u * 1024u)
 
 struct execution {
     struct execution *next;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "kernels/repair.h"
 
 #include <errno.h>
 #include <openssl/core_names.h>
@@ -48,16 +49,38 @@ static bool is_delimiter(const struct wire_frame *f)
 }
 
 /* Python writes integers of any size, which jansson has no type for: those become reals. */
+static json_t *parse_text(const char *text, size_t len)
+{
+    json_t *value = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
+
+    return value ? value : json_loadb(text, len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+}
+
 static json_t *parse_object(const struct wire_frame *f)
 {
-    json_t *value = json_loadb(f->data, f->len, JSON_ALLOW_NUL, NULL);
+    json_t *value = f->len > WIRE_MESSAGE_MAX ? NULL : parse_text(f->data, f->len);
 
-    if (!value)
-        value = json_loadb(f->data, f->len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    if (!value && f->len > 0 && f->len <= WIRE_MESSAGE_MAX) {
+        size_t len = 0;
+        CLEANUP_FREE char *text = repair_json(f->data, f->len, &len);
+
+        value = text ? parse_text(text, len) : NULL;
+    }
     if (json_is_object(value))
         return value;
     json_decref(value);
     return NULL;
+}
+
+static json_t *parse_content(const struct wire_frame *f, const char **unread)
+{
+    json_t *value = parse_object(f);
+
+    if (value)
+        return value;
+    *unread = f->len > WIRE_MESSAGE_MAX ? "it has over 48 MiB" : "it is no object of JSON";
+    _Static_assert(WIRE_MESSAGE_MAX >> 20 == 48, "said above");
+    return json_object();
 }
 
 static const char *text_of(const json_t *object, const char *name)
@@ -71,7 +94,7 @@ static int parse_parts(const struct wire_frame *parts, struct wire_message *m)
 {
     m->header = parse_object(&parts[0]);
     m->parent = parse_object(&parts[1]);
-    m->content = parse_object(&parts[3]);
+    m->content = parse_content(&parts[3], &m->unread);
     m->type = text_of(m->header, "msg_type");
     m->date = text_of(m->header, "date");
     m->parent_id = text_of(m->parent, "msg_id");

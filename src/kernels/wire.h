@@ -5,17 +5,21 @@
  * section "The wire protocol".
  *
  * A kernel is not trusted: user code can write anything into its sockets. A message without a right
- * signature, or with a part that is not JSON of the expected type, is refused as a whole. Nothing
- * here blocks or keeps state. */
+ * signature, or whose header or parent is not JSON of the expected type, is refused as a whole; one
+ * whose content cannot be read is told of, since its client would otherwise miss output without a
+ * word. Nothing here blocks or keeps state. */
 
 #include "base/util.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 
-#define WIRE_KEY_LEN       64                    /* hex digits, as jupyter_client makes them */
-#define WIRE_FRAMES_MAX    64                    /* of one message */
-#define WIRE_MESSAGE_MAX   (48u * 1024u * 1024u) /* bytes of one frame */
+#define WIRE_KEY_LEN     64                    /* hex digits, as jupyter_client makes them */
+#define WIRE_FRAMES_MAX  64                    /* of one message */
+#define WIRE_MESSAGE_MAX (48u * 1024u * 1024u) /* bytes of one frame that is read */
+/* Of one that is received: beyond, ZeroMQ cuts the connection, and what else comes meanwhile is
+ * lost. */
+#define WIRE_FRAME_MAX     (256u * 1024u * 1024u)
 #define WIRE_SIGNATURE_LEN 64
 #define WIRE_ID_LEN        32 /* characters of the ids of messages that are sent */
 #define WIRE_SENT_FRAMES   6
@@ -30,6 +34,7 @@ struct wire_message {
     const char *type;
     const char *parent_id; /* "" where it answers nothing */
     const char *date;      /* ISO 8601, or "" */
+    const char *unread;    /* why content, then an empty object, could not be read, or NULL */
     json_t *header, *parent, *content;
 };
 

@@ -90,6 +90,78 @@ def test_output_results_and_errors(box):
     assert text(box, "'a' * 10_000_000") == "a" * 10_000_000
 
 
+def test_output_that_is_no_text_is_shown_with_replacements(box):
+    """Bytes that Python could not decode, and halves of surrogate pairs, in each way that output has."""
+    for code, kind, shown in (
+            (r"print('a\udcffb')", "stdout", "a\ufffdb\n"), (r"print('half \ud800')", "stdout", "half \ufffd\n"),
+            (r"import sys; print('\udcff\ud800', file=sys.stderr)", "stderr", "\ufffd\ufffd\n"),
+            (r"!printf 'of a shell \377'", "stdout", "of a shell \ufffd"),
+            (r"display({'text/html': '<\ud800>'}, raw=True)", "result", "<\ufffd>")):
+        lines = execute(box, code)
+        assert [one["type"] for one in lines] == ["number_of_executions", kind], (code, lines)
+        line = lines[1]
+        assert line.get("html", line.get("text")) == shown, (code, lines)
+    (error,) = of(execute(box, r"raise ValueError('\ud800')"), "error")
+    assert error["name"] == "ValueError" and error["value"] == "\ufffd"
+
+
+# The part of pandas that results are read by: the machine's Python need not have it.
+PANDAS = """
+class DataFrame:
+    def __init__(self, columns):
+        self.columns, self.iloc = [name for name, _ in columns], self
+        self.kept = [values for _, values in columns]
+    def __getitem__(self, at):
+        return Column(self.kept[at[1]])
+    def __repr__(self):
+        return "a frame"
+class Column:
+    def __init__(self, values):
+        self.values = values
+    def tolist(self):
+        return self.values
+class NaTType:
+    def isoformat(self):
+        return "NaT"
+"""
+
+
+def test_a_data_frame_of_all_kinds_of_values_is_shown(box):
+    box.write("/home/user/pandas.py", PANDAS.encode())
+    execute(box, "import pandas, datetime, decimal\nclass Bad:\n    def __str__(self): raise ValueError\nitself = []; itself += [itself, itself]")
+    (line,) = of(execute(box, """pandas.DataFrame([
+        ('money', [decimal.Decimal('1.10'), decimal.Decimal('NaN')]), ('when', [datetime.date(2026, 1, 2), pandas.NaTType()]),
+        ('time', [datetime.datetime(2026, 1, 2, 3, 4), datetime.timedelta(days=1)]), ('number', [float('nan'), float('inf')]),
+        ('nested', [{'a': [1, {2: decimal.Decimal(3)}]}, [(1, 2)]]), (('two', 'levels'), [b'bytes', 1 + 2j]), (7, [Bad(), None]),
+        ('set', [{1}, itself])])"""), "result")
+    assert line["text"] == "a frame" and line["data"] == {
+        "money": ["1.10", "NaN"], "when": ["2026-01-02", None], "time": ["2026-01-02T03:04:00", "1 day, 0:00:00"], "number": [None, None],
+        "nested": [{"a": [1, {"2": "3"}]}, [[1, 2]]], "('two', 'levels')": ["b'bytes'", "(1+2j)"], "7": ["<Bad>", None],
+        "set": ["{1}", ["[[...], [...]]", "[[...], [...]]"]]}
+    assert not of(execute(box, "pandas.DataFrame([('money', [decimal.Decimal('1.10')])])"), "stderr")
+
+
+def test_output_that_is_too_long_is_cut_which_is_said(box):
+    (line,) = of(execute(box, "print('x' * (50 << 20))"), "stdout")
+    assert line["text"].startswith("x" * 1000) and len(line["text"]) > 10 << 20
+    assert line["text"].endswith(f" of {(50 << 20) + 1} characters are shown]\n")
+    assert text(box, "'y' * (50 << 20)").endswith(f" of {(50 << 20) + 2} characters are shown]\n")
+    (line,) = of(execute(box, "display({'text/plain': 'a picture', 'text/html': '<b>', 'image/png': 'x' * (50 << 20)}, raw=True)"), "result")
+    assert line["text"] == "a picture\n[image/png of 50 MiB is not shown]" and line["html"] == "<b>" and "png" not in line
+    assert text(box, "'of all there is'") == "of all there is"
+
+
+def test_what_another_kernel_sends_too_long_is_said(box):
+    """As of a kernel that does not cut: one message over the limit, and one whose line is over it when it is escaped."""
+    one = ask(box, "POST", "/contexts", {}).json["id"]
+    execute(box, "import json; get_ipython().kernel.session.pack = lambda content: json.dumps(content, ensure_ascii=False, default=str).encode()", context_id=one)
+    for code, shown in (("print('x' * (50 << 20))", "stderr"), ("'\u00e9' * (20 << 20)", "stderr"), ("'fine'", "result")):
+        lines = [line for line in execute(box, code, context_id=one) if line["type"] != "number_of_executions"]
+        assert [line["type"] for line in lines] == [shown], lines
+        assert lines[0]["text"] == ("fine" if shown == "result" else "[output is not shown: it has over 48 MiB]\n")
+    assert ask(box, "DELETE", f"/contexts/{one}").status == 200
+
+
 def test_variables_of_an_execution(box):
     value = "q\"'\\\n\u00e9\U0001f600"
     assert text(box, "import os, json; json.dumps([os.environ['MINE'], os.environ['GIVEN']])",

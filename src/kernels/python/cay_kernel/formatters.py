@@ -3,11 +3,12 @@
 pandas and matplotlib are looked at only when the user's code has loaded them: nothing that is displayed can be
 theirs otherwise, and loading them takes a second."""
 
-import json
 import sys
 
 from IPython.core.formatters import BaseFormatter, JSONFormatter
 from traitlets.traitlets import ObjectName, Unicode
+
+from .values import plain, shown, shown_key
 
 
 class DataFormatter(BaseFormatter):
@@ -19,8 +20,15 @@ class DataFormatter(BaseFormatter):
         pandas = sys.modules.get("pandas")
         if pandas is None or not isinstance(obj, pandas.DataFrame):
             return super().__call__(obj)
-        return {name: [v.isoformat() if isinstance(v, pandas.Timestamp) else v for v in values]
-                for name, values in obj.to_dict(orient="list").items()}
+        return data_of_frame(obj)
+
+
+def data_of_frame(frame):
+    """Columns by their names; Decimals and what else JSON has no value for are text. None: it cannot be read."""
+    try:
+        return {shown_key(name): [shown(v) for v in frame.iloc[:, at].tolist()] for at, name in enumerate(frame.columns)}
+    except Exception:  # its text and HTML are there all the same
+        return None
 
 
 class ChartFormatter(BaseFormatter):
@@ -38,31 +46,6 @@ class ChartFormatter(BaseFormatter):
             return chart_of_figure(obj) or {}
         except Exception:  # a figure that cannot be read is still an image
             return {}
-
-
-def plain(value):
-    """A value as JSON has it: numpy's scalars and arrays by their own methods, keys as text. TypeError: it has none."""
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else key_text(key): plain(v) for key, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if value == value and value not in (float("inf"), float("-inf")) else None
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    raise TypeError(type(value).__name__)
-
-
-def key_text(key):
-    if key is None or isinstance(key, (bool, int, float)):
-        return json.dumps(key)
-    if hasattr(key, "isoformat"):
-        return key.isoformat()
-    raise TypeError(type(key).__name__)
 
 
 class ValueFormatter(JSONFormatter):
