@@ -4,6 +4,7 @@
 
 #include "checkpoint/criu.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
@@ -19,14 +20,16 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#define LOG_MAX (256u << 10)
+#define LOG_MAX  (256u << 10)
+#define LOOK_MS  50
+#define GRACE_MS 1000 /* for CRIU's own end, after an error */
 
 const char *const criu_environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C",
                                         "XDG_RUNTIME_DIR=" CHECKPOINT_SELF_DIR, NULL};
 
 /* Files that CRIU writes beside the image. */
-static const char *const beside[] = {CRIU_DUMP_LOG,   CRIU_RESTORE_LOG, "stats-dump",
-                                     "stats-restore", "criu.kdat",      "criu.kdat.tmp"};
+static const char *const beside[] = {CRIU_DUMP_LOG, CRIU_RESTORE_LOG, "stats-dump", "stats-restore",
+                                     "criu.kdat",   "criu.kdat.tmp",  CRIU_MADE};
 
 static int limit(const struct criu_limits *limits)
 {
@@ -51,18 +54,31 @@ NORETURN static void run_criu(char *const *argv, const struct criu_limits *limit
     _exit(127);
 }
 
-/* Its exit status; -ETIMEDOUT, -ECHILD: it was killed, and may have left code of its own. */
-static int await(pid_t pid, int pidfd, unsigned seconds)
+/* 0: it has ended; -ETIMEDOUT; -EIO: it has failed, and does not end. */
+static int await_end(int pidfd, const struct criu_limits *limits)
 {
-    int status;
-    bool ended = pid_await_end(pidfd, seconds * 1000);
+    const uint64_t until_ms = clock_mono_ms() + limits->seconds * 1000ull;
 
-    if (!ended)
+    while (!pid_await_end(pidfd, LOOK_MS)) {
+        if (clock_mono_ms() >= until_ms)
+            return -ETIMEDOUT;
+        if (limits->has_failed && limits->has_failed())
+            return pid_await_end(pidfd, GRACE_MS) ? 0 : -EIO;
+    }
+    return 0;
+}
+
+/* Its exit status; -EIO; -ETIMEDOUT, -ECHILD: it was killed, and may have left code of its own. */
+static int await(pid_t pid, int pidfd, const struct criu_limits *limits)
+{
+    int status, rc = await_end(pidfd, limits);
+
+    if (rc < 0)
         (void)kill(-pid, SIGKILL);
     if (waitpid(pid, &status, 0) != pid)
         return -ECHILD;
-    if (!ended)
-        return -ETIMEDOUT;
+    if (rc < 0)
+        return rc;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -ECHILD;
 }
 
@@ -100,6 +116,18 @@ static void read_log(const char *log, struct checkpoint_why *why)
             *c = '?';
 }
 
+bool criu_log_has_error(const char *log, size_t from)
+{
+    static char text[LOG_MAX];
+    ssize_t n = io_read_text_at(CHECKPOINT_DIR_FD, log, text, sizeof(text));
+
+    for (const char *at = n > 0 && (size_t)n > from ? strstr(text + from, "Error (") : NULL; at;
+         at = strstr(at + 1, "Error ("))
+        if (!is_noise(at))
+            return true;
+    return false;
+}
+
 void criu_remove_beside(void)
 {
     for (size_t i = 0; i < ARRAY_SIZE(beside); i++)
@@ -115,18 +143,21 @@ int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpo
         run_criu(argv, limits);
     if (pid < 0)
         return checkpoint_fail(why, pid, "starting CRIU: %s", strerror(-pid));
-    int status = await(pid, pidfd, limits->seconds);
+    int status = await(pid, pidfd, limits);
     close(pidfd);
     if (status == 0)
         return 0;
     if (status == -ETIMEDOUT)
         return checkpoint_fail(why, status, "the %s took longer than %u s", argv[1],
                                limits->seconds);
-    if (status < 0)
+    if (status < 0 && status != -EIO)
         return checkpoint_fail(why, status, "CRIU was killed");
     if (status == 126 || status == 127)
         return checkpoint_fail(why, -ENOENT, "%s cannot be started", CRIU_PROGRAM);
-    checkpoint_fail(why, -EIO, "CRIU ended with status %d", status);
+    if (status == -EIO)
+        checkpoint_fail(why, -EIO, "CRIU did not end after an error");
+    else
+        checkpoint_fail(why, -EIO, "CRIU ended with status %d", status);
     read_log(limits->log, why);
     return -EIO;
 }

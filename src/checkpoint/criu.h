@@ -3,9 +3,13 @@
 
 #include "checkpoint/checkpoint.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #define CRIU_PROGRAM     "/usr/local/sbin/criu"
 #define CRIU_DUMP_LOG    "dump.log"
 #define CRIU_RESTORE_LOG "restore.log"
+#define CRIU_MADE        "made" /* a restore's: how long its log was when all processes were made */
 
 /* Words that a dump and a restore of the same image have to have in common: no right on the host is
  * asked for; a file is known by its size, as a build id is read from the file, and cay-init's may
@@ -20,10 +24,16 @@ struct criu_limits {
     /* The most that one file of the image may have. 0: what CRIU starts keeps its limits, as the
      * processes of a sandbox do, which could not raise them again. */
     uint64_t file_bytes;
+    /* Asked again and again: where CRIU will not come to an end by itself it is ended. NULL: it
+     * always does. */
+    bool (*has_failed)(void);
     const char *log; /* the file in the image's directory in which it says what went wrong */
 };
 
 extern const char *const criu_environment[];
+
+/* Whether a line of it from that byte on tells of an error. */
+bool criu_log_has_error(const char *log, size_t from);
 
 /* Runs it to its end. 0: it says that all went well. -ETIMEDOUT; -errno with *why. */
 int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpoint_why *why);

@@ -84,15 +84,13 @@ static bool is_told_to_end(void)
     return io_read_some(CHECKPOINT_ANSWER_FD, &answer, 1) == 1 && answer == CHECKPOINT_END;
 }
 
-int dump_hook(const char *self, const char *action, const char *pid_text)
+int dump_hook(const char *self, const char *pid_text)
 {
     static const int wanted[] = {CHECKPOINT_DIR_FD, CHECKPOINT_ASK_FD, CHECKPOINT_ANSWER_FD};
     struct checkpoint_why why = {""};
     char line[sizeof(why.text) + 32];
     int pid = pid_text ? atoi(pid_text) : 0;
 
-    if (strcmp(action, "post-dump") != 0)
-        return 0;
     if (hook_take_descriptors(self, wanted, ARRAY_SIZE(wanted)) < 0)
         return 1;
     int rc = pid > 0 ? refusal_check(pid, &why)

@@ -9,6 +9,8 @@
  * where they were not told to end. */
 int dump_run(const struct criu_limits *limits, struct checkpoint_why *why);
 
+#define DUMP_ACTION "post-dump"
+
 /* The hook that CRIU starts when all processes stand still and are dumped: self is the name that it
  * starts this program by. The exit status: 0, they end; else they go on. */
-int dump_hook(const char *self, const char *action, const char *pid_text);
+int dump_hook(const char *self, const char *pid_text);

@@ -49,9 +49,9 @@ int main(int argc, char **argv)
     uint64_t seconds;
 
     if (argc == 1 && action)
-        return strcmp(action, "post-restore") == 0
-                   ? restore_hook(argv[0], getenv("CRTOOLS_INIT_PID"))
-                   : dump_hook(argv[0], action, getenv("CRTOOLS_INIT_PID"));
+        return strcmp(action, DUMP_ACTION) == 0
+                   ? dump_hook(argv[0], getenv("CRTOOLS_INIT_PID"))
+                   : restore_hook(argv[0], action, getenv("CRTOOLS_INIT_PID"));
     if (argc < 3 || parse_number(argv[2], SECONDS_MAX, &seconds) < 0)
         return usage();
     bool restore = argc == 3 && strcmp(argv[1], "restore") == 0;

@@ -2,9 +2,10 @@
  * user namespace: a file of the image that does harm does it to that sandbox.
  *
  * The image is checked; the clocks of the sandbox go on from where they stood; /run and /dev/shm
- * get back what they had; then CRIU makes the processes, under the filters. While they stand still
- * PID 1 is handed on, and they go on when the claim of the sandbox is there. Its deadline is the
- * caller's to enforce on what it leaves: processes may be there that are not whole. */
+ * get back what they had; then CRIU makes the processes, under the filters. It asks its starter at
+ * each step (contract/checkpoint_boot.h), who freezes the processes before CRIU lets go of them.
+ * Its deadline is the caller's to enforce on what it leaves: processes may be there that are not
+ * whole. */
 
 #include "checkpoint/restore.h"
 
@@ -15,7 +16,6 @@
 #include "checkpoint/notes.h"
 #include "checkpoint/restore_options.h"
 #include "checkpoint/terminals.h"
-#include "contract/agent_boot.h"
 #include "sys/fdpass.h"
 #include "sys/mnt.h"
 #include "sys/pid.h"
@@ -23,13 +23,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define NANOSECONDS 1000000000L
 
@@ -83,44 +84,73 @@ static int unpack_tmpfs(void)
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? 0 : -EIO;
 }
 
-/* -- while all stand still --------------------------------------------------------------------- */
+/* -- steps that its starter has a part in ------------------------------------------------------ */
 
-/* That nothing goes on before its claim is there: it is left for what reads it, so each look begins
- * where the last one ended. End of file: who started this does not want it any more. */
-static int await_claim(void)
+/* Without the answer: who started this does not want it any more. */
+static int ask(const char *word, int fd)
 {
-    char block[sizeof(struct agent_boot) + sizeof(struct agent_claim)];
-    int from = 0, off = -1;
-    size_t seen = 0;
+    char answer = 0;
+    int rc = fdpass_send(CHECKPOINT_ASK_FD, word, strlen(word), &fd, fd < 0 ? 0 : 1, 0);
 
-    if (setsockopt(CHECKPOINT_BOOT_FD, SOL_SOCKET, SO_PEEK_OFF, &from, sizeof(from)) < 0)
-        return -errno;
-    while (seen < sizeof(block)) {
-        ssize_t n = recv(CHECKPOINT_BOOT_FD, block, sizeof(block) - seen, MSG_PEEK);
-
-        if (n == 0 || (n < 0 && errno != EINTR))
-            return n == 0 ? -ECHILD : -errno;
-        seen += n > 0 ? (size_t)n : 0;
-    }
-    explicit_bzero(block, sizeof(block));
-    return setsockopt(CHECKPOINT_BOOT_FD, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)) < 0 ? -errno
-                                                                                          : 0;
+    if (rc < 0)
+        return rc;
+    return io_read_some(CHECKPOINT_ASK_FD, &answer, 1) == 1 && answer == CHECKPOINT_GO ? 0
+                                                                                       : -ECHILD;
 }
+
+static int at_alone(int pidfd)
+{
+    return ask(CHECKPOINT_ALONE, pidfd);
+}
+
+/* From here on CRIU has little to do, but does not end by itself whatever fails: see has_failed. */
+static int at_made(int pidfd)
+{
+    struct stat st;
+    char text[24];
+    int rc = terminals_make(pidfd);
+
+    if (rc == 0)
+        rc = ask(CHECKPOINT_MADE, -1);
+    if (rc < 0)
+        return rc;
+    if (fstatat(CHECKPOINT_DIR_FD, CRIU_RESTORE_LOG, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    snprintf(text, sizeof(text), "%lld", (long long)st.st_size);
+    return io_create_file_at(CHECKPOINT_DIR_FD, CRIU_MADE, text, strlen(text), 0600);
+}
+
+/* CRIU lets them go whatever this says, so it does not get to know that it is over. */
+static int at_done(int pidfd)
+{
+    if (ask(CHECKPOINT_DONE, -1) == 0)
+        return 0;
+    (void)pid_kill(pidfd, SIGKILL);
+    for (;;)
+        pause();
+}
+
+static const struct {
+    const char *action;
+    int (*run)(int pidfd);
+} steps[] = {{"setup-namespaces", at_alone}, {"post-restore", at_made}, {"pre-resume", at_done}};
 
 /* PID 1 is a child of the cay-checkpoint that started CRIU, which has not waited for it: so the
  * number cannot have become another's. */
-int restore_hook(const char *self, const char *pid_text)
+int restore_hook(const char *self, const char *action, const char *pid_text)
 {
-    static const int wanted[] = {CHECKPOINT_ASK_FD, CHECKPOINT_BOOT_FD};
+    static const int wanted[] = {CHECKPOINT_DIR_FD, CHECKPOINT_ASK_FD};
     int pid = pid_text ? atoi(pid_text) : 0;
 
-    if (pid <= 0 || hook_take_descriptors(self, wanted, ARRAY_SIZE(wanted)) < 0)
-        return 1;
-    CLEANUP_CLOSE int pidfd = pid_open(pid);
-    if (pidfd < 0 || terminals_make(pidfd) < 0 ||
-        fdpass_send(CHECKPOINT_ASK_FD, CHECKPOINT_DONE, strlen(CHECKPOINT_DONE), &pidfd, 1, 0) < 0)
-        return 1;
-    return await_claim() < 0;
+    for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+        if (strcmp(action, steps[i].action) != 0)
+            continue;
+        if (pid <= 0 || hook_take_descriptors(self, wanted, ARRAY_SIZE(wanted)) < 0)
+            return 1;
+        CLEANUP_CLOSE int pidfd = pid_open(pid);
+        return pidfd < 0 || steps[i].run(pidfd) < 0;
+    }
+    return 0;
 }
 
 /* -- before and after -------------------------------------------------------------------------- */
@@ -160,12 +190,25 @@ static int prepare(struct words *words, struct checkpoint_why *why)
     return restore_options_make(words, notes.program, self, why);
 }
 
+/* CRIU has written of an error since all processes were made. It may then wait for ever: for one of
+ * them that is not there any more, or for the end of PID 1, while it traces PID 1's children. */
+static bool has_failed(void)
+{
+    char text[24];
+
+    return io_read_text_at(CHECKPOINT_DIR_FD, CRIU_MADE, text, sizeof(text)) > 0 &&
+           criu_log_has_error(CRIU_RESTORE_LOG, (size_t)strtoul(text, NULL, 10));
+}
+
 int restore_run(unsigned seconds, struct checkpoint_why *why)
 {
     static struct words words; /* large */
-    const struct criu_limits limits = {.seconds = seconds, .log = CRIU_RESTORE_LOG};
+    const struct criu_limits limits = {
+        .seconds = seconds, .log = CRIU_RESTORE_LOG, .has_failed = has_failed};
     int rc = prepare(&words, why);
 
+    if (rc == 0 && (rc = ask(CHECKPOINT_READY, -1)) < 0)
+        checkpoint_fail(why, rc, "the restore is not wanted any more");
     if (rc == 0)
         rc = criu_run(words.argv, &limits, why);
     criu_remove_beside();

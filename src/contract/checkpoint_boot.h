@@ -7,16 +7,19 @@
 #define CHECKPOINT_ASK_FD    5 /* written to: one line when all is in the directory */
 #define CHECKPOINT_ANSWER_FD 6 /* a dump's; read from: CHECKPOINT_END, or anything else */
 
-/* Of a restore. ASK_FD is then a socket, which gets CHECKPOINT_DONE with a pidfd of PID 1, while
- * all processes stand still. */
+/* Of a restore. ASK_FD is then a socket, which gets these words one after the other; each is
+ * answered with CHECKPOINT_GO, without which there is no next one. */
+#define CHECKPOINT_READY "R\n" /* all is there but CRIU, which is started where this process is */
+#define CHECKPOINT_ALONE "N\n" /* with a pidfd of PID 1, before it has a child */
+#define CHECKPOINT_MADE  "M\n" /* all processes are there, and the filters' listener was sent */
+/* CHECKPOINT_DONE: all stand still, and are let go of after the answer. When this program then ends
+ * with status 0 no process but their own holds them any more. */
+#define CHECKPOINT_GO 'g'
+
 #define CHECKPOINT_FILTERS_FD  7 /* a file of filter_file */
 #define CHECKPOINT_LISTENER_FD 8 /* a socket: gets the listener of those filters */
 #define CHECKPOINT_PROGRAM_FD  9 /* PID 1's program: what /proc/1/exe is */
-/* cay-init's end of the boot socket (agent_boot.h), which it gets by another way (agent_go_on.h):
- * here it is only seen whether a struct agent_boot and a struct agent_claim are there, which says
- * that the processes may go on. */
-#define CHECKPOINT_BOOT_FD 10
-#define CHECKPOINT_LAST_FD 10
+#define CHECKPOINT_LAST_FD     9
 
 #define CHECKPOINT_END  'e' /* the sandbox's processes end, as its image is kept */
 #define CHECKPOINT_DONE "D\n"

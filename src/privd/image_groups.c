@@ -10,7 +10,19 @@
 #define IMAGE_GROUP_PIDS  1024
 #define AGAIN_MS          50
 
-_Static_assert(IMAGE_GROUP_FDS == CGROUP_ATTACH_MAX, "one for each hierarchy");
+_Static_assert(IMAGE_GROUP_FDS == 2 * CGROUP_ATTACH_MAX, "of both kinds of hierarchies");
+
+static int open_files(const struct cgroup *cg, uint32_t number, int fds[static IMAGE_GROUP_FDS])
+{
+    int n = cgroup_open_attach(cg, number, CGROUP_WORK, fds);
+    int more = n < 0 ? n : cgroup_open_attach_whole(cg, number, fds + n);
+
+    if (more >= 0)
+        return n + more;
+    while (n > 0)
+        util_close(&fds[--n]);
+    return more;
+}
 
 int image_group_begin(struct privd *p, uint32_t group, uint64_t memory_bytes,
                       int fds[static IMAGE_GROUP_FDS])
@@ -26,7 +38,7 @@ int image_group_begin(struct privd *p, uint32_t group, uint64_t memory_bytes,
     int r = cgroup_make(cg, number);
     if (r == 0)
         r = cgroup_limit(cg, number, CGROUP_WORK, &limits);
-    return r == 0 ? cgroup_open_attach(cg, number, CGROUP_WORK, fds) : r;
+    return r == 0 ? open_files(cg, number, fds) : r;
 }
 
 static void remove_groups(struct privd *p);

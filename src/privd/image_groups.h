@@ -8,10 +8,10 @@ struct privd;
 
 #define IMAGE_GROUPS_FIRST 16u /* its number in the control group of jobs */
 #define IMAGE_GROUPS       8u  /* from 0: those of dump.c, then those of restores.c */
-#define IMAGE_GROUP_FDS    4
+#define IMAGE_GROUP_FDS    8
 
 /* For an image of a sandbox that has so much memory. Files into which writing "0" moves the writer
- * there; the caller's. How many, or -errno. */
+ * there, in each hierarchy; the caller's. How many, or -errno. */
 int image_group_begin(struct privd *p, uint32_t group, uint64_t memory_bytes,
                       int fds[static IMAGE_GROUP_FDS]);
 

@@ -200,6 +200,8 @@ static void claim(struct slot *s)
 
     egress_open(p, s); /* before anything of a tenant runs: see privd/egress.h */
     r = s->driver->claim(p->rt, &sb, s->boot_fd, &s->create->claim);
+    if (r == 0 && s->create->memory) /* all of it stands still until now */
+        r = s->driver->thaw(p->rt, &sb);
 
     explicit_bzero(s->create->claim.key, sizeof(s->create->claim.key));
     if (r == 0)

@@ -103,12 +103,20 @@ int memory_image_secret(const struct runtime *rt, const struct runtime_image *im
 
 /* --- programs --------------------------------------------------------------------------------- */
 
-int memory_image_join(const int *join_fds, int n)
+int memory_image_move(const int *join_fds, int n, pid_t pid)
 {
+    char text[NUMBER_SIZE];
+
+    snprintf(text, sizeof(text), "%d", (int)pid);
     for (int i = 0; i < n; i++)
-        if (write(join_fds[i], "0", 1) != 1)
+        if (write(join_fds[i], text, strlen(text)) < 0)
             return -errno;
     return 0;
+}
+
+int memory_image_join(const int *join_fds, int n)
+{
+    return memory_image_move(join_fds, n, 0);
 }
 
 NORETURN static void become(const char *path, const char *const *argv, const int *fds, unsigned n,

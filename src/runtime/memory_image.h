@@ -24,6 +24,9 @@ int memory_image_secret(const struct runtime *rt, const struct runtime_image *im
  * -errno. */
 int memory_image_join(const int *join_fds, int n) WARN_UNUSED;
 
+/* Another process, which has one thread and cannot end meanwhile, likewise. */
+int memory_image_move(const int *join_fds, int n, pid_t pid) WARN_UNUSED;
+
 /* A program of cay's that works on an image. */
 struct image_program {
     pid_t pid;

@@ -89,15 +89,24 @@ pid_t process_find_first(const struct runtime *rt, uint32_t slot)
     return 0;
 }
 
-int process_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
+int process_hold_first(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 {
     CLEANUP_CLOSE int fd = pid_open(pid);
     if (fd < 0)
         return -ESRCH;
     /* All is read by number, and only then is the descriptor asked whether it is still the same. */
-    bool is_ours = cgroup_holds(rt->cgroups, slot, pid) && is_first(pid) &&
-                   is_in_range(rt, pid, slot);
-    if (!is_ours || pid_has_ended(fd))
+    if (!is_first(pid) || !is_in_range(rt, pid, slot) || pid_has_ended(fd))
+        return -ESRCH;
+    *pidfd = TAKE_FD(fd);
+    return 0;
+}
+
+int process_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
+{
+    CLEANUP_CLOSE int fd = -1;
+    int rc = process_hold_first(rt, slot, pid, &fd);
+
+    if (rc < 0 || !cgroup_holds(rt->cgroups, slot, pid) || pid_has_ended(fd))
         return -ESRCH;
     *pidfd = TAKE_FD(fd);
     task_move_high_fd(pidfd);

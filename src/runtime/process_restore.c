@@ -1,20 +1,24 @@
 /* A restore as a task: the kept layer is taken, its image opened by cay-seal into a tmpfs of the
- * task's, before anything reads it; then a slot is made like any, and a child of the task's gives
- * up the host's root and becomes cay-checkpoint (restore.c), all of it in the slot's control group,
- * so that whatever it leaves is killed with that.
+ * task's, before anything reads it; then a slot is made like any, in the slot's control group, and
+ * a child of the task's gives up the host's root and becomes cay-checkpoint (restore.c). It and
+ * CRIU, and the task, then go to the control group of the image, so that the slot's has the
+ * sandbox's processes alone: PID 1 is moved there before it has a child. Whatever is left is killed
+ * with both groups.
  *
- * CRIU makes the processes, and while they stand still cay-checkpoint tells of PID 1. It has no
- * right on the host and may be a tenant's by then, so what it tells of is looked at like a number
- * of a record: it has to be PID 1 of a namespace in the slot's control group. The processes go on
- * when cay-checkpoint finds a claim in the boot socket, which privd writes when cay-egress has the
- * sandbox's sockets. */
+ * cay-checkpoint has no right on the host and may be a tenant's by then, so the process that it
+ * tells of is looked at like a number of a record: PID 1 of a namespace, with the slot's ids.
+ *
+ * When CRIU has made the processes the slot's group is frozen, and only then CRIU lets go of them:
+ * so none of them runs before all are whole. When it has, the image is removed: a failure before
+ * that leaves it as it was, and nothing of it has run. privd thaws the group when the claim is
+ * written and cay-egress has the sandbox's sockets. */
 
 #include "runtime/process_restore.h"
 
 #include "base/io.h"
 #include "contract/checkpoint_boot.h"
-#include "runtime/level.h"
 #include "runtime/memory_image.h"
+#include "runtime/observe.h"
 #include "runtime/process_go_on.h"
 #include "runtime/process_prepare.h"
 #include "runtime/restore.h"
@@ -22,6 +26,7 @@
 #include "runtime/state.h"
 #include "sys/fdpass.h"
 #include "sys/ns.h"
+#include "sys/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,8 +38,6 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-
-#define AWAIT_MS 60000 /* cay-checkpoint's own deadline */
 
 /* cay-init's program as what /proc/1/exe shows: a copy that the slot's root may open again, as CRIU
  * does. The code that runs is in the image. */
@@ -121,77 +124,141 @@ static pid_t pid_of(int pidfd)
     return at && sscanf(at, "\nPid: %d", &pid) == 1 && pid > 0 ? (pid_t)pid : -ESRCH;
 }
 
-static int receive_fd(int sock, unsigned timeout_ms, int *fd)
-{
-    struct pollfd p = {.fd = sock, .events = POLLIN};
-    char text[16];
-    size_t n = 0;
-
-    if (poll(&p, 1, (int)timeout_ms) != 1)
-        return -ETIMEDOUT;
-    ssize_t got = fdpass_recv(sock, text, sizeof(text), fd, 1, &n, MSG_DONTWAIT);
-    if (got < 0)
-        return (int)got;
-    return got == 0 ? -ECHILD : n == 1 ? 0 : -EBADMSG;
-}
-
-/* The listener comes first: CRIU installs the filters before it makes a second process. */
-static int await_pid_1(const struct process_start_args *a, const struct inside *in, int ask_sock,
-                       int listener_sock, struct task_result *out)
-{
-    CLEANUP_CLOSE int told = -1, listener = -1;
-    int pidfd = -1, rc = receive_fd(ask_sock, AWAIT_MS, &told);
-
-    if (rc == 0)
-        rc = receive_fd(listener_sock, 0, &listener);
-    pid_t pid = rc < 0 ? rc : pid_of(told);
-    rc = pid < 0 ? pid : process_adopt(a->rt, a->slot->number, pid, &pidfd);
-    if (rc < 0)
-        return rc;
-    out->values[0] = (uint64_t)pid;
-    out->fds[out->n_fds++] = pidfd;
-    out->fds[out->n_fds++] = TAKE_FD(listener);
-    return move_pid_1(in, pid);
-}
-
 /* --- the restore ------------------------------------------------------------------------------ */
 
-struct socks {
-    int ask[2], listener[2];
+/* A restore that is under way. */
+struct restore {
+    const struct process_start_args *args;
+    struct inside *in;
+    const struct restore_place *place;
+    int ask[2], listener[2]; /* the first of each is this task's */
+    struct image_program program;
+    int program_fd; /* pidfd of cay-checkpoint */
+    pid_t pid_1;
+    int pid_1_fd, listener_fd; /* -1: not there yet */
 };
 
-static int open_socks(struct socks *s)
+static int open_socks(struct restore *r)
 {
-    *s = (struct socks){{-1, -1}, {-1, -1}};
-    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->ask) < 0 ||
-                   socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, s->listener) < 0
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, r->ask) < 0 ||
+                   socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, r->listener) < 0
                ? -errno
                : 0;
 }
 
+static void close_all(struct restore *r)
+{
+    for (int i = 0; i < 2; i++) {
+        util_close(&r->ask[i]);
+        util_close(&r->listener[i]);
+    }
+    util_close(&r->program_fd);
+}
+
+/* Processes that CRIU has left may hold the other end of the socket, so its end does not show
+ * there. The deadline is cay-checkpoint's own, and privd's. */
+static int await_word(struct restore *r, const char *word, int *fd)
+{
+    struct pollfd p[] = {{.fd = r->ask[0], .events = POLLIN},
+                         {.fd = r->program_fd, .events = POLLIN}};
+    char text[16] = "";
+    size_t n = 0;
+
+    if (poll(p, ARRAY_SIZE(p), -1) < 0)
+        return -errno;
+    if (!p[0].revents)
+        return -ECHILD;
+    ssize_t got = fdpass_recv(r->ask[0], text, sizeof(text) - 1, fd, fd ? 1 : 0, &n, MSG_DONTWAIT);
+    if (got <= 0)
+        return got < 0 ? (int)got : -ECHILD;
+    return strcmp(text, word) == 0 && n == (fd ? 1 : 0) ? 0 : -EPROTO;
+}
+
+static int answer(const struct restore *r)
+{
+    return send(r->ask[0], (const char[]){CHECKPOINT_GO}, 1, MSG_NOSIGNAL) == 1 ? 0 : -ECHILD;
+}
+
+/* cay-checkpoint is a child that was not waited for, so its number is its own. CRIU will be its
+ * child. */
+static int leave_slot(struct restore *r)
+{
+    const struct runtime_start *start = r->args->start;
+    int rc = await_word(r, CHECKPOINT_READY, NULL);
+
+    if (rc == 0)
+        rc = memory_image_move(start->image_join_fds, start->n_image_join_fds, r->program.pid);
+    if (rc == 0)
+        rc = memory_image_join(start->image_join_fds, start->n_image_join_fds);
+    return rc == 0 ? answer(r) : rc;
+}
+
+/* It is what it was when it was looked at, as it has not ended. */
+static int take_pid_1(struct restore *r)
+{
+    const struct runtime *rt = r->args->rt;
+    uint32_t slot = r->args->slot->number;
+    CLEANUP_CLOSE int told = -1;
+    int rc = await_word(r, CHECKPOINT_ALONE, &told);
+
+    r->pid_1 = rc < 0 ? rc : pid_of(told);
+    if (r->pid_1 < 0)
+        return r->pid_1;
+    rc = process_hold_first(rt, slot, r->pid_1, &r->pid_1_fd);
+    if (rc == 0)
+        rc = cgroup_move(rt->cgroups, slot, CGROUP_WORK, r->pid_1);
+    if (rc == 0 && pid_has_ended(r->pid_1_fd))
+        rc = -ESRCH;
+    return rc == 0 ? answer(r) : rc;
+}
+
+/* CRIU installs the filters before it makes a second process. */
+static int take_listener(struct restore *r)
+{
+    size_t n = 0;
+    char text[16];
+    int rc = await_word(r, CHECKPOINT_MADE, NULL);
+    ssize_t got = rc < 0 ? rc
+                         : fdpass_recv(r->listener[0], text, sizeof(text), &r->listener_fd, 1, &n,
+                                       MSG_DONTWAIT);
+
+    if (got < 0 || n != 1)
+        return got < 0 ? (int)got : -EBADMSG;
+    rc = move_pid_1(r->in, r->pid_1);
+    return rc == 0 ? answer(r) : rc;
+}
+
+static int freeze(struct restore *r)
+{
+    int rc = await_word(r, CHECKPOINT_DONE, NULL);
+
+    if (rc == 0)
+        rc = cgroup_freeze(r->args->rt->cgroups, r->args->slot->number, true);
+    return rc == 0 ? answer(r) : rc;
+}
+
 /* PID 1 finds it when the processes go on. */
-static int tell_agent(const struct process_start_args *a, const struct restore_place *place,
-                      const struct task_result *out)
+static int tell_agent(const struct restore *r)
 {
     struct go_on_files files;
-    int rc = process_go_on_open(a->rt, a->slot->number, &files);
+    int rc = process_go_on_open(r->args->rt, r->args->slot->number, &files);
 
-    files.listener_fd = out->fds[1];
+    files.listener_fd = r->listener_fd;
     if (rc == 0)
-        rc = process_go_on_new(place->netns_fd, place->boot_fd, &files);
+        rc = process_go_on_new(r->place->netns_fd, r->place->boot_fd, &files);
     process_go_on_close(&files);
     return rc;
 }
 
 /* The child's output is where it says why not. */
 static int fork_restore(const struct inside *in, const struct restore_place *place,
-                        struct image_program *out)
+                        struct image_program *out, int *pidfd)
 {
     int pipes[2];
 
     if (pipe2(pipes, O_CLOEXEC) < 0)
         return -errno;
-    pid_t pid = ns_fork(0, SIGCHLD, NULL);
+    pid_t pid = ns_fork(0, SIGCHLD, pidfd);
     if (pid == 0) {
         int rc = dup2(pipes[1], STDOUT_FILENO) < 0 ? -errno : restore_exec(in, place);
 
@@ -207,28 +274,64 @@ static int fork_restore(const struct inside *in, const struct restore_place *pla
     return 0;
 }
 
+/* Of the reason that it gives, the number is of no matter but that the image is not whole. */
+static int await_end(struct restore *r, int rc, struct task_result *out)
+{
+    char why[TASK_WHY_SIZE] = "";
+
+    if (rc < 0) /* without an answer it ends */
+        util_close(&r->ask[0]);
+    int ended = memory_image_end(&r->program, why);
+    if (rc < 0 && rc != -ECHILD)
+        return rc;
+    memcpy(out->why, why, sizeof(why));
+    if (rc == 0 && ended == 0)
+        return 0;
+    return ended == -EBADMSG ? -EBADMSG : -EIO;
+}
+
+static int serve(struct restore *r, struct task_result *out)
+{
+    int rc = leave_slot(r);
+
+    if (rc == 0)
+        rc = take_pid_1(r);
+    if (rc == 0)
+        rc = take_listener(r);
+    if (rc == 0)
+        rc = freeze(r);
+    rc = await_end(r, rc, out);
+    return rc == 0 ? tell_agent(r) : rc;
+}
+
 static int restore(const struct process_start_args *a, struct inside *in,
                    struct restore_place *place, struct task_result *out)
 {
-    struct image_program program;
-    struct socks s;
-    int rc = open_socks(&s);
+    struct restore r = {.args = a,
+                        .in = in,
+                        .place = place,
+                        .ask = {-1, -1},
+                        .listener = {-1, -1},
+                        .program_fd = -1,
+                        .pid_1_fd = -1,
+                        .listener_fd = -1};
+    int rc = open_socks(&r);
 
-    place->ask_fd = s.ask[1];
-    place->listener_fd = s.listener[1];
+    place->ask_fd = r.ask[1];
+    place->listener_fd = r.listener[1];
     if (rc == 0)
-        rc = fork_restore(in, place, &program);
-    util_close(&s.ask[1]);
-    util_close(&s.listener[1]);
+        rc = fork_restore(in, place, &r.program, &r.program_fd);
+    util_close(&r.ask[1]);
+    util_close(&r.listener[1]);
     if (rc == 0)
-        rc = await_pid_1(a, in, s.ask[0], s.listener[0], out);
-    if (rc == 0)
-        rc = tell_agent(a, place, out);
-    if (rc == -ECHILD) /* it has ended, and says why */
-        rc = memory_image_end(&program, out->why) < 0 ? -EBADMSG : -ECHILD;
-    util_close(&s.ask[0]);
-    util_close(&s.listener[0]);
-    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_MEMORY, rc) : 0;
+        rc = serve(&r, out);
+    close_all(&r);
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_MEMORY, rc);
+    out->values[0] = (uint64_t)r.pid_1;
+    out->fds[out->n_fds++] = r.pid_1_fd;
+    out->fds[out->n_fds++] = r.listener_fd;
+    return 0;
 }
 
 /* As a slot is made ahead, but within its control group. */
@@ -276,5 +379,7 @@ int process_restore(const struct process_start_args *a, struct inside *in, struc
     /* Before a process goes on: its files change from there on, and its memory with them. */
     if (rc == 0 && (rc = d->backend->image_remove(d, a->slot->number, a->slot->gen)) < 0)
         process_fail(out, PRIVSEP_STAGE_LAYER, rc);
+    if (rc < 0) /* privd would wait for an end that does not come while it is frozen */
+        out->n_fds = 0;
     return rc;
 }

@@ -212,13 +212,14 @@ int cgroup_change(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
     return rc;
 }
 
-int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+/* Of the hierarchies that have leaves, or of the others, in which the whole is one. */
+static int open_attach(const struct cgroup *cg, bool leaves, uint32_t slot, enum cgroup_leaf leaf,
                        int fds[static CGROUP_ATTACH_MAX])
 {
     char path[PATH_SIZE];
     int count = 0;
     for (int i = 0; i < cg->count; i++) {
-        if (!cg->h[i].leaves)
+        if (cg->h[i].leaves != leaves)
             continue;
         int fd = -1;
         if (count < CGROUP_ATTACH_MAX)
@@ -236,9 +237,27 @@ int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf 
     return count;
 }
 
+int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                       int fds[static CGROUP_ATTACH_MAX])
+{
+    return open_attach(cg, true, slot, leaf, fds);
+}
+
+int cgroup_open_attach_whole(const struct cgroup *cg, uint32_t slot,
+                             int fds[static CGROUP_ATTACH_MAX])
+{
+    return open_attach(cg, false, slot, CGROUP_WHOLE, fds);
+}
+
 int cgroup_enter(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
 {
-    char path[PATH_SIZE];
+    return cgroup_move(cg, slot, leaf, 0);
+}
+
+int cgroup_move(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, pid_t pid)
+{
+    char path[PATH_SIZE], text[16];
+    snprintf(text, sizeof(text), "%d", (int)pid);
     for (int i = 0; i < cg->count; i++) {
         const char *file = cg->v2 ? "cgroup.procs" : "tasks";
         /* `tasks` moves one thread and takes no global lock (cgroup.procs does, for milliseconds).
@@ -246,7 +265,7 @@ int cgroup_enter(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf)
         int rc = io_write_text_at(cg->h[i].fd,
                                   cg->h[i].leaves ? leaf_path(cg, path, slot, leaf, file)
                                                   : slot_path(path, slot, file),
-                                  "0");
+                                  text);
         if (rc < 0)
             return rc;
     }

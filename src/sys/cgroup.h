@@ -65,8 +65,17 @@ int cgroup_change(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
 int cgroup_open_attach(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
                        int fds[static CGROUP_ATTACH_MAX]) WARN_UNUSED;
 
+/* The same files of the hierarchies in which a slot has no leaves: 0 or more of them. A process
+ * that was moved by all of both kinds is in the slot as after cgroup_enter. */
+int cgroup_open_attach_whole(const struct cgroup *cg, uint32_t slot,
+                             int fds[static CGROUP_ATTACH_MAX]) WARN_UNUSED;
+
 /* Moves the calling process (single-threaded) into a leaf. 0 or -errno. */
 int cgroup_enter(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf) WARN_UNUSED;
+
+/* Another process that has one thread. */
+int cgroup_move(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
+                pid_t pid) WARN_UNUSED;
 
 /* Asks the kernel to freeze or thaw; freezing is complete a little later (cgroup_is_frozen). */
 int cgroup_freeze(const struct cgroup *cg, uint32_t slot, bool frozen);

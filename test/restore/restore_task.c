@@ -3,6 +3,7 @@
  * root, in privd's mount namespace. VIEW may be "-". When PID 1 is there it writes "P <pid>", and
  * ends it at the end of standard input. On failure it writes where. */
 
+#include "base/io.h"
 #include "contract/agent_boot.h"
 #include "contract/checkpoint_boot.h"
 #include "contract/proto.h"
@@ -77,23 +78,50 @@ static void open_trees(struct inside *in, uint32_t uid, char **paths, int userns
     in->stage_fd = FD(stage_make(uid, in->start->limits.memory_bytes));
 }
 
-/* The filters' listener, then PID 1: in this order, as the filters come first. */
+/* For a control: a process of those that were made is not there any more, when CRIU goes on. */
+static void kill_child_of(int pidfd)
+{
+    char path[64], text[512] = "";
+    int pid = -1;
+
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+    MUST(io_read_text_at(AT_FDCWD, path, text, sizeof(text)));
+    MUST(sscanf(strstr(text, "\nPid:"), "\nPid: %d", &pid) == 1 ? 0 : -ESRCH);
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+    MUST(io_read_text_at(AT_FDCWD, path, text, sizeof(text)));
+    pid = atoi(text);
+    MUST(pid > 1 ? kill(pid, SIGKILL) : -ESRCH);
+}
+
+/* Answers what cay-checkpoint asks, but the last: all stand still then. PID 1, or -1: it has ended
+ * before. */
 static int await_pid_1(int listener_sock, int ask_sock, int *listener_fd)
 {
-    char text[8];
+    char text[8] = "";
     int pidfd = -1;
     size_t n = 0;
 
-    if (fdpass_recv(ask_sock, text, sizeof(text), &pidfd, 1, &n, 0) <= 0 || n != 1)
-        return -1;
-    MUST(fdpass_recv(listener_sock, text, sizeof(text), listener_fd, 1, &n, MSG_DONTWAIT));
-    MUST(n == 1 ? 0 : -EBADMSG);
-    return pidfd;
+    while (fdpass_recv(ask_sock, text, sizeof(text) - 1, pidfd < 0 ? &pidfd : NULL, pidfd < 0, &n,
+                       0) > 0) {
+        if (strcmp(text, CHECKPOINT_DONE) == 0)
+            return pidfd;
+        if (strcmp(text, CHECKPOINT_MADE) == 0) {
+            MUST(fdpass_recv(listener_sock, text, sizeof(text), listener_fd, 1, &n, MSG_DONTWAIT));
+            MUST(n == 1 ? 0 : -EBADMSG);
+            if (getenv("CAY_TEST_KILL_CHILD"))
+                kill_child_of(pidfd);
+        }
+        MUST(write(ask_sock, (const char[]){CHECKPOINT_GO}, 1));
+        memset(text, 0, sizeof(text));
+    }
+    if (pidfd >= 0)
+        MUST(pid_kill(pidfd, SIGKILL)); /* what CRIU has left */
+    return -1;
 }
 
 /* The processes stand still until their claim is there. */
-static void go_on(const struct restore_place *place, const struct filter *filter, int boot_fd,
-                  int listener_fd)
+static void go_on(const struct restore_place *place, const struct filter *filter, int ask_sock,
+                  int boot_fd, int listener_fd)
 {
     const struct agent_boot boot = {
         .version = AGENT_BOOT_VERSION,
@@ -107,6 +135,7 @@ static void go_on(const struct restore_place *place, const struct filter *filter
     close(place->boot_fd);
     MUST(write(boot_fd, &boot, sizeof(boot)));
     MUST(write(boot_fd, &claim, sizeof(claim)));
+    MUST(write(ask_sock, (const char[]){CHECKPOINT_GO}, 1));
     MUST(read(boot_fd, &said, 1));
     MUST(said == AGENT_READY ? 0 : -EBADMSG);
 }
@@ -165,7 +194,7 @@ int main(int argc, char **argv)
     close(ask[1]);
     int status, pidfd = await_pid_1(listener[0], ask[0], &listener_fd);
     if (pidfd >= 0)
-        go_on(&place, &filter, boot[0], listener_fd);
+        go_on(&place, &filter, ask[0], boot[0], listener_fd);
     MUST(waitpid(pid, &status, 0));
     if (pidfd >= 0)
         hold(pidfd);

@@ -80,13 +80,14 @@ class Image:
 
 
 class Restored:
-    def __init__(self, image, template, uid):
+    def __init__(self, image, template, uid, **environment):
         for path in (image.directory, *image.directory.iterdir(), image.program):
             os.chown(path, uid, uid)
         image.program.chmod(0o111)
         words = [BUILD / "test/restore/restore_task", str(uid), template / "template", image.layer, template / "view", image.directory,
                  image.program, CHECKPOINT, "restored"]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/")
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/",
+                                        env={**os.environ, **environment})
         self.said = self.process.stdout.readline()
         found = re.fullmatch(r"P (\d+)\n", self.said)
         self.pid = int(found[1]) if found else None
@@ -205,6 +206,19 @@ def test_an_image_in_which_a_file_is_missing_is_refused(own_server, box, templat
         assert restored.pid is None
     assert restored.status == 1 and f"E 74 the image has no {name} that is whole\n" in restored.said
     (tmp_path / name).rename(image.directory / name)
+    forget_overlay(image.layer)
+    with Restored(image, template, other_uid) as restored:
+        assert restored.pid, restored.said
+        goes_on(restored.pid)
+
+
+def test_a_process_that_is_gone_ends_the_restore_at_once(own_server, box, template, other_uid, tmp_path):
+    """CRIU writes that it cannot attach to it, and then waits for it: it is ended long before its deadline. Control: with it, it is restored."""
+    assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
+    image = Image(own_server, box.pid, tmp_path)
+    with Restored(image, template, other_uid, CAY_TEST_KILL_CHILD="1") as restored:
+        assert restored.pid is None
+    assert restored.status == 1 and re.search(r"E 5 CRIU: Error \(.*attach", restored.said), restored.said
     forget_overlay(image.layer)
     with Restored(image, template, other_uid) as restored:
         assert restored.pid, restored.said

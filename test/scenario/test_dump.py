@@ -475,7 +475,7 @@ def test_memory_stays_kept_where_privd_dies_before_it_goes_on(privd):
     box.agent.prepare()
     assert dump(c, box, 7).status == 0
     c.send(privdlib.CREATE, create_body("inextm", 7, flags=2))
-    until(lambda: programs_at_work(privd, "/"), every=0.005)
+    until(lambda: programs_at_work(privd, ""), every=0.005)  # in the control group of the image, or the slot
     privd.crash()
     privd.start()
     c = privd.channel()

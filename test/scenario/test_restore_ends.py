@@ -1,0 +1,107 @@
+"""A restore that fails at its last steps: nothing of the sandbox has run, and what was kept is whole."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from test_checkpoint import counts, goes_on
+from test_dump import STAGE_MEMORY, Box, dump, kept_dir, needs, privd, programs_at_work, restored, send_restore, server  # noqa: F401
+from test_kept import kepts, pid_of
+from waitlib import until
+
+STEPS_MAX = 40
+BUSY = "setsid sh -c 'while :; do n=$((n+1)); echo $n > /tmp/busy; done' > /dev/null 2>&1 < /dev/null & sleep 0.2"
+# The task that serves a restore, before it reads that CRIU is about to let go of the processes.
+HOLD = ("-e", "trace=poll", "-e", "inject=poll:delay_enter=120s:when=6")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def strace():
+    assert shutil.which("strace"), "strace is not installed: scripts/deps test"
+
+
+class Tracer:
+    """strace on a process. With tasks=True on the tasks of cay-privd too, but not on the programs that they become."""
+
+    def __init__(self, pid, *options, tasks=False, log="/dev/null"):
+        follow = ["-f", "-b", "execve"] if tasks else []
+        words = ["strace", "-p", str(pid), *follow, "-qq", "-e", "signal=none", "-o", str(log), *options]
+        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        until(lambda: f"TracerPid:\t{self.process.pid}\n" in pathlib.Path(f"/proc/{pid}/status").read_text(), every=0.005)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+
+
+def lets_go(privd):  # noqa: F811
+    """CRIU that is about to let go of the processes, and waits for its action script."""
+    for pid in programs_at_work(privd, names=("exe",)):  # as which CRIU starts it
+        with contextlib.suppress(OSError):
+            if b"CRTOOLS_SCRIPT_ACTION=pre-resume\0" in pathlib.Path(f"/proc/{pid}/environ").read_bytes():
+                return int(next(line for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+                                if line.startswith("PPid:")).split()[1])
+    return None
+
+
+def restore_killed(privd, c, name, n):  # noqa: F811
+    """CRIU is killed at its n-th step of that; the task's answer, for which it waits, comes when that is set up."""
+    with Tracer(privd.process.pid, *HOLD, tasks=True):
+        seq = send_restore(c, name, 7)
+        criu = until(lambda: lets_go(privd), what="CRIU is about to let go")
+        tracer = Tracer(criu, "-e", "trace=ptrace", "-e", f"inject=ptrace:signal=KILL:when={n}")
+    with tracer:
+        return c.wait(seq)
+
+
+def test_criu_that_is_killed_as_it_lets_go_costs_nothing(privd):  # noqa: F811
+    """At each of its steps: nothing has run, and what is kept is restored afterwards."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirstp")
+    assert box.agent.sh(BUSY, user="root").end["exited"]
+    box.agent.prepare()
+    assert dump(c, box, 7).status == 0
+    image, busy = kept_dir(privd, 7) / "image", kept_dir(privd, 7) / "root/tmp/busy"
+    stood, sealed, at = busy.stat().st_mtime_ns, image.stat().st_ino, int((kept_dir(privd, 7) / "root/tmp/count").read_text())
+    for n in range(1, STEPS_MAX):
+        r = restore_killed(privd, c, f"inextp{n}", n)
+        if r.status == 0:
+            break
+        assert r.stage == STAGE_MEMORY, (n, r.status, r.stage)
+        assert kepts(c) == {7} and c.list() == {} and programs_at_work(privd) == []
+        assert busy.stat().st_mtime_ns == stood and image.stat().st_ino == sealed
+    assert 3 <= n < STEPS_MAX  # it let go of PID 1, the counter and the other
+    pid = pid_of(privd, r)
+    assert counts(pid) >= at
+    goes_on(pid)
+    assert kepts(c) == set()
+
+
+def test_a_task_that_is_killed_before_it_lets_them_go_costs_nothing(privd):  # noqa: F811
+    """They stand still, and cay-checkpoint gets no answer any more."""
+    c = privd.channel()
+    box = Box(privd, c, "ifirstq")
+    box.agent.prepare()
+    assert dump(c, box, 7).status == 0
+    count = kept_dir(privd, 7) / "root/tmp/count"
+    stood = count.read_text()
+    with Tracer(privd.process.pid, *HOLD, tasks=True):
+        seq = send_restore(c, "inextq", 7)
+        until(lambda: lets_go(privd), what="CRIU is about to let go")
+        task, = programs_at_work(privd, names=("cay-privd",))
+        os.kill(int(task), signal.SIGKILL)
+    assert c.wait(seq).status < 0
+    assert kepts(c) == {7} and count.read_text() == stood
+    goes_on(pid_of(privd, restored(privd, c, "iagainq", 7)))
