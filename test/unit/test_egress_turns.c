@@ -16,6 +16,7 @@
 #define TURNS 120
 
 static uint64_t now_ns, away_ns; /* for which another program has had the processor */
+static uint64_t event_ns = WORK;
 
 static uint64_t test_clock(void)
 {
@@ -70,7 +71,7 @@ static bool event(struct world *w, size_t flow)
 {
     if (!turns_enter(w->turns, w->owner[flow], &w->round[flow]))
         return false;
-    now_ns += WORK;
+    now_ns += event_ns;
     turns_exit(w->turns);
     w->worked[flow]++;
     return true;
@@ -108,6 +109,91 @@ static void test_an_owner_has_its_share(void **state)
         assert_in_range(w.worked[i], each / 2, each + 1);
     for (size_t i = LOUD; i < FLOWS; i++)
         assert_int_equal(w.worked[i], TURNS);
+    close_world(&w);
+}
+
+/* -- tenants ----------------------------------------------------------------------------------- */
+
+#define OF(tenant, owner) ((uint64_t)(tenant) << 32 | (owner))
+
+/* Ten sandboxes of one tenant take no more of a turn together than four, while another tenant has work; each has as much of it
+ * as the others though the first ones always come first, and the other tenant's goes on in each turn. The control: alone they
+ * all work in each turn. */
+static void test_a_tenant_has_its_share(void **state)
+{
+    const unsigned each = TURNS * TURNS_TENANT_NS / TURNS_NS / LOUD;
+    struct world w;
+
+    open_world(&w);
+    event_ns = TURNS_NS - 1;
+    for (uint64_t i = 0; i < FLOWS; i++)
+        w.owner[i] = i < LOUD ? OF(1, i) : OF(2, i);
+    now_ns = 1;
+    event(&w, LOUD); /* another is beside from the start */
+    event(&w, 0);
+    memset(w.worked, 0, sizeof(w.worked));
+    assert_in_range(run(&w), TURNS_TENANT_NS / 2, TURNS_TENANT_NS + TURNS_NS);
+    for (size_t i = 0; i < LOUD; i++)
+        assert_in_range(w.worked[i], each / 2, each + each / 2);
+    for (size_t i = LOUD; i < FLOWS; i++)
+        assert_in_range(w.worked[i], TURNS - 1, TURNS);
+    close_world(&w);
+    open_world(&w);
+    for (int i = 0; i < TURNS; i++) {
+        next_turn(&w);
+        for (size_t k = 0; k < LOUD; k++) {
+            w.owner[k] = OF(1, k);
+            event(&w, k);
+        }
+    }
+    for (size_t i = 0; i < LOUD; i++)
+        assert_int_equal(w.worked[i], TURNS);
+    close_world(&w);
+    event_ns = WORK;
+}
+
+struct waiting {
+    struct world *w;
+    struct turn turn;
+    unsigned went;
+};
+
+static void go_again(void *arg)
+{
+    struct waiting *one = arg;
+
+    one->went++;
+    now_ns += WORK;
+    turns_wait(one->w->turns, &one->turn);
+}
+
+/* In line, too, tenants take turns, however many of their sandboxes wait; and those of a tenant. */
+static void test_lines_are_by_tenant(void **state)
+{
+    struct waiting all[LOUD + 2];
+    struct world w;
+    unsigned loud = 0, least = UINT32_MAX, most = 0;
+
+    open_world(&w);
+    for (uint32_t i = 0; i < LOUD + 2; i++) {
+        uint64_t owner = i < LOUD ? OF(1, i) : OF(i, i);
+
+        all[i] = (struct waiting){&w, {.go = go_again, .arg = &all[i], .owner = owner}, 0};
+        turns_wait(w.turns, &all[i].turn);
+    }
+    for (int i = 0; i < 10 * TURNS; i++)
+        next_turn(&w);
+    for (unsigned i = 0; i < LOUD; i++) {
+        loud += all[i].went;
+        least = MIN(least, all[i].went);
+        most = MAX(most, all[i].went);
+    }
+    assert_in_range(all[LOUD].went, loud - 1, loud + 1);
+    assert_in_range(all[LOUD + 1].went, loud - 1, loud + 1);
+    assert_in_range(least, 1, most);
+    assert_in_range(most, least, 4 * least);
+    for (unsigned i = 0; i < LOUD + 2; i++)
+        turns_leave(w.turns, &all[i].turn);
     close_world(&w);
 }
 
@@ -313,6 +399,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_owner_has_its_share),
+        cmocka_unit_test(test_a_tenant_has_its_share),
+        cmocka_unit_test(test_lines_are_by_tenant),
         cmocka_unit_test(test_searched_reads),
         cmocka_unit_test(test_without_turns),
         cmocka_unit_test(test_alone),

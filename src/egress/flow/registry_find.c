@@ -75,9 +75,15 @@ static uint64_t bytes_limit(const struct sandbox *s)
     return s->has_policy ? policy_limits(s->policy)->bytes : 0;
 }
 
+/* FNV-1a of the tenant's name above, the sandbox itself below: turns.h. */
 uint64_t registry_owner(const struct sandbox *s)
 {
-    return (uintptr_t)(s->parent ? s->parent : s);
+    const struct sandbox *whole = s->parent ? s->parent : s;
+    uint32_t tenant = 2166136261u;
+
+    for (const char *p = whole->tenant; *p; p++)
+        tenant = (tenant ^ (unsigned char)*p) * 16777619u;
+    return (uint64_t)tenant << 32 | (uint32_t)((uintptr_t)whole >> 4);
 }
 
 bool registry_counts_bytes(const struct sandbox *s)

@@ -5,13 +5,19 @@
 #include <errno.h>
 #include <time.h>
 
-/* Of the owners in a bucket. */
+/* Of the owners in a bucket, or of the tenants. */
 struct share {
     uint64_t turn;  /* the last that it had work in */
     uint64_t ns;    /* which that took so far, with what is owed from turns before */
     uint32_t round; /* a flow with this number has had its part */
     uint32_t lined; /* flows that wait in line */
     bool left;      /* an event was left for want of time, in that turn */
+    /* of an owner: the round of its tenant that it has had its part of, in that turn */
+    uint32_t part;
+    uint64_t part_turn;
+    /* of a tenant: when one of its lines was worked on last, and where its rotation is */
+    uint64_t picked;
+    unsigned at;
 };
 
 struct turns {
@@ -19,23 +25,29 @@ struct turns {
     uv_idle_t awake;    /* while anything waits: the loop does not sleep */
     size_t left;
     struct turn *first[TURNS_BUCKETS], *last[TURNS_BUCKETS];
-    uint64_t busy; /* buckets with something in them */
-    unsigned at;   /* the next in the rotation */
+    uint64_t busy;  /* buckets with something in them */
+    uint64_t picks; /* of lines, so far */
     unsigned handles;
     uint64_t turn; /* counts them */
     uint64_t (*now_ns)(void);
     uint64_t (*cpu_ns)(void); /* the thread's own time of the processor */
     uint64_t cpu_mark_ns;     /* which was that when it was asked for last */
-    struct share shares[TURNS_SHARES];
+    struct share shares[TURNS_SHARES], tenants[TURNS_SHARES];
     struct share *inside; /* the owner of the work that is being done, or NULL */
-    unsigned depth;       /* enters without their exits */
+    struct share *inside_tenant;
+    unsigned depth; /* enters without their exits */
     uint64_t entered_ns;
-    const struct share *worked; /* that had work, */
-    uint64_t beside_ns;         /* and when another one had last */
+    const struct share *worked;        /* that had work, */
+    uint64_t beside_ns;                /* and when another one had last */
+    const struct share *worked_tenant; /* the same of tenants */
+    uint64_t tenant_beside_ns;         /* 0: never */
 };
 
 _Static_assert(TURNS_BUCKETS == 64, "one bit for each");
 _Static_assert(TURNS_SHARES == 1u << 10, "find_share");
+
+/* No limit: a second, which no turn takes. */
+#define TURNS_TENANT_ALONE_NS 1000000000u
 
 static unsigned bucket_of(const struct turn *w)
 {
@@ -57,6 +69,12 @@ static struct share *find_share(struct turns *t, uint64_t owner)
     return &t->shares[(owner * UINT64_C(0x9e3779b97f4a7c15)) >> 54];
 }
 
+/* Tenants whose names have one hash are one here. */
+static struct share *find_tenant(struct turns *t, uint64_t owner)
+{
+    return &t->tenants[((owner >> 32) * UINT64_C(0x9e3779b97f4a7c15)) >> 54];
+}
+
 static bool is_alone(const struct turns *t, uint64_t now)
 {
     return now - t->beside_ns > TURNS_ALONE_NS;
@@ -67,35 +85,55 @@ static uint64_t most_ns(const struct turns *t, uint64_t now)
     return is_alone(t, now) ? TURNS_LONG_NS : TURNS_NS;
 }
 
-/* The time that it used beyond its share, less a share for each turn since. */
-static uint64_t owed_ns(const struct turns *t, const struct share *s, uint64_t now)
+/* All of a tenant's sandboxes together, where another tenant is beside. */
+static uint64_t most_of_tenant_ns(const struct turns *t, uint64_t now)
 {
-    uint64_t paid = MIN(t->turn - s->turn, (uint64_t)TURNS_OWED_NS) * most_ns(t, now);
+    bool alone = t->tenant_beside_ns == 0 || now - t->tenant_beside_ns > TURNS_ALONE_NS;
+
+    return alone ? TURNS_TENANT_ALONE_NS : TURNS_TENANT_NS;
+}
+
+/* The time that it used beyond its share, less a share for each turn since. */
+static uint64_t owed_ns(const struct turns *t, const struct share *s, uint64_t most)
+{
+    uint64_t paid = MIN(t->turn - s->turn, (uint64_t)TURNS_OWED_NS) * most;
 
     return MIN(s->ns - MIN(s->ns, paid), (uint64_t)TURNS_OWED_NS);
 }
 
 /* Its share of this turn. */
-static struct share *share_of(struct turns *t, uint64_t owner, uint64_t now)
+static struct share *begin_share(const struct turns *t, struct share *s, uint64_t most)
 {
-    struct share *s = find_share(t, owner);
-
     if (s->turn == t->turn)
         return s;
     s->round +=
         !s->left; /* those that were left come first; with none of them a new round begins */
-    s->ns = owed_ns(t, s, now);
+    s->ns = owed_ns(t, s, most);
     s->turn = t->turn;
     s->left = false;
     return s;
 }
 
-static void enter(struct turns *t, struct share *s, uint64_t now)
+static struct share *share_of(struct turns *t, uint64_t owner, uint64_t now)
+{
+    return begin_share(t, find_share(t, owner), most_ns(t, now));
+}
+
+static struct share *tenant_of(struct turns *t, uint64_t owner, uint64_t now)
+{
+    return begin_share(t, find_tenant(t, owner), most_of_tenant_ns(t, now));
+}
+
+static void enter(struct turns *t, struct share *s, struct share *tenant, uint64_t now)
 {
     if (t->worked != s)
         t->beside_ns = now;
+    if (t->worked_tenant && t->worked_tenant != tenant)
+        t->tenant_beside_ns = now;
     t->worked = s;
+    t->worked_tenant = tenant;
     t->inside = s;
+    t->inside_tenant = tenant;
     t->entered_ns = now;
     t->depth = 1;
 }
@@ -119,31 +157,53 @@ static struct share *share_outside(struct turns *t, uint64_t owner, uint64_t *no
     return share_of(t, owner, *now);
 }
 
+/* Has the owner's tenant time for it? In a round of the tenant's each of its owners has one turn,
+ * as each flow has one event in a round of its owner's: or those whose events come first would have
+ * all of it. */
+static bool has_tenants_time(const struct turns *t, struct share *s, struct share *tenant,
+                             uint64_t now)
+{
+    bool had = s->part == tenant->round && s->part_turn != t->turn;
+
+    tenant->left |= tenant->ns >= most_of_tenant_ns(t, now);
+    if (tenant->left || had) {
+        s->left = true;
+        return false;
+    }
+    return true;
+}
+
 bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
 {
     uint64_t now;
-    struct share *s = share_outside(t, owner, &now);
+    struct share *s = share_outside(t, owner, &now), *tenant;
 
     if (!s)
         return true;
     s->left |= s->ns >= most_ns(t, now);
     if (s->left || *round == s->round)
         return false;
+    tenant = tenant_of(t, owner, now);
+    if (!has_tenants_time(t, s, tenant, now))
+        return false;
+    s->part = tenant->round;
+    s->part_turn = t->turn;
     *round = s->round;
-    enter(t, s, now);
+    enter(t, s, tenant, now);
     return true;
 }
 
 bool turns_enter_once(struct turns *t, uint64_t owner)
 {
     uint64_t now;
-    struct share *s = share_outside(t, owner, &now);
+    struct share *s = share_outside(t, owner, &now), *tenant;
 
     if (!s)
         return true;
-    if (s->lined > 0 || s->ns >= most_ns(t, now))
+    tenant = tenant_of(t, owner, now);
+    if (s->lined > 0 || s->ns >= most_ns(t, now) || tenant->ns >= most_of_tenant_ns(t, now))
         return false;
-    enter(t, s, now);
+    enter(t, s, tenant, now);
     return true;
 }
 
@@ -163,10 +223,14 @@ static uint64_t took_ns(struct turns *t)
 
 void turns_exit(struct turns *t)
 {
+    uint64_t took;
+
     if (!t || --t->depth > 0)
         return;
-    t->inside->ns += took_ns(t);
-    t->inside = NULL;
+    took = took_ns(t);
+    t->inside->ns += took;
+    t->inside_tenant->ns += took;
+    t->inside = t->inside_tenant = NULL;
 }
 
 bool turns_is_over(const struct turns *t)
@@ -176,7 +240,8 @@ bool turns_is_over(const struct turns *t)
     if (!t || !t->inside)
         return false;
     now = t->now_ns();
-    return t->inside->ns + (now - t->entered_ns) >= most_ns(t, now);
+    return t->inside->ns + (now - t->entered_ns) >= most_ns(t, now) ||
+           t->inside_tenant->ns + (now - t->entered_ns) >= most_of_tenant_ns(t, now);
 }
 
 size_t turns_piece(const struct turns *t)
@@ -193,15 +258,34 @@ void turns_set_clock(struct turns *t, uint64_t (*now_ns)(void), uint64_t (*cpu_n
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-/* The first in a bucket that is not empty, from t->at on. */
+/* The tenant whose turn it is: which has not been picked for longest, of those whose flows are
+ * first in a bucket. */
+static struct share *next_tenant(struct turns *t)
+{
+    struct share *next = find_tenant(t, t->first[__builtin_ctzll(t->busy)]->owner);
+
+    for (uint64_t left = t->busy; left; left &= left - 1) {
+        struct share *one = find_tenant(t, t->first[__builtin_ctzll(left)]->owner);
+
+        if (one->picked < next->picked)
+            next = one;
+    }
+    return next;
+}
+
+/* The first of its flows in a bucket, from tenant->at on. */
 static struct turn *take_next(struct turns *t)
 {
-    uint64_t rotated = t->busy >> t->at | (t->at ? t->busy << (TURNS_BUCKETS - t->at) : 0);
-    unsigned b = (t->at + (unsigned)__builtin_ctzll(rotated)) % TURNS_BUCKETS;
-    struct turn *w = t->first[b];
+    struct share *tenant = next_tenant(t);
+    unsigned b = tenant->at;
+    struct turn *w;
 
+    while (!t->first[b] || find_tenant(t, t->first[b]->owner) != tenant)
+        b = (b + 1) % TURNS_BUCKETS;
+    w = t->first[b];
     turns_leave(t, w);
-    t->at = (b + 1) % TURNS_BUCKETS;
+    tenant->at = (b + 1) % TURNS_BUCKETS;
+    tenant->picked = ++t->picks;
     return w;
 }
 
@@ -222,7 +306,7 @@ static void on_begin(uv_prepare_t *h)
          t->busy && t->left > 0 && now - began < TURNS_NS && calls < TURNS_BUCKETS; calls++) {
         struct turn *w = take_next(t);
 
-        enter(t, share_of(t, w->owner, now), now);
+        enter(t, share_of(t, w->owner, now), tenant_of(t, w->owner, now), now);
         w->go(w->arg);
         turns_exit(t);
         now = t->now_ns();

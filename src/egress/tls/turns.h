@@ -11,12 +11,16 @@
  * each flow has one event's worth of work. An owner that no other was beside for TURNS_ALONE_NS may
  * use TURNS_LONG_NS: then it is the turns themselves that cost.
  *
+ * The owners of one tenant have TURNS_TENANT_NS together in a turn, while another tenant has work:
+ * in a round of the tenant's each of them has one turn. The upper half of an owner's number is its
+ * tenant's.
+ *
  * Bytes: answers that are searched for secrets, or decompressed for it, cost more than a copy. In
  * one turn TURNS_BYTES of them are worked on, whichever flows they belong to; where another owner
  * is beside it is TURNS_BESIDE_BYTES, as that one's request waits for a search in each turn that it
- * takes. A flow that comes when they are used up waits. Those that wait are served by owner in
- * rotation, and those of one owner in order of arrival. Flows whose events do not come again
- * (edge-triggered) wait in the same lines.
+ * takes. A flow that comes when they are used up waits. Those that wait are served by tenant in
+ * rotation, those of a tenant by owner likewise, and those of one owner in order of arrival. Flows
+ * whose events do not come again (edge-triggered) wait in the same lines.
  *
  * Owners are told apart by hash (stochastic fairness queueing, McKenney 1990): two in one bucket
  * share its time, or its place in the rotation. Nothing is allocated for a flow or an owner. Used
@@ -32,11 +36,12 @@
 #define TURNS_BESIDE_BYTES (8u * 1024u)
 #define TURNS_BUCKETS      64u
 
-#define TURNS_NS       40000u    /* of an owner in a turn; one event's work may exceed it */
-#define TURNS_LONG_NS  500000u   /* of one that has the loop for itself */
-#define TURNS_ALONE_NS 20000000u /* after so much time */
-#define TURNS_OWED_NS  2000000u  /* at most, from one turn to the next */
-#define TURNS_SHARES   1024u
+#define TURNS_NS        40000u    /* of an owner in a turn; one event's work may exceed it */
+#define TURNS_TENANT_NS 160000u   /* of all owners of a tenant, where another tenant is beside */
+#define TURNS_LONG_NS   500000u   /* of one that has the loop for itself */
+#define TURNS_ALONE_NS  20000000u /* after so much time */
+#define TURNS_OWED_NS   2000000u  /* at most, from one turn to the next */
+#define TURNS_SHARES    1024u
 /* that is moved at a time, where another owner is beside */
 #define TURNS_PIECE ((size_t)32 * 1024)
 
