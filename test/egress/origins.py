@@ -156,6 +156,8 @@ class Origin(http.server.BaseHTTPRequestHandler):
             "lower": lambda: "".join(f"%{ord(c):02x}" for c in text),
             "partial": lambda: "".join(f"%{ord(c):02X}" if i % 3 == 1 else c for i, c in enumerate(text)),
             "html": lambda: "".join(f"&#{ord(c)};" for c in text),
+            "html-open": lambda: "".join(f"&#{ord(c)}" for c in text), "octal": lambda: "".join(f"\\{ord(c):o}" for c in text),
+            "mail": lambda: text.replace("=", "=3D"),
             "base64": lambda: base64.b64encode(b"x" + text.encode()).decode(),
             "hex": lambda: text.encode().hex(),
         }[how]().encode())

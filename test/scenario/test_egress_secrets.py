@@ -77,7 +77,7 @@ def test_not_through_basic_with_escapes(world, origins, spelling):
     assert base64.b64decode(echoed[6:]) == f"user:{secret}".encode()
 
 
-@pytest.mark.parametrize("form", ["slash", "unicode", "lower", "partial", "html", "base64", "hex"])
+@pytest.mark.parametrize("form", ["slash", "unicode", "lower", "partial", "html", "html-open", "octal", "mail", "base64", "hex"])
 def test_not_in_another_form(world, origins, form):
     secret = "sk-real/0123+456789=abc"
     with holder(world, value=secret) as s:
@@ -188,6 +188,32 @@ def test_not_on_what_a_policy_only_warns_of(world, origins):
         assert "does not name it here" in refused.stdout and origins.seen() == []
         curl(s, "-H", "Content-Type: text/plain", "-d", f"key={HERE}", f"{URL}/v2/x")
         assert [seen["body"] for seen in origins.seen()] == [f"key={HERE}"]
+
+
+def test_a_policy_that_warns_stays_under_the_ceiling(world, origins):
+    """Its ceiling denies what it would let pass; and a key goes with no request that only a warning lets pass, be it the policy's
+    own or that of a ceiling."""
+    closed = {"action": "deny", "name": "closed"}
+    policy = {"mode": "warn", "rules": [{**closed, "domains": [API], "paths": ["/v2*"]}, *RULES], "inject": inject("KEY")}
+    ceiling = {"default": "public", "rules": [{**closed, "name": "limit", "domains": [API], "paths": ["/v1/admin*", "/v2/admin*"]},
+                                              {**closed, "name": "limit", "domains": [OTHER_HOST]}]}
+    credentials = [seal(world, "KEY", REAL_KEY, kind="header", header="X-Own")]
+    with sandbox(world, [], []) as s:
+        assert world.put(s, policy, ceiling, credentials=credentials)[0] == 204
+        for path, sends in (("/v1/x", [REAL_KEY]), ("/v2/x", [])):
+            origins.clear()
+            assert curl(s, f"{URL}{path}").returncode == 0 and len(origins.seen()) == 1
+            assert sent(origins, "x-own") == sends
+        origins.clear()
+        for url in (f"{URL}/v1/admin", f"{URL}/v2/admin", f"https://{OTHER_HOST}:{MODEL}/v1/x"):
+            assert "limit" in curl(s, url).stdout
+        assert origins.seen() == []
+        assert world.put(s, {**policy, "mode": "enforce"}, {**ceiling, "mode": "warn"}, credentials=credentials)[0] == 204
+        curl(s, f"{URL}/v1/admin")
+        assert len(origins.seen()) == 1 and sent(origins, "x-own") == []
+    passed = {r["path"]: (r.get("warned"), r.get("credential")) for r in world.audit() if r["event"] == "request" and
+              r["verdict"] == "allow" and r["sandbox"] == f"sandbox{s.slot}"}
+    assert passed == {"/v1/x": (None, "KEY"), "/v2/x": (True, None), "/v1/admin": (True, None)}, passed
 
 
 def test_headers_alone_by_default(world, origins):

@@ -35,7 +35,7 @@ struct words {
 /* Characters that words and escapes have in common are what it is about. */
 static char some_char(void)
 {
-    static const char all[] = "aab%\\&/u4x6#;1\"";
+    static const char all[] = "aab%\\&/u4x6#;1\"{}";
 
     return all[below(sizeof(all) - 1)];
 }
@@ -55,7 +55,7 @@ static struct words make_words(void)
     return w;
 }
 
-#define FORMS 11u
+#define FORMS 16u
 
 /* The character as a server may write it, one way or the other; 0: not this way. */
 static size_t put_form(char out[static 16], char c, unsigned form)
@@ -73,6 +73,11 @@ static size_t put_form(char out[static 16], char c, unsigned form)
     case 7: return (size_t)sprintf(out, "&#%u;", u);
     case 8: return (size_t)sprintf(out, "&#x%x;", u);
     case 9: return (size_t)sprintf(out, "&#x%04x;", u);
+    case 10: return (size_t)sprintf(out, "&#%u", u);
+    case 11: return (size_t)sprintf(out, "&#x%X", u);
+    case 12: return (size_t)sprintf(out, "\\%o", u);
+    case 13: return (size_t)sprintf(out, "\\%03o", u);
+    case 14: return (size_t)sprintf(out, "\\u{%x}", u);
     default: return strchr("\"'\\/`$&<>", c) ? (size_t)sprintf(out, "\\%c", c) : 0;
     }
 }

@@ -94,6 +94,9 @@ static void write_escaped(char c, int how, char *out)
     case 6: snprintf(out, 16, "&#%u;", u); break;
     case 7: snprintf(out, 16, "&#x%x;", u); break;
     case 8: snprintf(out, 16, "&#x%04X;", u); break;
+    case 10: snprintf(out, 16, "&#%u", u); break;
+    case 11: snprintf(out, 16, "\\%o", u); break;
+    case 12: snprintf(out, 16, "\\u{%x}", u); break;
     default: snprintf(out, 16, how == 9 && strchr("\"'\\/`$&<>", c) ? "\\%c" : "%c", c);
     }
 }
@@ -134,7 +137,7 @@ static void test_escaped_characters(void **state)
     char text[1024];
 
     for (size_t b = 0; b < ARRAY_SIZE(leads); b++) {
-        for (all_same = 0; all_same < 10; all_same++) {
+        for (all_same = 0; all_same < 13; all_same++) {
             escape(SECRET, same, text);
             check_found(r, leads[b], text, " and on");
         }
@@ -201,6 +204,7 @@ static void test_other_forms(void **state)
 
     check_found(r, "hex ", "4b6579206f662f612b623d3132333435", ".");
     check_found(r, "HEX ", "4B6579206F662F612B623D3132333435", ".");
+    check_found(r, "mail: ", "Key of/a+b=3D12345", "=3D");
     check_found(r, "form=", "Key+of%2Fa%2Bb%3D12345", "&b=c");
     check_found(r, "form in JSON: ", "Key+of%2Fa%2Bb%3D12345", "\\n");
     check_found(r, "form in a query: ", "Key%2Bof%252Fa%252Bb%253D12345", "\\n");

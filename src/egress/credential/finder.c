@@ -116,10 +116,44 @@ static int read_hex(const unsigned char *s, unsigned n, unsigned wanted)
     return value > 0xff ? NOT_ONE : value;
 }
 
+/* "{" hexadecimal digits "}" */
+static int read_braces(const unsigned char *s, unsigned n)
+{
+    int value = 0;
+
+    for (unsigned i = 1; i < n; i++) {
+        if (s[i] == '}')
+            return i > 1 && value <= 0xff ? value : NOT_ONE;
+        if (digit(s[i]) < 0)
+            return NOT_ONE;
+        value = MIN(value * 16 + digit(s[i]), 0x10000);
+    }
+    return n < FINDER_ESCAPE_MAX - 2 ? NOT_WHOLE : NOT_ONE;
+}
+
+/* Up to three digits. */
+static int read_octal(const unsigned char *s, unsigned n)
+{
+    int value = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (s[i] < '0' || s[i] > '7')
+            return NOT_ONE;
+        value = value * 8 + s[i] - '0';
+    }
+    if (n < 3)
+        return NOT_WHOLE;
+    return value > 0xff ? NOT_ONE : value;
+}
+
 static int read_backslash(const unsigned char *s, unsigned n)
 {
     if (n == 1)
         return NOT_WHOLE;
+    if (s[1] >= '0' && s[1] <= '7')
+        return read_octal(s + 1, n - 1);
+    if (s[1] == 'u' && n > 2 && s[2] == '{')
+        return read_braces(s + 2, n - 2);
     if (s[1] == 'u')
         return read_hex(s + 2, n - 2, 4);
     if (s[1] == 'x')
@@ -151,7 +185,7 @@ static int read_name(const unsigned char *s, unsigned n)
     return NOT_ONE;
 }
 
-/* "&#" digits ";" or "&#x" hexadecimal digits ";" */
+/* "&#" digits ";" or "&#x" hexadecimal digits ";"; without the last: read_open. */
 static int read_number(const unsigned char *s, unsigned n)
 {
     bool hex = n > 2 && (s[2] | 0x20) == 'x';
@@ -181,6 +215,23 @@ static int read_escape(const unsigned char *s, unsigned n)
     return s[1] == '#' ? read_number(s, n) : read_name(s, n);
 }
 
+/* An escape that is not whole, but ends here where what follows is no more of it: HTML's numbers
+ * without their ';', octal ones with fewer digits. NOT_ONE: it is none. */
+static int read_open(const unsigned char *s, unsigned n)
+{
+    bool octal = s[0] == '\\' && n > 1 && s[1] >= '0' && s[1] <= '7',
+         number = s[0] == '&' && n > 2 && s[1] == '#';
+    bool hex = number && (s[2] | 0x20) == 'x';
+    unsigned from = octal ? 1 : hex ? 3 : 2;
+    int value = 0;
+
+    if ((!octal && !number) || n == from)
+        return NOT_ONE;
+    for (unsigned i = from; i < n; i++)
+        value = MIN(value * (octal ? 8 : hex ? 16 : 10) + digit(s[i]), 0x10000);
+    return value <= 0xff ? value : NOT_ONE;
+}
+
 /* -- steps ------------------------------------------------------------------------------------- */
 
 /* The byte as one more of the escape that has begun. */
@@ -191,8 +242,10 @@ static size_t step_escape(const struct automaton *a, struct finder *f, unsigned 
 
     f->escape[f->escape_len++] = c;
     value = read_escape(f->escape, f->escape_len);
-    if (value == NOT_WHOLE)
-        return 0;
+    if (value == NOT_WHOLE) {
+        value = read_open(f->escape, f->escape_len);
+        return value < 0 ? 0 : advance_all(a, &f->before, (unsigned char)value, f->escape_len, to);
+    }
     if (value >= 0) {
         size_t longest = advance_all(a, &f->before, (unsigned char)value, f->escape_len, to);
 
@@ -236,8 +289,15 @@ static bool leads_nowhere(const struct automaton *a, const unsigned char *s, siz
 {
     int value = NOT_WHOLE;
 
-    for (unsigned len = 2; len <= MIN(n, (size_t)FINDER_ESCAPE_MAX) && value == NOT_WHOLE; len++)
+    for (unsigned len = 2; len <= MIN(n, (size_t)FINDER_ESCAPE_MAX) && value == NOT_WHOLE; len++) {
+        int open = NOT_ONE;
+
         value = read_escape(s, len);
+        if (value == NOT_WHOLE)
+            open = read_open(s, len);
+        if (open >= 0 && automaton_begins(a, (unsigned char)open))
+            return false;
+    }
     return value == NOT_ONE || (value >= 0 && !automaton_begins(a, (unsigned char)value));
 }
 

@@ -97,6 +97,25 @@ static int add_base64(struct redact *r, const char *secret)
     return rc;
 }
 
+/* Quoted-printable (RFC 2045 section 6.7), of which a text needs '=' alone. */
+static int add_quoted(struct redact *r, const char *secret)
+{
+    CLEANUP_BUF struct buf b;
+    int rc;
+
+    buf_init(&b, REDACT_SECRET_MAX);
+    if (!strchr(secret, '='))
+        return 0;
+    rc = buf_reserve(&b, strlen(secret) * 3 + 1);
+    for (const char *p = secret; *p && rc == 0; p++)
+        rc = *p == '=' ? buf_append_str(&b, "=3D") : buf_append(&b, p, 1);
+    if (rc == 0)
+        rc = add(r, b.data, b.len);
+    if (b.base)
+        explicit_bzero(b.base, b.cap);
+    return rc;
+}
+
 static int add_secret(struct redact *r, const char *secret)
 {
     int rc;
@@ -110,6 +129,8 @@ static int add_secret(struct redact *r, const char *secret)
         rc = add_placed(r, secret, PLACEHOLDER_FORM);
     if (rc == 0)
         rc = add_placed(r, secret, PLACEHOLDER_PLUS);
+    if (rc == 0)
+        rc = add_quoted(r, secret);
     if (rc == 0)
         rc = add_base64(r, secret);
     if (rc == 0)
