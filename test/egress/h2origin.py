@@ -42,6 +42,7 @@ class Origin(asyncio.Protocol):
             return
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
         self.h2.initiate_connection()
+        self.h2.update_settings({h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL: 1})  # RFC 8441
         self.bodies, self.heads, self.queues, self.counts = {}, {}, {}, {}
         self.writable = True
         self.flush()

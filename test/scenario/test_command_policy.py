@@ -3,6 +3,7 @@ nothing of them stays. Against the stand-in internet; each attempt with its cont
 
 import base64
 import concurrent.futures
+import hashlib
 import http.client
 import json
 import os
@@ -121,6 +122,33 @@ def test_it_is_never_wider_than_its_sandbox(own):
     assert "65536" in one.ask(["true"], {"rules": [{"action": "allow", "domains": ["a" * 60 + ".example"] * 1100}]}).json["message"]
     refused = one.ask(["true"], {"inject": [{"credential": "KEY", "domains": ["web.example.com"]}]})
     assert refused.status == 400 and "does not use the credential" in refused.json["message"]
+
+
+def test_a_placeholder_is_replaced_where_both_policies_name_it(stack, own):  # noqa: F811
+    """In a command with a policy of its own: on requests that `inject` of both names its credential for, and on no others."""
+    value, name = "sk-of-a-command-0123", "COMMANDS"
+    made = stack.cay.call("POST", "/cay/v1/secrets", {"name": name, "value": value, "bind": {
+        "kind": "placeholder", "domains": ["web.example.com", "other.example.net"], "insecure": True}})
+    assert made.status == 201, made.body
+
+    def inject(**more):
+        return {**ALLOW_BOTH, "inject": [{"credential": name, "domains": ["web.example.com"], **more}]}
+
+    one = own(inject(paths=["/v1*"]))
+    both = ["web.example.com", "other.example.net"]
+    table = [(None, "web.example.com/v1/a", True), (None, "web.example.com/v2", False),
+             (inject(), "web.example.com/v1/a", True), (inject(), "web.example.com/v2", False),
+             (inject(paths=["/v1/a"]), "web.example.com/v1/a", True), (inject(paths=["/v1/a"]), "web.example.com/v1/b", False),
+             (inject(domains=both), "other.example.net/v1/a", False), (ALLOW_BOTH, "web.example.com/v1/a", None),
+             ({"mode": "warn", "inject": inject()["inject"]}, "web.example.com/v1/a", False)]
+    for policy, target, passes in table:
+        for scheme in ("http", "https"):
+            said = json.loads(one.out(f"curl -sS --max-time 20 -H 'X-Api-Key: cay-secret:{name}' {scheme}://{target}", policy))
+            if passes is not False:  # None: there is no credential at all, and the text goes as it is
+                sent = value if passes else f"cay-secret:{name}"
+                assert said["digests"]["X-Api-Key"] == hashlib.sha256(sent.encode()).hexdigest(), (policy, target, said)
+            else:
+                assert said["error"]["type"] == "egress_denied" and name in said["message"], (policy, target, said)
 
 
 def test_a_command_denies_the_way(own):

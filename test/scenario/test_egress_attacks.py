@@ -492,10 +492,16 @@ def test_a_change_of_protocol_hides_nothing(stack):
               ask("/ok/switch", "Connection: Upgrade", "Upgrade: websocket"),
               ask("/ok/switch", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
                   "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg=="),
+              ask("/ok/switch", "Connection: Upgrade", "Upgrade: h2c, websocket"), ask("/ok/switch", "Connection: upgrade", "Upgrade: H2C", h2c[2]),
+              ask("/ok/switch", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c", h2c[2]),
+              ask("/ok/switch", "Connection: Upgrade, HTTP2-Settings", "Upgrade: websocket", "Upgrade : h2c", h2c[2]),
+              ask("/ok/switch", "Connection: HTTP2-Settings", h2c[2]), ask("/ok/switch", "Upgrade: h2c", h2c[2]),
+              ask("/ok/switch", "Connection: Upgrade", "Upgrade: h2"), ask("/ok/switch", "Connection: Upgrade", "Upgrade:\th2c\t"),
               "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
     with stack.cay.create() as one:
         assert stack.put(one, {"rules": [rule]})[0] == 204
-        got = raw(one, [("web.example.com", 80, [shape, after]) for shape in shapes])
+        got = raw(one, [("web.example.com", 80, [shape, after]) for shape in shapes] +
+                  [(*PROXY, [shape.replace(" /", " http://web.example.com/", 1), after]) for shape in shapes])
         assert "past-the-filter" not in stack.networks.requests(), got
     direct(stack, internet.WEB, 80, shapes[0] + after)
     assert "past-the-filter" in stack.networks.requests()  # the control

@@ -209,6 +209,62 @@ print("fine")
     assert r.stdout == "fine\n", r.stderr
 
 
+EXTENDED = """
+import h2.config, h2.connection, h2.errors, h2.events, h2.settings, socket, ssl, sys
+host, port = sys.argv[1], int(sys.argv[2])
+context = ssl.create_default_context()
+context.set_alpn_protocols(["h2"])
+OWN = [(":authority", f"{host}:{port}"), (":scheme", "https")]
+PATH, PROTOCOL, CONNECT = (":path", "/bidi?hidden"), (":protocol", "websocket"), (":method", "CONNECT")
+for fields in ([CONNECT, PROTOCOL, *OWN, PATH], [PROTOCOL, CONNECT, *OWN, PATH], [CONNECT, (":protocol", "connect-udp"), *OWN, PATH],
+               [CONNECT, *OWN, PATH], [CONNECT, OWN[0]], [(":method", "GET"), PROTOCOL, *OWN, PATH],
+               [(":method", "GET"), *OWN, (":path", "/v1/x"), ("upgrade", "h2c")],
+               [CONNECT, PROTOCOL, *OWN, PATH, ("sec-websocket-version", "13"), ("origin", "https://x")]):
+    s = context.wrap_socket(socket.create_connection((host, port)), server_hostname=host)
+    s.settimeout(50)
+    c = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8", validate_outbound_headers=False,
+                                                             normalize_outbound_headers=False))
+    c.initiate_connection()
+    c.send_headers(1, fields)
+    c.send_data(1, b"GET /bidi?hidden HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+    s.sendall(c.data_to_send())
+    said = offered = None
+    while said is None:
+        data = s.recv(65536)
+        for e in c.receive_data(data) if data else ():
+            if isinstance(e, h2.events.RemoteSettingsChanged):
+                code = h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL
+                offered = offered or (code in e.changed_settings and e.changed_settings[code].new_value)
+            elif isinstance(e, h2.events.ResponseReceived):
+                said = dict(e.headers)[":status"]
+            elif isinstance(e, (h2.events.StreamReset, h2.events.ConnectionTerminated)):
+                said = "reset"
+        said = said if data else "end"
+        try:
+            s.sendall(c.data_to_send())
+        except OSError:
+            pass
+    print(said, offered or 0, flush=True)
+    s.close()
+"""
+
+
+def test_no_extended_connect(world, origin):
+    """RFC 8441: a WebSocket in a stream of HTTP/2 would hide requests from the rules. It is not offered, whatever the server offers,
+    and one that begins all the same comes to nothing, as do a plain CONNECT and a change of protocol. The control: a connection
+    that is not read, on which the server sees them."""
+    with sandbox(world, [], [], [{"action": "allow", "domains": [API], "paths": ["/v1*", "/bidi*"]}]) as s:
+        r = run(s, EXTENDED, API, str(H2))
+    lines = [line.split() for line in r.stdout.splitlines()]
+    assert len(lines) == 8 and not [line for line in lines if line[0].startswith("2") or line[1] != "0"], r
+    assert origin.seen() == [], origin.seen()
+    with sandbox(world, [], [], [{"action": "allow", "domains": [API]}]) as s:
+        s.ca = world.ca
+        r = run(s, EXTENDED, API, str(H2))
+    assert r.stdout.splitlines()[0] == "200 1", r
+    assert "hidden" in json.dumps(origin.seen())
+
+
 def test_trailers_and_interim_answers(box, origin):
     r = curl(box, "-D", "-", f"{URL}/trailers", f"{URL}/interim")
     assert "x-last: word" in r.stdout and "103" in r.stdout and '{"after": 103}' in r.stdout, r.stdout + r.stderr

@@ -309,6 +309,26 @@ def test_a_token_server_that_does_not_help(stack, own, tokens, mode, said, statu
     assert status == 200, text  # set anew: at once
 
 
+@pytest.mark.parametrize("mode, said", [("garbage", "no JSON object"), ("huge", "larger than is allowed"), ("redirect", "not followed"),
+                                        ("500", "answered 500"), ("break", "ended before the answer")])
+def test_no_token_beyond_its_life(stack, own, tokens, mode, said):
+    """While no other is there the old one serves to its end (the control), and then no more, though its server would take it still:
+    refused, and why."""
+    put(stack)
+    tokens.set(life=5)
+    one = own()
+    assert opened(ask(one)[1]) == 1
+    tokens.set(mode=mode)
+    until(lambda: ask(one)[0] == 503, 60)
+    for _ in range(3):
+        status, text = ask(one)
+        assert status == 503 and said in text and json.loads(text)["rule"] == "credential", (status, text)
+    assert records(stack)[-1]["outcome"] == "failed"
+    tokens.set(mode="good")
+    put(stack)
+    assert opened(ask(one)[1]) == 2
+
+
 def test_a_slow_token_server(stack, own, tokens):
     """Told after a while (15 s, of cay-egress's own clock, which the test moves); what it says at last is not lost."""
     put(stack)
