@@ -87,20 +87,21 @@ static json_t *template_json(struct api_call *call, const struct template_info *
     json_t *made = t->made_real_ms ? api_json_time(t->made_real_ms) : json_null();
     struct privsep_limits limits = core_template_limits(call->core, t);
 
-    return json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o, s:s, s:s, s:s}", "id", t->id, "ready",
-                     t->ready, "building", t->building, "sizeBytes", (json_int_t)t->size_bytes,
-                     "madeAt", made, "note", t->note ? t->note : "", "limits", limits_json(&limits),
-                     "source", t->source, "digest", t->digest, "tenant", t->tenant);
+    return json_pack("{s:s, s:b, s:b, s:I, s:o, s:s, s:o, s:s, s:s, s:s, s:[]}", "id", t->id,
+                     "ready", t->ready, "building", t->building, "sizeBytes",
+                     (json_int_t)t->size_bytes, "madeAt", made, "note", t->note ? t->note : "",
+                     "limits", limits_json(&limits), "source", t->source, "digest", t->digest,
+                     "tenant", t->tenant, "tags");
 }
 
 static void add_public(void *arg, const struct core_public_template *t)
 {
-    json_array_append_new(arg, json_pack("{s:s, s:b, s:b, s:i, s:o, s:s, s:o, s:s, s:s, s:s}", "id",
-                                         t->name, "ready", 1, "building", 0, "sizeBytes", 0,
+    json_array_append_new(arg, json_pack("{s:s, s:b, s:b, s:i, s:o, s:s, s:o, s:s, s:s, s:s, s:[]}",
+                                         "id", t->name, "ready", 1, "building", 0, "sizeBytes", 0,
                                          "madeAt", api_json_time(t->s->made_real_ms), "note",
                                          "published by the operator", "limits",
                                          limits_json(&t->s->limits), "source", "", "digest", "",
-                                         "tenant", t->s->tenant));
+                                         "tenant", t->s->tenant, "tags"));
 }
 
 struct build_list {
@@ -108,23 +109,31 @@ struct build_list {
     json_t *out;
 };
 
+static void add_tag(void *arg, const char *tag)
+{
+    json_array_append_new(arg, json_string(tag));
+}
+
 /* A failed build has no template, and that of a published one stands in the list already. */
 static bool add_build(void *arg, const struct build *b)
 {
     const struct build_list *l = arg;
     const char *base = core_build_base(l->call->core, b);
     struct privsep_limits limits = {.memory_bytes = b->memory_bytes, .cpu_milli = b->cpu_milli};
+    json_t *tags;
 
     if (b->state == BUILD_ERROR || core_template_is_public(l->call->core, b->tenant, b->name))
         return true;
-    json_array_append_new(l->out, json_pack("{s:s, s:b, s:b, s:i, s:o, s:o, s:o, s:s, s:s, s:s}",
-                                            "id", b->name, "ready", b->state == BUILD_READY,
-                                            "building", b->state == BUILD_BUILDING, "sizeBytes", 0,
-                                            "madeAt", api_json_time(b->made_real_ms), "note",
-                                            json_sprintf("built by the tenant %s%s%s", b->tenant,
-                                                         base[0] ? ", stands on " : "", base),
-                                            "limits", limits_json(&limits), "source", "", "digest",
-                                            "", "tenant", b->tenant));
+    tags = json_array();
+    core_build_each_tag(b, add_tag, tags);
+    json_array_append_new(
+        l->out, json_pack("{s:s, s:b, s:b, s:i, s:o, s:o, s:o, s:s, s:s, s:s, s:o}", "id", b->name,
+                          "ready", b->state == BUILD_READY, "building", b->state == BUILD_BUILDING,
+                          "sizeBytes", 0, "madeAt", api_json_time(b->made_real_ms), "note",
+                          json_sprintf("built by the tenant %s%s%s", b->tenant,
+                                       base[0] ? ", stands on " : "", base),
+                          "limits", limits_json(&limits), "source", "", "digest", "", "tenant",
+                          b->tenant, "tags", tags));
     return true;
 }
 

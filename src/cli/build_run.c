@@ -29,15 +29,18 @@ static const char copy_file_script[] =
     "mkdir -p -- \"$(dirname -- \"$t\")\"; cat > \"$t.cay-new\"; chmod \"$2\" \"$t.cay-new\"; "
     "[ -z \"$3\" ] || chown \"$3\" \"$t.cay-new\"; mv -f -- \"$t.cay-new\" \"$t\"";
 
-/* The same of a folder. Folders that are there keep their mode and owner. */
+/* The same of a folder. Folders that are there keep their mode and owner; the target that is not
+ * gets both. */
 static const char copy_folder_script[] =
-    "set -e; mkdir -p -- \"$1\"; if [ -z \"$2$3\" ]; then "
+    "set -e; new=; [ -d \"$1\" ] || new=1; mkdir -p -- \"$1\"; if [ -z \"$2$3\" ]; then "
     "exec tar --no-same-owner --no-overwrite-dir -xpf - -C \"$1\"; fi; "
     "d=$(mktemp -d /tmp/cay-copy.XXXXXX); trap 'rm -rf \"$d\"' EXIT; "
     "tar --no-same-owner --no-overwrite-dir -xpf - -C \"$d\"; [ -z \"$2\" ] || chmod -R \"$2\" "
     "\"$d\"; "
     "[ -z \"$3\" ] || chown -hR \"$3\" \"$d\"; "
-    "tar -C \"$d\" -cf - . | tar --no-overwrite-dir -xpf - -C \"$1\"";
+    "tar -C \"$d\" -cf - . | tar --no-overwrite-dir -xpf - -C \"$1\"; "
+    "[ -z \"$new\" ] || [ -z \"$2\" ] || chmod \"$2\" \"$1\"; "
+    "[ -z \"$new\" ] || [ -z \"$3\" ] || chown \"$3\" \"$1\"";
 
 /* -- a command in the sandbox ------------------------------------------------------------------ */
 

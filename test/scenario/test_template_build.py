@@ -65,7 +65,7 @@ def test_a_template_has_what_its_steps_made(cay, build):
         assert box.request("GET", "/said", port=PORT).body == b"hello you\nroot\n"  # its CMD, in its WORKDIR
         assert box.run("tool; pgrep -u user -fc '[h]ttp.server'").out == "hello you\n1\n"  # ENV is for clients' commands too
         assert box.run("stat -c '%U %a' /opt/tools /opt/tools/tool /srv/files/one.txt", user="root").out == \
-            "root 755\nuser 750\nroot 644\n"
+            "user 750\nuser 750\nroot 644\n"
         # on top of it: ENV and CMD go on to hold, the name moves, and the one that had it is gone
         again = build('FROM built\nUSER root\nENV MORE=$GREETING!\nRUN echo "$MORE" > /srv/files/said\n')
         assert again.returncode == 0, again.stderr

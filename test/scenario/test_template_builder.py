@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import tarfile
 import urllib.parse
 import uuid
@@ -15,7 +16,7 @@ import uuid
 import httpx
 import pytest
 from client import Client
-from conftest import OwnServer
+from conftest import BUILD, OwnServer
 from e2b import AsyncTemplate, Sandbox, Template, wait_for_port
 from e2b.exceptions import BuildException
 from leftovers import children
@@ -191,8 +192,8 @@ def test_files_are_copied(sdk, cay, name, tmp_path):
     assert "ran" in lines and any(line.startswith("Uploaded 'tools'") for line in lines)
     with Sandbox.create(name) as box:
         said = box.commands.run("cd /srv; cat renamed into/a.txt all/a.txt all/b.txt here/b.txt here/deep/one; readlink /opt/tools/link; "
-                                "stat -c '%U %a' /opt/tools/run renamed here/deep/one; ls /tmp | grep -c cay-copy; sha256sum < big")
-    assert said.stdout.split() == ["a", "a", "a", "b", "b", "1", "run", "root", "755", "user", "644", "user", "700", "0",
+                                "stat -c '%U %a' /opt/tools/run renamed here/deep here/deep/one; ls /tmp | grep -c cay-copy; sha256sum < big")
+    assert said.stdout.split() == ["a", "a", "a", "b", "b", "1", "run", "root", "755", "user", "644", "user", "700", "user", "700", "0",
                                    hashlib.sha256((tmp_path / "big").read_bytes()).hexdigest(), "-"]
     built()
     assert not any(line.startswith("Uploaded") for line in lines)  # they are there
@@ -300,6 +301,12 @@ def test_tags(sdk, cay, name):
     assert says("stable") == "two"
     assert {(t.tag, t.build_id) for t in Template.get_tags(name)} == \
         {("v1", one.build_id), ("default", one.build_id), ("v2", two.build_id), ("stable", two.build_id)}
+    listed = [sorted(t["tags"]) for t in cay.call("GET", "/cay/v1/templates").json if t["id"] == name]
+    assert sorted(listed) == [["default", "v1"], ["stable", "v2"]]
+    shown = subprocess.run([BUILD / "src/cli/cay", "template", "ls"], stdout=subprocess.PIPE, text=True, check=True,
+                           env={**os.environ, "CAY_URL": cay.url, "E2B_API_KEY": cay.key})
+    assert sorted(",".join(sorted(line.split()[1].split(","))) for line in shown.stdout.splitlines() if line.startswith(f"{name} ")) == \
+        ["default,v1", "stable,v2"]
     Template.remove_tags(name, ["v2", "stable"])
     assert not Template.exists(f"{name}:v2") and cay.call("POST", "/v2/sandboxes", {"templateID": f"{name}:v2"}).status == 404
     for bad in (":bad", f"{name}:", "", "a b", "x" * 65, "../x"):
