@@ -62,6 +62,11 @@ static void end(struct privd *p, int status)
 static void on_settled(void *arg, uint32_t events);
 static void on_copied(void *arg, uint32_t events);
 
+static int collect(struct privd *p)
+{
+    return p->copier.driver->copy_finish(&p->copier.task);
+}
+
 static int watch(struct privd *p, loop_source_cb cb)
 {
     return loop_add(&p->loop, &p->copier.source, p->copier.task.pidfd, cb, p);
@@ -73,7 +78,7 @@ static void on_settled(void *arg, uint32_t events)
     int rc;
 
     loop_remove(&p->loop, &p->copier.source);
-    rc = runtime_copy_finish(&p->copier.task);
+    rc = collect(p);
     if (rc == -EAGAIN && watch(p, on_settled) == 0)
         return;
     end(p, rc);
@@ -96,12 +101,13 @@ static void on_copied(void *arg, uint32_t events)
     int rc;
 
     loop_remove(&p->loop, &p->copier.source);
-    rc = runtime_copy_finish(&p->copier.task);
+    rc = collect(p);
     if (rc == -EAGAIN && watch(p, on_copied) == 0)
         return;
     go_on(p);
     if (rc == 0)
-        rc = runtime_copy_settle_begin(p->rt, p->copier.number, p->kept.fd, &p->copier.task);
+        rc = p->copier.driver->copy_settle_begin(p->rt, p->copier.number, p->kept.fd,
+                                                 &p->copier.task);
     if (rc == 0)
         rc = watch(p, on_settled);
     if (rc == 0)
@@ -112,13 +118,15 @@ static void on_copied(void *arg, uint32_t events)
 
 void copy_frozen(struct slot *s, int status)
 {
+    const struct runtime_sandbox sb = slots_sandbox(s);
     struct privd *p = s->privd;
     int rc = status;
 
     s->copying = false;
     if (rc == 0) {
         slots_enter(p, s, SLOT_COPYING);
-        rc = runtime_copy_begin(p->rt, s->number, s->gen, p->copier.number, &p->copier.task);
+        p->copier.driver = s->driver;
+        rc = s->driver->copy_begin(p->rt, &sb, p->copier.number, &p->copier.task);
     }
     if (rc == 0)
         rc = watch(p, on_copied);

@@ -14,6 +14,7 @@ struct slot;
 struct copier {
     uint32_t number;                                 /* which is being made; 0: none */
     uint32_t slot, gen;                              /* of what */
+    const struct runtime_driver *driver;             /* of its level: it may end meanwhile */
     bool thaw;                                       /* it ran, and is to run again */
     struct reply_to requested[PRIVSEP_KEPT_MAX + 1]; /* by number */
     struct task task;

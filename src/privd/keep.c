@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "privd/end.h"
 #include "privd/kept.h"
+#include "privd/levels.h"
 #include "privd/loop.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
@@ -18,6 +19,7 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static void answer(struct privd *p, const struct reply_to *to, uint16_t op, uint32_t number,
@@ -146,6 +148,23 @@ int keep_may_copy(struct privd *p, uint32_t number, const uint8_t owner[static P
     if (is_wanted(p, number, true))
         return -EBUSY;
     return r->template_number && r->template_number != template_number ? -EINVAL : 0;
+}
+
+bool keep_is_of_level(const struct privd *p, uint32_t number, uint32_t level,
+                      char why[static PRIVSEP_WHY_SIZE])
+{
+    const struct kept_record *r = kept_find(&p->kept, number);
+
+    if (!r || !r->template_number || r->level == level) /* that of a lost record is not known */
+        return true;
+    levels_why(p, r->level, why);
+    if (!*why && r->level < PRIVSEP_LEVEL_COUNT)
+        snprintf(why, PRIVSEP_WHY_SIZE, "its files are those of a sandbox of the level %s",
+                 privsep_level_name(r->level));
+    else if (!*why)
+        snprintf(why, PRIVSEP_WHY_SIZE,
+                 "its files are those of a level that this server does not have");
+    return false;
 }
 
 int keep_take(struct slot *s, uint32_t number)

@@ -36,6 +36,11 @@ int keep_may_take(struct privd *p, uint32_t number, const uint8_t owner[static P
 int keep_may_copy(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
                   uint32_t template_number);
 
+/* Whether the files that are kept by that number are those of a sandbox of that level: no other
+ * level's functions start it. false: why says so. */
+bool keep_is_of_level(const struct privd *p, uint32_t number, uint32_t level,
+                      char why[static PRIVSEP_WHY_SIZE]);
+
 /* s, which is about to be started, takes it. 0 or -errno. */
 int keep_take(struct slot *s, uint32_t number);
 

@@ -377,13 +377,18 @@ static int may_restore(const struct privd *p, const struct privsep_msg *m)
     return restores_left(p, m->u.create.account) ? 0 : -EAGAIN;
 }
 
-static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *stage)
+/* 0, or -errno and its stage, and for PRIVSEP_STAGE_LEVEL why: a level that is not there has the
+ * reason that its driver gave. */
+static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *stage,
+                      char why[static PRIVSEP_WHY_SIZE])
 {
     const struct template_meta *template = template_find(p, m->u.create.template_number);
 
     *stage = PRIVSEP_STAGE_LEVEL;
-    if (!levels_driver(p, m->u.create.level))
+    if (!levels_driver(p, m->u.create.level)) {
+        levels_why(p, m->u.create.level, why);
         return -EOPNOTSUPP;
+    }
     *stage = PRIVSEP_STAGE_PERMIT;
     if (id_is_taken(p, m->u.create.id))
         return -EEXIST;
@@ -400,6 +405,9 @@ static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *st
         if (r < 0)
             return r;
     }
+    *stage = PRIVSEP_STAGE_LEVEL;
+    if (m->u.create.kept && !keep_is_of_level(p, m->u.create.kept, m->u.create.level, why))
+        return -EOPNOTSUPP;
     *stage = PRIVSEP_STAGE_MEMORY;
     int may = may_restore(p, m);
     if (may < 0)
@@ -414,30 +422,19 @@ static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *st
     return p->n_sandboxes + p->n_starting + p->n_waiting < p->options.slots_max ? 0 : -EAGAIN;
 }
 
-/* A level that is not there is refused with the reason that its driver gave. */
-static void refuse(struct privd *p, const struct reply_to *to, const struct privsep_msg *m,
-                   int status, uint32_t stage)
-{
-    struct privsep_msg r = {.op = PRIVSEP_CREATE, .status = status, .stage = stage};
-
-    if (stage == PRIVSEP_STAGE_LEVEL)
-        levels_why(p, m->u.create.level, r.u.refused.why);
-    (void)request_reply(p, to, &r, NULL, 0);
-}
-
 void sandbox_create(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
+    struct privsep_msg refusal = {.op = PRIVSEP_CREATE};
     struct create_request *c;
-    uint32_t stage;
-    int r = may_create(p, m, &stage);
 
-    if (r < 0) {
-        refuse(p, to, m, r, stage);
+    refusal.status = may_create(p, m, &refusal.stage, refusal.u.refused.why);
+    if (refusal.status < 0) {
+        (void)request_reply(p, to, &refusal, NULL, 0);
         return;
     }
     c = calloc(1, sizeof(*c));
     if (!c) {
-        request_reply_status(p, to, PRIVSEP_CREATE, -ENOMEM, stage);
+        request_reply_status(p, to, PRIVSEP_CREATE, -ENOMEM, PRIVSEP_STAGE_SLOT);
         return;
     }
     c->privd = p;

@@ -124,6 +124,22 @@ bool absent_was_oom(const struct runtime *rt, const struct runtime_sandbox *sb)
     return false;
 }
 
+int absent_copy_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t number,
+                      struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int absent_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int absent_copy_finish(struct task *t)
+{
+    return -EOPNOTSUPP;
+}
+
 int absent_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,
                      struct task *out)
 {

@@ -17,8 +17,10 @@
         .freeze = p##_freeze, .is_frozen = p##_is_frozen, .thaw = p##_thaw, .kill = p##_kill, \
         .notify_resumed = p##_notify_resumed, .dump_begin = p##_dump_begin,                   \
         .dump_finish = p##_dump_finish, .kill_cost = p##_kill_cost, .pin = p##_pin,           \
-        .reap = p##_reap, .was_oom = p##_was_oom, .end_begin = p##_end_begin,                 \
-        .end_finish = p##_end_finish, .command_sandbox_begin = p##_command_sandbox_begin,     \
+        .reap = p##_reap, .was_oom = p##_was_oom, .copy_begin = p##_copy_begin,               \
+        .copy_settle_begin = p##_copy_settle_begin, .copy_finish = p##_copy_finish,           \
+        .end_begin = p##_end_begin, .end_finish = p##_end_finish,                             \
+        .command_sandbox_begin = p##_command_sandbox_begin,                                   \
         .command_sandbox_finish = p##_command_sandbox_finish,                                 \
         .command_sandbox_kill = p##_command_sandbox_kill,                                     \
         .command_sandboxes_kill = p##_command_sandboxes_kill,                                 \
@@ -26,7 +28,7 @@
         .program_pids = p##_program_pids, .program_signal = p##_program_signal,               \
         .notify_locks = p##_notify_locks, .adopt = p##_adopt                                  \
     }
-_Static_assert(sizeof(struct runtime_driver) == 35 * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct runtime_driver) == 38 * sizeof(void (*)(void)),
                "a new function of the driver table: add it to LEVEL, and to each level");
 
 static int gvisor_probe(struct runtime *rt, char *why, size_t why_size)

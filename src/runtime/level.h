@@ -40,6 +40,11 @@
     uint32_t p##_kill_cost(const struct privsep_limits *limits, uint32_t command_sandboxes);      \
     int p##_reap(const struct runtime_sandbox *sb, struct runtime_exit *out);                     \
     bool p##_was_oom(const struct runtime *rt, const struct runtime_sandbox *sb);                 \
+    int p##_copy_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t number,     \
+                       struct task *out);                                                         \
+    int p##_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,                \
+                              struct task *out);                                                  \
+    int p##_copy_finish(struct task *t);                                                          \
     int p##_end_begin(struct runtime *rt, const struct runtime_end *ends, unsigned n,             \
                       struct task *out);                                                          \
     int p##_end_finish(struct runtime *rt, struct task *t, struct runtime_end *ends, unsigned n); \
@@ -55,7 +60,8 @@
     void p##_notify_locks(const struct runtime *rt, uint32_t slot);                               \
     int p##_adopt(const struct runtime *rt, uint32_t slot, pid_t pid, int *pidfd)
 
-/* slot.c, process.c, process_live.c, process_resize.c, observe.c, command_sandbox.c */
+/* slot.c, process.c, process_live.c, process_copy.c, process_resize.c, observe.c,
+ * command_sandbox.c */
 RUNTIME_DECLARE_LEVEL(process);
 int process_probe(struct runtime *rt, char *why, size_t why_size);
 

@@ -2,8 +2,8 @@
  * directory, whose every component only root can change; the disk; the control groups;
  * cay-init's binary, in a sealed memory file that every start executes and that is read anew
  * for a new one; the filters. A failure to open any of it is why privd does not start. Kept
- * files are dropped and copied by tasks (*_begin returns at once, *_finish collects); nothing
- * here is of one sandbox. */
+ * files are dropped by tasks (*_begin returns at once, *_finish collects); nothing here is of one
+ * sandbox. */
 
 #include "runtime/state.h"
 
@@ -289,44 +289,6 @@ int runtime_drop_finish(struct task *t)
     int rc = task_collect(t, &result);
 
     return rc == 0 ? result.status : rc;
-}
-
-struct copy_args {
-    const struct runtime *rt;
-    uint32_t slot, gen, number;
-    int records_fd; /* negative: the copy itself */
-};
-
-static int copy_layer(void *arg, struct task_result *out)
-{
-    const struct copy_args *a = arg;
-    const struct disk *d = &a->rt->disk;
-
-    if (a->records_fd < 0)
-        return d->backend->layer_copy(d, a->slot, a->gen, a->number);
-    int rc = d->backend->kept_settle(d, a->number);
-    return rc == 0 && fdatasync(a->records_fd) < 0 ? -errno : rc;
-}
-
-int runtime_copy_begin(struct runtime *rt, uint32_t slot, uint32_t gen, uint32_t number,
-                       struct task *out)
-{
-    struct copy_args args = {
-        .rt = rt, .slot = slot, .gen = gen, .number = number, .records_fd = -1};
-
-    return runtime_can_keep(rt) ? task_spawn(copy_layer, &args, out) : -EOPNOTSUPP;
-}
-
-int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
-{
-    struct copy_args args = {.rt = rt, .number = number, .records_fd = records_fd};
-
-    return task_spawn(copy_layer, &args, out);
-}
-
-int runtime_copy_finish(struct task *t)
-{
-    return runtime_drop_finish(t);
 }
 
 bool runtime_is_volume(const struct runtime *rt, uint32_t number)

@@ -124,15 +124,6 @@ int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, stru
 int runtime_drop_finish(struct task *t);
 int runtime_drop(const struct runtime *rt, uint32_t number);
 
-/* Copies the layer of a slot, whose processes stand still, to a kept number: in a task. It is on
- * the disk with all its files when runtime_copy_finish answers 0. settle: records_fd is made
- * durable, and the copy's overlay fit to be mounted. 0, -EAGAIN (finish), -errno. */
-int runtime_copy_begin(struct runtime *rt, uint32_t slot, uint32_t gen, uint32_t number,
-                       struct task *out);
-int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,
-                              struct task *out);
-int runtime_copy_finish(struct task *t);
-
 /* Whether there is a volume of that number. */
 bool runtime_is_volume(const struct runtime *rt, uint32_t number);
 
@@ -347,6 +338,15 @@ struct runtime_driver {
     /* Whether the memory limit killed something in it (then a SIGKILL of PID 1 is
      * PRIVSEP_CAUSE_OOM). Call before end_begin. */
     bool (*was_oom)(const struct runtime *rt, const struct runtime_sandbox *sb);
+
+    /* Copies its files, whose processes stand still, to a kept number (runtime_can_keep): in a
+     * task. They are on the disk when copy_finish answers 0. settle, which the sandbox need not
+     * stand still for, nor be there any more: records_fd is made durable, and the copy fit to be
+     * started from. 0, -EAGAIN (finish), -errno. */
+    int (*copy_begin)(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t number,
+                      struct task *out);
+    int (*copy_settle_begin)(struct runtime *rt, uint32_t number, int records_fd, struct task *out);
+    int (*copy_finish)(struct task *t);
 
     /* Removes what 1..RUNTIME_ENDS_MAX slots have outside their processes, pooled or used: cgroups,
      * writable layers. Only after their processes ended. Idempotent: success where it is not

@@ -45,7 +45,7 @@ static struct dummy {
     int boot_far[SLOTS]; /* the agent's end of a boot socket */
     int freezes, thaws, resumes, starts, claims, sockets, stats, kills, reaps, ends,
         command_sandboxes, command_sandbox_kills, adopts, resizes, backs, listings, signals,
-        notices;
+        notices, copies, settles;
 } dummy, other; /* other: what went through the second row */
 
 static const char
@@ -188,6 +188,25 @@ static int dummy_resize_finish(struct runtime *rt, struct task *t, struct runtim
 }
 
 static int dump_answer;
+
+static int dummy_copy_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t number,
+                            struct task *out)
+{
+    dummy.copies++;
+    return done_task(out);
+}
+
+static int dummy_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,
+                                   struct task *out)
+{
+    dummy.settles++;
+    return done_task(out);
+}
+
+static int dummy_copy_finish(struct task *t)
+{
+    return collect(t);
+}
 
 static int dummy_dump_begin(struct runtime *rt, const struct runtime_sandbox *sb,
                             const struct runtime_image *image, const int *join_fds, int n_join_fds,
@@ -393,6 +412,20 @@ static int other_command_sandbox_begin(struct runtime *rt, const struct runtime_
     return start(sb->slot, out, boot_fd);
 }
 
+static int other_copy_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t number,
+                            struct task *out)
+{
+    other.copies++;
+    return done_task(out);
+}
+
+static int other_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,
+                                   struct task *out)
+{
+    other.settles++;
+    return done_task(out);
+}
+
 static int other_command_sandbox_kill(const struct runtime_sandbox *inner)
 {
     other.command_sandbox_kills++;
@@ -442,8 +475,10 @@ static int no_vm(struct runtime *rt, char *why, size_t n)
         .dump_begin = q##_dump_begin, .dump_finish = q##_dump_finish,                           \
         .notify_resumed = q##_notify_resumed, .freeze = p##_freeze, .is_frozen = q##_is_frozen, \
         .thaw = p##_thaw, .kill = p##_kill, .kill_cost = q##_kill_cost, .pin = q##_pin,         \
-        .reap = p##_reap, .was_oom = q##_was_oom, .end_begin = p##_end_begin,                   \
-        .end_finish = q##_end_finish, .command_sandbox_begin = p##_command_sandbox_begin,       \
+        .reap = p##_reap, .was_oom = q##_was_oom, .copy_begin = p##_copy_begin,                 \
+        .copy_settle_begin = p##_copy_settle_begin, .copy_finish = q##_copy_finish,             \
+        .end_begin = p##_end_begin, .end_finish = q##_end_finish,                               \
+        .command_sandbox_begin = p##_command_sandbox_begin,                                     \
         .command_sandbox_finish = q##_start_finish,                                             \
         .command_sandbox_kill = p##_command_sandbox_kill,                                       \
         .command_sandboxes_kill = q##_command_sandboxes_kill,                                   \
@@ -476,9 +511,11 @@ int runtime_templates_fd(const struct runtime *rt)
     return templates_fd;
 }
 
+static bool can_keep;
+
 bool runtime_can_keep(const struct runtime *rt)
 {
-    return false;
+    return can_keep;
 }
 
 bool runtime_is_kept(const struct runtime *rt, uint32_t number)
@@ -502,22 +539,6 @@ int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, stru
 }
 
 int runtime_drop_finish(struct task *t)
-{
-    return -EOPNOTSUPP;
-}
-
-int runtime_copy_begin(struct runtime *rt, uint32_t slot, uint32_t gen, uint32_t number,
-                       struct task *out)
-{
-    return -EOPNOTSUPP;
-}
-
-int runtime_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
-{
-    return -EOPNOTSUPP;
-}
-
-int runtime_copy_finish(struct task *t)
 {
     return -EOPNOTSUPP;
 }
@@ -740,6 +761,7 @@ static int tear_down(void **state)
     if (geteuid() == 0) {
         w->p.records.fd = -1;
         records_remove(&w->p.records, w->dir);
+        (void)unlinkat(templates_fd, "kept", 0);
     }
     (void)unlink(w->path);
     remove_template(w->dir, PRIVSEP_TEMPLATE_HOST);
@@ -853,6 +875,87 @@ static void a_level_that_is_not_there_is_refused_with_its_reason(void **state)
     assert_int_equal(m.status, -EOPNOTSUPP);
     assert_int_equal(m.stage, PRIVSEP_STAGE_LEVEL);
     assert_string_equal(m.u.refused.why, "this test has no level vm");
+    leave(w);
+}
+
+/* A record of files that are kept. */
+static void put_record(struct world *w, uint32_t number, uint32_t template_number, uint32_t level)
+{
+    w->p.kept.all[number] = (struct kept_record){.number = number,
+                                                 .state = KEPT_WHOLE,
+                                                 .template_number = template_number,
+                                                 .level = level,
+                                                 .owner = "the owner"};
+}
+
+static struct privsep_msg create_on(struct world *w, uint32_t number, uint32_t level)
+{
+    struct privsep_msg m = create_request("onkept", level);
+
+    m.u.create.kept = number;
+    memcpy(m.u.create.owner, "the owner", 9);
+    return ask(w, m);
+}
+
+static void kept_files_of_another_level_are_refused_with_the_reason(void **state)
+{
+    static const struct {
+        uint32_t of, wanted;
+        const char *why; /* NULL: it is not refused for its level */
+    } cases[] = {
+        {PRIVSEP_LEVEL_VM, PRIVSEP_LEVEL_PROCESS, "this test has no level vm"},
+        {PRIVSEP_LEVEL_GVISOR, PRIVSEP_LEVEL_PROCESS,
+         "its files are those of a sandbox of the level gvisor"},
+        {PRIVSEP_LEVEL_PROCESS, PRIVSEP_LEVEL_GVISOR,
+         "its files are those of a sandbox of the level process"},
+        {PRIVSEP_LEVEL_COUNT, PRIVSEP_LEVEL_PROCESS,
+         "its files are those of a level that this server does not have"},
+        {PRIVSEP_LEVEL_PROCESS, PRIVSEP_LEVEL_VM, "this test has no level vm"},
+        {PRIVSEP_LEVEL_GVISOR, PRIVSEP_LEVEL_GVISOR, NULL},
+    };
+    struct world *w = *state;
+
+    NEEDS_ROOT;
+    begin(w);
+    for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct privsep_msg m;
+
+        put_record(w, i + 1, PRIVSEP_TEMPLATE_HOST, cases[i].of);
+        m = create_on(w, i + 1, cases[i].wanted);
+        assert_true(m.status < 0); /* there is no file of records here */
+        assert_int_equal(m.stage == PRIVSEP_STAGE_LEVEL, cases[i].why != NULL);
+        assert_string_equal(m.u.refused.why, cases[i].why ? cases[i].why : "");
+    }
+    put_record(w, 30, 0, PRIVSEP_LEVEL_PROCESS); /* its record was lost */
+    assert_int_not_equal(create_on(w, 30, PRIVSEP_LEVEL_GVISOR).stage, PRIVSEP_STAGE_LEVEL);
+    leave(w);
+}
+
+static void copies_go_through_the_row_of_the_level(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg m;
+    uint32_t level;
+
+    NEEDS_ROOT;
+    begin(w);
+    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
+    can_keep = true;
+    for (level = PRIVSEP_LEVEL_PROCESS; level <= PRIVSEP_LEVEL_GVISOR; level++) {
+        struct privsep_msg created = create(w, level ? "second" : "first", level);
+
+        assert_int_equal(created.status, 0);
+        m = of(PRIVSEP_COPY, &created);
+        m.u.kept.number = level + 1;
+        memcpy(m.u.kept.owner, "the owner", 9);
+        assert_int_equal(ask(w, m).status, 0);
+        assert_int_equal(w->p.kept.all[level + 1].level, level);
+        assert_int_equal(w->p.kept.all[level + 1].state, KEPT_WHOLE);
+        assert_true(dummy.copies == 1 && dummy.settles == 1);
+        assert_true(other.copies == (int)level && other.settles == (int)level);
+    }
+    can_keep = false;
+    kept_close(&w->p.kept);
     leave(w);
 }
 
@@ -1310,6 +1413,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_level_goes_through_its_own_row, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_level_that_is_not_there_is_refused_with_its_reason,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kept_files_of_another_level_are_refused_with_the_reason,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(copies_go_through_the_row_of_the_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_than_are_pooled_of_another_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(list_and_recovery_know_the_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(locks_are_limited_through_the_row_of_the_level, set_up,
