@@ -97,6 +97,15 @@ enum err_code json_parse_request(const char *text, size_t len, bool empty_ok, js
     return parse(text, len, empty_ok, JSON_MAX_VALUES, out, e);
 }
 
+json_t *json_load_answer(const char *text, size_t len)
+{
+    struct size size = measure(text, len);
+
+    if (size.depth > JSON_MAX_DEPTH || size.values > JSON_MAX_VALUES + len / JSON_ANSWER_BYTES)
+        return NULL;
+    return json_loadb(text, len, 0, NULL);
+}
+
 /* Finds a field. ERR_OK with *out NULL when it is absent or null and optional. */
 static enum err_code find(const json_t *obj, const char *name, const char *alt, enum json_need need,
                           json_t **out, struct err *e)

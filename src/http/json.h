@@ -20,6 +20,13 @@ enum err_code json_parse(const char *text, size_t len, bool empty_ok, json_t **o
 enum err_code json_parse_request(const char *text, size_t len, bool empty_ok, json_t **out,
                                  struct err *e);
 
+/* An agent's answer, which the sandbox may have made up: a new reference, or NULL where it is no
+ * JSON, is nested deeper than JSON_MAX_DEPTH, or has more than JSON_MAX_VALUES values and one
+ * for each JSON_ANSWER_BYTES of it: dense as no agent's is, it would take some eighty times its
+ * length. */
+#define JSON_ANSWER_BYTES 16u
+json_t *json_load_answer(const char *text, size_t len);
+
 /* How many values such a text has, or some more. */
 size_t json_values(const char *text, size_t len);
 

@@ -8,6 +8,7 @@
 #include "base/base64.h"
 #include "core/life.h"
 #include "core/list.h"
+#include "http/json.h"
 #include "http/message.h"
 #include "mcp/file_call.h"
 #include "mcp/schema.h"
@@ -139,7 +140,7 @@ static void add_file(struct request *r, json_t *all, const json_t *entry)
 static void on_home(void *arg, const struct err *why, int status, const char *body, size_t len)
 {
     struct request *r = arg;
-    json_t *o = !why && status / 100 == 2 ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *o = !why && status / 100 == 2 ? json_load_answer(body, len) : NULL;
     const json_t *entries = json_object_get(o, "entries");
 
     for (size_t i = 0; i < MIN(json_array_size(entries), TOOL_ENTRIES); i++)
@@ -253,7 +254,7 @@ static void on_folder(void *arg, const struct err *why, int status, const char *
     buf_init(&b, TEXT_BYTES);
     if (failed(r, why, status))
         return;
-    o = json_loadb(body, len, 0, NULL);
+    o = json_load_answer(body, len);
     entries = json_object_get(o, "entries");
     for (size_t i = 0; rc == 0 && i < json_array_size(entries); i++) {
         json_t *e = file_entry(json_array_get(entries, i));

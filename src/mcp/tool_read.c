@@ -227,8 +227,8 @@ static void on_list(void *arg, const struct err *why, int status, const char *bo
     }
     if (result_agent_failed(r, what, why, status, body, len))
         return;
-    o = json_loadb(body, len, 0, NULL);
-    if (o)
+    o = json_load_answer(body, len);
+    if (json_is_object(o))
         answer_entries(r, json_object_get(o, "entries"));
     else
         result_fail(r, "%s: the sandbox's answer cannot be read", what);

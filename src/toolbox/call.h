@@ -10,6 +10,7 @@
  * lookup.h            questions to the control loop: which sandbox, and a socket to its agent
  * agent.h             one call of a sandbox's agent
  * collect.h           a long answer of an agent, and the memory that such answers share
+ * elements.h          the elements of a long list, one at a time
  * run.h               one program in a sandbox, to its end or as a stream
  * reply.h             answers, and errors in Daytona's shape
  *

@@ -4,16 +4,20 @@
  * answers in the callback of its last question. Called by the routes alone. */
 #include "toolbox/files.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "toolbox/agent.h"
 #include "toolbox/call.h"
 #include "toolbox/collect.h"
+#include "toolbox/elements.h"
 #include "toolbox/reply.h"
 #include "toolbox/run.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#define LIST_BYTES_MAX (64u * 1024u * 1024u) /* of the answer that is made of an agent's list */
 
 struct toolbox_paths {
     struct toolbox_call *call;
@@ -97,23 +101,62 @@ static json_t *file_json(const json_t *entry)
 
 /* -- list and info ----------------------------------------------------------------------------- */
 
+/* The agent's, which the sandbox can replace, is not believed to be one. */
+static bool is_entry(const json_t *entry)
+{
+    return json_is_string(json_object_get(entry, "name")) &&
+           json_is_string(json_object_get(entry, "path"));
+}
+
+static void no_answer(struct toolbox_paths *p)
+{
+    toolbox_fail(p->call, 500, NULL, "the sandbox's agent does not answer as agents do: %.800s",
+                 p->path);
+}
+
+/* An entry at a time: all of them as JSON would take some ten times what the answer does. */
+static int add_entry(void *arg, const json_t *entry)
+{
+    struct buf *out = arg;
+    json_t *file = is_entry(entry) ? file_json(entry) : NULL;
+    char *text = file ? json_dumps(file, JSON_COMPACT) : NULL;
+    int rc = !file ? -EBADMSG : text ? 0 : -ENOMEM;
+
+    if (rc == 0 && out->len > 1)
+        rc = buf_append_str(out, ",");
+    if (rc == 0)
+        rc = buf_append_str(out, text);
+    free(text);
+    json_decref(file);
+    return rc;
+}
+
 static void listed(void *arg, const struct http_head *head, const char *body, size_t len,
                    const struct err *why)
 {
     struct toolbox_paths *p = arg;
-    json_t *o = NULL, *out, *entry;
-    size_t i;
+    CLEANUP_BUF struct buf out = {0};
+    int rc;
 
     if (why || head->status != 200) {
         toolbox_fail_file(p->call, head, body, len, why, p->path);
         return;
     }
-    o = json_loadb(body, len, 0, NULL);
-    out = json_array();
-    json_array_foreach (json_object_get(o, "entries"), i, entry)
-        json_array_append_new(out, file_json(entry));
-    toolbox_reply_json(p->call, 200, out);
-    json_decref(o);
+    buf_init(&out, LIST_BYTES_MAX);
+    rc = buf_append_str(&out, "[");
+    if (rc == 0)
+        rc = elements_each(body, len, "entries", add_entry, &out);
+    if (rc == 0)
+        rc = buf_append_str(&out, "]");
+    if (rc == 0)
+        toolbox_reply_text(p->call, out.data, out.len);
+    else if (rc == -EBADMSG)
+        no_answer(p);
+    else
+        toolbox_fail(p->call, rc == -EMSGSIZE ? 413 : 503, NULL,
+                     rc == -EMSGSIZE ? "the list is larger than this server holds: ask for a "
+                                       "folder below, or less depth"
+                                     : "memory is out");
 }
 
 void toolbox_files_list(struct toolbox_call *c)
@@ -152,7 +195,10 @@ static void on_stat(void *arg, const struct http_head *head, const char *body, s
         return;
     }
     o = json_loadb(body, len, 0, NULL);
-    toolbox_reply_json(p->call, 200, file_json(json_object_get(o, "entry")));
+    if (is_entry(json_object_get(o, "entry")))
+        toolbox_reply_json(p->call, 200, file_json(json_object_get(o, "entry")));
+    else
+        no_answer(p);
     json_decref(o);
 }
 

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/share.h"
 #include "http/client.h"
+#include "http/json.h"
 #include "http/message.h"
 #include "http/multipart.h"
 #include "http/server.h"
@@ -233,7 +234,7 @@ static void reply_entry(struct upload *u, const json_t *entries)
 
 static void reply_good(struct upload *u, const char *body, size_t len)
 {
-    json_t *entries = u->bulk || u->entry ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *entries = u->bulk || u->entry ? json_load_answer(body, len) : NULL;
 
     if (u->bulk)
         reply_bulk(u, entries);

@@ -76,8 +76,8 @@ static json_t *context_of(const json_t *process)
 /* NULL: the answer is no list. */
 static json_t *contexts(const struct http_head *head, const char *body, size_t len)
 {
-    json_t *o = head->status == 200 ? json_loadb(body, len, 0, NULL) : NULL;
-    json_t *out = o ? json_array() : NULL, *process;
+    json_t *o = head->status == 200 ? json_load_answer(body, len) : NULL;
+    json_t *out = json_is_object(o) ? json_array() : NULL, *process;
     size_t i;
 
     json_array_foreach (json_object_get(o, "processes"), i, process) {

@@ -102,9 +102,11 @@ static json_t *info_json(const json_t *process)
                      created ? created : "", "active", true, "lazyStart", false);
 }
 
+/* NULL: it is no list. */
 static json_t *infos(const char *body, size_t len, const char *wanted)
 {
-    json_t *o = json_loadb(body, len, 0, NULL), *out = json_array(), *process;
+    json_t *o = json_load_answer(body, len), *out = json_is_object(o) ? json_array() : NULL;
+    json_t *process;
     size_t i;
 
     json_array_foreach (json_object_get(o, "processes"), i, process) {

@@ -176,10 +176,24 @@ static void read_refusal(const char *body, size_t len, char *code, size_t code_s
     json_t *o = len ? json_loadb(body, len, 0, NULL) : NULL;
     const char *word = json_string_value(json_object_get(o, "code"));
     const char *message = json_string_value(json_object_get(o, "message"));
+    struct err e;
 
+    err_set(&e, ERR_INTERNAL, "%.500s", message ? message : "the sandbox's agent refused it");
     snprintf(code, code_size, "%s", word ? word : "");
-    snprintf(text, text_size, "%s", message ? message : "the sandbox's agent refused it");
+    snprintf(text, text_size, "%s", e.text); /* without control characters */
     json_decref(o);
+}
+
+/* The refusals of an agent, which the sandbox can replace: a redirect, or a question for a key, is
+ * not given to a client of this server. */
+static bool is_refusal(int status)
+{
+    static const int all[] = {400, 403, 404, 408, 409, 412, 413, 416, 429, 500, 501, 503, 504, 507};
+
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        if (all[i] == status)
+            return true;
+    return false;
 }
 
 int toolbox_file_error(int status, const char *body, size_t len, const char *path,
@@ -187,7 +201,7 @@ int toolbox_file_error(int status, const char *body, size_t len, const char *pat
 {
     char word[32], text[512];
 
-    if (status / 100 == 2) {
+    if (!is_refusal(status)) {
         *code = NULL;
         snprintf(message, size, "the sandbox's agent answers with the status %d", status);
         return 500;

@@ -8,6 +8,7 @@
 #include "toolbox/run.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/share.h"
 #include "base/signal_names.h"
@@ -24,7 +25,8 @@
 
 #define BEAT_S        5u
 #define SILENCE_MS    (12u * 1000u * BEAT_S) /* of an agent that shows every BEAT_S that it lives */
-#define START_MAX     (64u * 1024u)          /* of an answer that is no stream */
+#define RUN_GRACE_MS  15000u /* beyond a program's time, for its agent to say that it is over */
+#define START_MAX     (64u * 1024u) /* of an answer that is no stream */
 #define ENVELOPE_HEAD 5u
 #define BLOCKS_MAX    (TOOLBOX_OUTPUT_MAX / TOOLBOX_OUTPUT_BLOCK)
 #define MARK          '\x1e'
@@ -39,8 +41,9 @@ struct toolbox_run_op {
     struct buf out[2];
     struct share *blocks[BLOCKS_MAX];
     size_t block_count;
-    bool start_reported, truncated, stopped;
-    bool marked; /* the token has come, with exit_code */
+    bool start_reported, truncated, stopped, late;
+    uint64_t due_ms; /* its agent is not waited for from then on; 0: it is */
+    bool marked;     /* the token has come, with exit_code */
     int exit_code;
 };
 
@@ -121,7 +124,8 @@ static void on_end(void *arg, const struct http_head *head, const char *body, si
     struct err e;
 
     op->client = NULL;
-    if (strcmp(s->error, "deadline_exceeded") == 0 && !op->marked) {
+    op->late |= op->due_ms && why && why->code == ERR_TIMEOUT && clock_mono_ms() >= op->due_ms;
+    if ((strcmp(s->error, "deadline_exceeded") == 0 || op->late) && !op->marked) {
         succeed(op, true);
     } else if (op->stopped) {
         answer_error(op, ERR_CANCELED, "the wait was ended");
@@ -223,19 +227,33 @@ static bool on_output(void *arg, int which, const char *bytes, size_t len)
     return false;
 }
 
+/* For the next sign of life. The agent ends a program whose time is over, and says so: one that
+ * goes on to show that it lives is not waited for. */
+static uint64_t wait_ms(const struct toolbox_run_op *op)
+{
+    uint64_t now_ms = clock_mono_ms();
+
+    if (op->marked)
+        return END_MS;
+    if (!op->due_ms)
+        return SILENCE_MS;
+    return MIN(SILENCE_MS, op->due_ms > now_ms ? op->due_ms - now_ms : 1);
+}
+
 static bool on_data(void *arg, const char *data, size_t len)
 {
     struct toolbox_run_op *op = arg;
     bool was_marked = op->marked, ok = exec_stream_feed(&op->stream, data, len);
 
+    op->late = op->due_ms && !op->marked && !op->stream.ended && clock_mono_ms() >= op->due_ms;
     if (op->client && !was_marked)
-        http_client_timeout(op->client, op->marked ? END_MS : SILENCE_MS);
+        http_client_timeout(op->client, wait_ms(op));
     if (op->stream.started && !op->start_reported && !op->stopped) {
         op->start_reported = true;
         if (op->r.on_started)
             op->r.on_started(op->r.arg, op, op->stream.pid);
     }
-    return ok;
+    return ok && !op->late;
 }
 
 static void on_begun(void *arg, struct http_client *client)
@@ -249,7 +267,7 @@ void toolbox_run_pause(struct toolbox_run_op *op, bool pause)
 {
     if (!op->client)
         return;
-    http_client_timeout(op->client, pause ? 0 : SILENCE_MS);
+    http_client_timeout(op->client, pause ? 0 : wait_ms(op));
     if (pause)
         http_client_pause(op->client);
     else
@@ -339,6 +357,7 @@ void toolbox_run(struct toolbox_call *c, const struct toolbox_run *r)
     }
     op->call = c;
     op->r = *r;
+    op->due_ms = r->timeout_ms ? clock_mono_ms() + r->timeout_ms + RUN_GRACE_MS : 0;
     exec_stream_init(&op->stream, 0);
     op->stream.output = on_output;
     op->stream.arg = op;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "toolbox/elements.h"
 #include "toolbox/git.h"
 #include "toolbox/port.h"
 
@@ -116,6 +117,57 @@ static void test_refusals(void **state UNUSED)
         400);
 }
 
+/* -- long lists -------------------------------------------------------------------------------- */
+
+static int count_one(void *arg, const json_t *element)
+{
+    int *n = arg;
+
+    assert_true(json_is_object(element));
+    return ++*n == 5 ? -EMSGSIZE : 0;
+}
+
+static int elements(const char *text, size_t len)
+{
+    int n = 0;
+    int rc = elements_each(text, len, "entries", count_one, &n);
+
+    return rc < 0 ? rc : n;
+}
+
+static void test_elements(void **state UNUSED)
+{
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[]",
+                                      "{}",
+                                      "{\"entries\":7}",
+                                      "{\"entries\":[7]}",
+                                      "{\"entries\":[{}",
+                                      "{\"entries\":[{},]}",
+                                      "{\"entries\":[{}{}]}",
+                                      "{\"entries\":[{}]",
+                                      "{\"entries\":[{}]}x",
+                                      "{\"entries\":[{}],\"a\":1}",
+                                      "{\"entries\":[{\"a\":\"}]}",
+                                      "{\"entries\":[{\"a\":\"\\",
+                                      "{\"entry\":[{}]}"};
+    static char long_one[ELEMENT_BYTES_MAX + 64];
+
+    assert_int_equal(elements(TEXT(" { \"entries\" : [ ] } ")), 0);
+    assert_int_equal(elements(TEXT("{\"entries\":[{\"a\":\"}\\\"]\",\"b\":{\"c\":[]}} , {}]}")), 2);
+    assert_int_equal(elements(TEXT("{\"entries\":[{},{},{},{},{},{}]}")), -EMSGSIZE);
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        if (elements(bad[i], strlen(bad[i])) != -EBADMSG)
+            fail_msg("taken: %s", bad[i]);
+    memset(long_one, ' ', sizeof(long_one));
+    memcpy(long_one, "{\"entries\":[{", 13);
+    memcpy(long_one + sizeof(long_one) - 3, "}]}", 3);
+    assert_int_equal(elements(long_one, sizeof(long_one)), -EBADMSG);
+    memcpy(long_one + 1000, "}]}", 3);
+    assert_int_equal(elements(long_one, 1003), 1);
+}
+
 static bool listens(const char *text, unsigned port)
 {
     uint8_t seen[8192] = {0};
@@ -146,7 +198,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_status),   cmocka_unit_test(test_branches),
         cmocka_unit_test(test_history),  cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_ports),
     };
 
     return cmocka_run_group_tests_name("toolbox", tests, NULL, NULL);
