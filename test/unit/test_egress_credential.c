@@ -1145,6 +1145,40 @@ static void test_a_secret_in_two_messages(void **state)
     buf_free(&out);
 }
 
+/* The body is compressed as a whole, and a message in it once more. The control: one that is not. */
+static void test_a_conversation_in_a_compressed_body(void **state)
+{
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\n"
+                               "Content-Encoding: deflate\r\nConnection: close\r\n\r\n";
+    static const char
+        good[] = "\x78\x01\x01\x11\x00\xee\xff\x00\x00\x00\x00\x0c\x73\x65\x63\x72\x65\x74\x2d\x76"
+                 "\x61\x6c\x75\x65\x20\x0f\x04\xdd",
+        bad[] =
+            "\x78\x01\x01\x0a\x00\xf5\xff\x01\x00\x00\x00\x05\x76\x61\x6c\x75\x65\x06\x97\x02\x24";
+
+    for (int i = 0; i < 2; i++) {
+        const char *body = i ? bad : good;
+        size_t n = i ? sizeof(bad) - 1 : sizeof(good) - 1;
+        struct rewrite *w = rewrite_new();
+        struct buf out;
+        int rc;
+
+        buf_init(&out, 65536);
+        rewrite_set(w, NULL, looking_for("secret-value"));
+        assert_int_equal(pour(rewrite_outward, w, "GET / HTTP/1.1\r\n\r\n", 99, &out), 0);
+        buf_clear(&out);
+        assert_int_equal(rewrite_inward(w, head, sizeof(head) - 1, &out), 0);
+        rc = rewrite_inward(w, body, n, &out);
+        if (rc == 0)
+            rc = rewrite_inward_end(w, &out);
+        assert_int_equal(rc, i ? -EBADMSG : 0);
+        if (i == 0)
+            assert_non_null(memmem(out.data, out.len, "\0\0\0\0\x0c[redacted]**", 17));
+        rewrite_free(w);
+        buf_free(&out);
+    }
+}
+
 /* None was offered: an answer that has chosen one is not carried. */
 static void test_an_extension_is_refused(void **state)
 {
@@ -1262,6 +1296,7 @@ int main(void)
         cmocka_unit_test(test_rewrite_websocket),
         cmocka_unit_test(test_conversations),
         cmocka_unit_test(test_a_secret_in_two_messages),
+        cmocka_unit_test(test_a_conversation_in_a_compressed_body),
         cmocka_unit_test(test_an_extension_is_refused),
     };
 

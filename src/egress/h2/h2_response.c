@@ -80,7 +80,7 @@ static enum unzip_coding coding_of(const struct h2_fields *f)
 static void choose_reading(struct h2_stream *s, const struct h2_fields *f)
 {
     s->pause_ms = h2_fields_get(f, "content-length") ? 0 : REDACT_BODY_PAUSE_MS;
-    s->frames.kind = s->unzip ? FRAMES_NONE : frames_kind_of(h2_fields_get(f, "content-type"));
+    s->frames.kind = frames_kind_of(h2_fields_get(f, "content-type"));
 }
 
 /* -- sent back --------------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ static int unzip_step(struct h2_stream *s)
     stream_pay(s, H2_CLIENT, waiting - unzip_waiting(s->unzip));
     h2_conn_searched(s->conn, raw.len);
     if (n > 0)
-        rc = redact_feed(s->redact, raw.data, raw.len, true);
+        rc = frames_redact(&s->frames, s->redact, raw.data, raw.len);
     if (n > 0 && rc == 0)
         rc = redact_take(s->redact, false, &s->to[H2_CLIENT].bytes);
     if (n > 0)

@@ -101,7 +101,7 @@ static int unzip_step(struct rewrite *w, struct buf *out)
     n = unzip_next(w->unzip, &raw);
     if (n <= 0)
         return n;
-    rc = redact_feed(w->redact, raw.data, raw.len, true);
+    rc = frames_redact(&w->frames, w->redact, raw.data, raw.len);
     if (rc == 0)
         rc = redact_take(w->redact, false, &clean);
     if (rc == 0)
