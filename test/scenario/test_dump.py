@@ -23,7 +23,7 @@ from test_checkpoint_restore import processes, walls
 from test_kept import KEEP, NONE, OTHER, OWNER, create_body, create_on, drop, inside, kept_body, kepts, marks, owners, pid_of
 from test_privd import left_behind
 from test_seal import SEAL
-from waitlib import until
+from waitlib import stop_one, until
 
 DUMP, STAGE_MEMORY = 22, 14
 
@@ -475,7 +475,7 @@ def test_memory_stays_kept_where_privd_dies_before_it_goes_on(privd):
     box.agent.prepare()
     assert dump(c, box, 7).status == 0
     c.send(privdlib.CREATE, create_body("inextm", 7, flags=2))
-    until(lambda: programs_at_work(privd, ""), every=0.005)  # in the control group of the image, or the slot
+    stop_one(lambda: map(int, programs_at_work(privd, "")))  # in the control group of the image, or the slot
     privd.crash()
     privd.start()
     c = privd.channel()

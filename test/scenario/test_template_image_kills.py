@@ -17,7 +17,7 @@ from test_recovery import wait_ready
 from test_template_builder import ended, request, start
 from test_template_images import ALLOWED, built, cay, images, name, stack_with  # noqa: F401 (some are fixtures)
 from test_template_import_kills import kill, of_import, unfinished
-from waitlib import until
+from waitlib import stop_one, until
 
 IMAGE = f"{ALLOWED}/team/many:v1"
 FILES = 30_000  # what takes long enough to be found under way
@@ -64,9 +64,8 @@ def check_it_is_made_again(cay, name):  # noqa: F811
 def test_killed_while_it_is_unpacked(world, cay, name, victim):  # noqa: F811
     made = request(cay, name)
     assert start(cay, made, fromTemplate=None, fromImage=IMAGE).status == 202
-    held = until(lambda: of_import(world.own, "cay-unpack"), 60, "it is being unpacked")
-    os.kill(held[0], signal.SIGSTOP)
-    end(world, victim, held)
+    held = stop_one(lambda: of_import(world.own, "cay-unpack"), what="it is being unpacked")
+    end(world, victim, [held])
     wait_ready(cay)
     said = ended(cay, made)
     assert said["status"] == "error" and said["reason"]["step"] == "base", said

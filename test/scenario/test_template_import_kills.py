@@ -14,7 +14,7 @@ from imagelib import layout, tar
 from importerlib import cli, entry, left, shell, templates  # noqa: F401 - cli is a fixture
 from registrylib import Liar
 from test_template_registry import answers
-from waitlib import kill_all, until, wait_replaced
+from waitlib import kill_all, stop_one, until, wait_replaced
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="images are imported by root")
 SLOW = tarfile.TarInfo("again").tobuf(), 20_000  # a file of no bytes that is made anew so many times
@@ -99,11 +99,10 @@ def kill(server, victim, command):
 @pytest.mark.parametrize("victim", ["cay", "cayd", "cay-privd", "cay-job", "cay-unpack"])
 def test_killed_while_it_is_unpacked(server, cay, cli, begun, image, victim):  # noqa: F811
     command = begun(f"oci:{image}")
-    held = until(lambda: of_import(server, "cay-unpack"), what="it is being unpacked")
-    os.kill(held[0], signal.SIGSTOP)
+    held = stop_one(lambda: of_import(server, "cay-unpack"), what="it is being unpacked")
     kill(server, victim, command)
     if victim in ("cay", "cayd"):  # who ask for the job are not those who do it
-        os.kill(held[0], signal.SIGCONT)
+        os.kill(held, signal.SIGCONT)
     command.communicate(timeout=100)
     assert command.returncode != 0
     until(lambda: not of_import(server, "cay-unpack"), 60)
@@ -169,12 +168,11 @@ def test_two_commands_for_one_name(server, cay, cli, begun, image, tmp_path):  #
 
 def test_two_of_one_name(server, cay, cli, begun, image):  # noqa: F811
     first = begun(f"oci:{image}")
-    held = until(lambda: of_import(server, "cay-unpack"), what="it is being unpacked")
-    os.kill(held[0], signal.SIGSTOP)
+    held = stop_one(lambda: of_import(server, "cay-unpack"), what="it is being unpacked")
     second = cli.imported(f"oci:{image}")
     removed = cli("template", "rm", "made")
     again = cay.call("POST", "/cay/v1/templates/made/import", {"source": "x", "digest": "sha256:" + "0" * 64})
-    os.kill(held[0], signal.SIGCONT)
+    os.kill(held, signal.SIGCONT)
     assert second.returncode == 1 and "another command imports made now" in second.stderr
     assert again.status == 409 and "template made is being made already" in again.json["message"]
     assert removed.returncode == 1 and "is being built already" in removed.stderr

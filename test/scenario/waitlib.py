@@ -25,13 +25,40 @@ def until(true, seconds=30, what=None, patient=False, every=0.05):
         time.sleep(every)
 
 
+def signalled(pids, how):
+    """Those of pids that were there for the signal: one may end between the look and it."""
+    found = []
+    for pid in pids:
+        try:
+            os.kill(pid, how)
+            found.append(pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
 def kill_all(pids, how=signal.SIGKILL):
     """Ends the processes that pids() tells, and says which. There has to be one: it may be on its way back from
     the end before, and a test that kills nothing shows nothing."""
-    old = until(pids, 60)
-    for pid in old:
-        os.kill(pid, how)
-    return old
+    return until(lambda: signalled(pids(), how), 60)
+
+
+def has_stopped(pid):
+    """False: it has ended instead."""
+    def state():
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                return f.read().rpartition(")")[2].split()[0]
+        except OSError:
+            return "X"
+    return until(lambda: (now := state()) in "TtZX" and now, every=0.001) in "Tt"
+
+
+def stop_one(pids, seconds=60, what=None):
+    """Stops the first process that pids() tells and that is still there, and gives its number. One that ends first is passed
+    over for the next."""
+    return until(lambda: next((pid for pid in pids() if signalled([pid], signal.SIGSTOP) and has_stopped(pid)), None),
+                 seconds, what, every=0.001)
 
 
 def wait_replaced(pids, old):
