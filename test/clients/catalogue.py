@@ -24,6 +24,7 @@ CLIENTS = (
     Client("openai-agents (Python)", "openai_agents.py", (("openai-agents[e2b]", "0.24.0"),)),
     Client("openai-agents (JavaScript)", "openai_agents.mjs",
            (("@openai/agents-extensions", "0.18.0"), ("@openai/agents", "0.20.0"), ("e2b", "2.51.0")), short=True),
+    Client("openai-agents over Daytona", "openai_agents_daytona.py", (("openai-agents[daytona]", "0.24.0"), ("daytona", "0.226.1"))),
     Client("google-adk", "google_adk.py", (("google-adk", "2.13.0"), ("e2b", "2.63.0")), short=True),
     Client("crewai-tools", "crewai_e2b.py", (("crewai-tools[e2b]", "1.15.30"),), template="code-interpreter"),
     Client("inspect-sandboxes", "inspect_e2b.py", (("inspect-sandboxes[e2b]", "0.6.1"), ("inspect-ai", "0.3.285")),

@@ -35,7 +35,8 @@ INSTALL_SECONDS, RUN_SECONDS, BUILD_SECONDS = 900, 400, 1800
 REASON_CHARS = 150
 FIRST_UID, SLOTS = 59510 * 65536, 1024  # beyond those of a server with the usual settings, which may run beside it
 MARKS = ("<!-- clients: begin -->\n", "<!-- clients: end -->\n")
-NAMES = ("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN", "E2B_API_KEY", "E2B_DEBUG", "CAY_URL", "CAY_CONFIG", "CAY_CA_FILE")
+NAMES = ("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN", "E2B_API_KEY", "E2B_DEBUG", "CAY_URL", "CAY_CONFIG", "CAY_CA_FILE",
+         "DAYTONA_API_URL", "DAYTONA_API_KEY", "DAYTONA_TARGET")
 
 
 class CannotBeHad(Exception):
@@ -271,6 +272,9 @@ def main():
     parser.add_argument("--ceiling", default="")
     options = parser.parse_args()
     build, names = options.build.resolve(), options.only.split(",") if options.only else []
+    unknown = [name for name in names if name not in {c.name for c in CLIENTS}]
+    if unknown:
+        parser.error(f"--only: there is no {', '.join(unknown)}; there are: {', '.join(c.name for c in CLIENTS)}")
     chosen = [c for c in CLIENTS if (not options.short or c.short) and (not names or c.name in names)]
     server = None if os.environ.get("E2B_DOMAIN") else Server(build, options)
     try:
