@@ -269,7 +269,7 @@ static enum err_code code_of(int rc, int errnum)
     switch (rc) {
     case SQLITE_FULL: return ERR_NO_SPACE;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: return ERR_CONFLICT;
+    case SQLITE_LOCKED: return ERR_UNAVAILABLE;
     case SQLITE_NOMEM: return ERR_EXHAUSTED;
     default: return errnum ? err_code_from_errno(errnum) : ERR_INTERNAL;
     }
@@ -285,6 +285,8 @@ enum err_code store_fail(struct store *st, const char *what, struct err *e)
             errnum ? strerror(errnum) : "");
     if (code == ERR_NO_SPACE)
         err_hint(e, "free some space (or inodes) where the state directory is");
+    if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED)
+        err_hint(e, "another program writes to cay.db, which is cayd's alone: end that program");
     if (rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT)
         err_hint(e, "cay.db is damaged: bring a copy of it back, or move it away to start afresh "
                     "without its keys and sandboxes");

@@ -137,12 +137,29 @@ def test_a_damaged_store(world):
     first_run(world)
     path = world.state / "cayd/cay.db"
     good = path.read_bytes()
-    for bad in (b"x" * 100 + good[100:], good[:4096] + os.urandom(len(good) - 4096)):
+    for bad in (b"x" * 100 + good[100:], good[:4096] + os.urandom(len(good) - 4096), good[:len(good) // 2], good[:5000], good[:60]):
         path.write_bytes(bad)
         refused(world, "cay.db is damaged", "move it away")
     for old in path.parent.glob("cay.db*"):
         old.unlink()
     works(starts(world))  # what the message said to do
+
+
+def test_a_store_that_another_program_has_locked(world):
+    """What has to be written is refused, which says why, and no more; once the lock is gone it works."""
+    client = starts(world)
+    with client.create() as box:
+        db = sqlite3.connect(world.state / "cayd/cay.db", isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            reply = client.call("POST", "/v2/sandboxes", {"templateID": "host"})
+            assert reply.status == 503 and "locked" in reply.json["message"], reply.body
+            assert box.run("echo alive").out == "alive\n"
+        finally:
+            db.execute("COMMIT")
+            db.close()
+        works(client)
+        assert box.run("echo alive").out == "alive\n"
 
 
 def test_a_store_of_a_newer_cay(world):
