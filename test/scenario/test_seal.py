@@ -80,6 +80,20 @@ def test_a_flipped_bit_is_refused_with_its_place(image, at, told):
     assert start("open", image / "to", image / "sealed") == (0, "")
 
 
+def test_a_bit_in_each_4_kib_is_found(image):
+    """Another one in each, and none of the pieces comes back."""
+    sealed = image / "sealed"
+    size = sealed.stat().st_size
+    for start_at in range(0, size, 4096):
+        at = min(start_at + start_at // 4096 * 131 % 4096, size - 1)
+        place = "its header" if at < HEADER else f"piece {(at - HEADER) // PIECE}, from byte {HEADER + (at - HEADER) // PIECE * PIECE} on"
+        flip(sealed, at)
+        assert start("open", image / "to", sealed) == (1, f"E 74 the image is damaged: {place}\n"), at
+        assert files(image / "to") == {}, at
+        flip(sealed, at)
+    assert start("open", image / "to", sealed) == (0, "")
+
+
 def test_an_image_of_another_sandbox_or_key_is_refused(image):
     status, told = start("open", image / "to", image / "sealed", KEY + LABEL.replace(b"whose", b"other"))
     assert (status, told) == (1, "E 116 the image is not of this sandbox, kernel and template\n")
