@@ -61,7 +61,9 @@ class Frozen:
     """A pause or resume with the memory: a program in it counts on."""
 
     tier = "frozen"
+    boots = False  # whether it may boot, so that its programs end
     goes_on_s = 0  # what tasks do after the answer
+    server, killed = None, None  # of the point that is being tried: the server, and which of its programs
 
     def __init__(self, wanted):
         self.wanted, self.start = wanted, "running" if wanted == "paused" else "paused"
@@ -71,8 +73,13 @@ class Frozen:
         return pause(cay, box) if self.wanted == "paused" else connect(cay, box).status
 
     def bring(self, cay, box, wanted):
-        if state(cay, box) != wanted:
-            assert (pause(cay, box) if wanted == "paused" else connect(cay, box).status) in (204, 201)
+        if state(cay, box) == wanted:
+            return
+        if wanted == "paused":
+            assert pause(cay, box) == 204
+        else:
+            reply = connect(cay, box)
+            assert reply.status == 201, reply.body
 
     def check(self, own_server, cay, box, status):
         """The state that it has now, once that is so."""
@@ -86,6 +93,7 @@ class Files(Frozen):
     """The same with the files alone."""
 
     tier = "files"
+    boots = True
 
     def ask(self, cay, box):
         return pause_files(cay, box) if self.wanted == "paused" else connect(cay, box).status

@@ -15,6 +15,12 @@ from waitlib import until
 CALLS = ("pwrite64", "openat", "write", "sendmsg", "sendto")
 # Calls of tasks of cay-privd on layers and records. (Namespaces and mounts are made as for any create.)
 TASK_CALLS = ("ioctl", "renameat2", "syncfs", "fdatasync", "unlinkat")
+# Calls of cay-job by which a template comes to be, or goes, and by which it tells of that.
+JOB_CALLS = ("renameat2", "unlinkat", "mkdirat", "ioctl", "syncfs", "fsync", "write")
+# Calls of cay-egress, which is told of a sandbox's sockets and policy, and forgets them.
+EGRESS_CALLS = ("recvmsg", "sendmsg", "openat", "write", "close")
+# Calls of cay-keep as it starts again what has ended.
+KEEP_CALLS = ("wait4", "read", "write", "poll", "pipe2", "clone")
 TASK_CALL_MS = 40  # each of them waits so long, so that a kill finds it at its beginning
 POINTS_MAX = 200  # of one kind of call; more would be a loop
 
@@ -57,27 +63,29 @@ class Killer:
         return was
 
 
-class TaskKiller(Killer):
-    """Kills cay-privd when its tasks, one after the other, begin their n-th call; the task dies with it, before that call."""
+class Watcher(Killer):
+    """Kills a program when a process, or one that it has begun, begins its n-th of some calls, which waits there meanwhile."""
 
-    ENTRY = re.compile(rf"^\d+ +({'|'.join(TASK_CALLS)})\(", re.M)
-
-    def __init__(self, pid, n, log):
-        self.pid, self.n, self.log, self.over = pid, n, log, False
+    def __init__(self, pid, calls, n, log, victim, *options):
+        self.pid, self.n, self.log, self.over = victim, n, log, False
+        self.entry = re.compile(rf"^(\d+) +(?:{'|'.join(calls)})\(", re.M)
         log.write_text("")
-        calls = ",".join(TASK_CALLS)
-        self.trace(["-f", "-qq", "-e", "signal=none", "-o", str(log), "-e", f"trace={calls}", "-e",
-                    f"inject={calls}:delay_enter={TASK_CALL_MS}ms"])
+        self.trace(pid, [*options, "-f", "-qq", "-e", "signal=none", "-o", str(log), "-e", f"trace={','.join((*calls, 'execve'))}",
+                         "-e", f"inject={','.join(calls)}:delay_enter={TASK_CALL_MS}ms"])
         self.watcher = threading.Thread(target=self.watch)
         self.watcher.start()
 
-    def trace(self, options):
-        self.tracer = subprocess.Popen(["strace", "-p", str(self.pid), *options], stderr=subprocess.PIPE, text=True)
-        until(lambda: f"TracerPid:\t{self.tracer.pid}\n" in open(f"/proc/{self.pid}/status").read(), every=0.005)
+    def trace(self, pid, options):
+        self.tracer = subprocess.Popen(["strace", "-p", str(pid), *options], stderr=subprocess.PIPE, text=True)
+        until(lambda: f"TracerPid:\t{self.tracer.pid}\n" in open(f"/proc/{pid}/status").read(), every=0.005)
+
+    def entries(self):
+        """The process of each of the calls."""
+        return self.entry.findall(self.log.read_text())
 
     def watch(self):
         while not self.over:
-            if len(self.ENTRY.findall(self.log.read_text())) >= self.n:
+            if len(self.entries()) >= self.n:
                 os.kill(self.pid, signal.SIGKILL)
                 return
             time.sleep(0.004)
@@ -86,3 +94,58 @@ class TaskKiller(Killer):
         self.over = True
         self.watcher.join()
         return super().hit()
+
+
+class TaskKiller(Watcher):
+    """Kills cay-privd when its tasks, one after the other, begin their n-th call; the task dies with it, before that call. What a
+    task becomes by execve is let go of: it is another program, and CRIU could not trace what a tracer has already."""
+
+    def __init__(self, pid, n, log):
+        super().__init__(pid, TASK_CALLS, n, log, pid, "-b", "execve")
+
+
+class KeepKiller(Watcher):
+    """Kills cay-keep when a program that it has started begins its n-th call: all of them die at once."""
+
+    def __init__(self, pid, n, log, keep_pid, calls=CALLS):
+        super().__init__(pid, calls, n, log, keep_pid)
+
+
+class JobKiller(Watcher):
+    """Kills a cay-job, which cay-privd starts, when it begins its n-th call. What it starts itself dies with it."""
+
+    BECOMES = re.compile(r'^(\d+) +execve\("[^"]*/cay-job"', re.M)
+
+    def __init__(self, pid, n, log):
+        super().__init__(pid, JOB_CALLS, n, log, 0)
+
+    def entries(self):
+        text = self.log.read_text()
+        jobs = set(self.BECOMES.findall(text))
+        return [pid for pid in self.entry.findall(text) if pid in jobs]
+
+    def watch(self):
+        while not self.over:
+            if len(found := self.entries()) >= self.n:
+                self.pid = int(found[self.n - 1])
+                os.kill(self.pid, signal.SIGKILL)
+                return
+            time.sleep(0.004)
+
+    def hit(self):
+        return super().hit() and self.pid != 0
+
+
+class Fault(Killer):
+    """The n-th call of a kind fails, of a process or, tasks, of each that it begins as well."""
+
+    def __init__(self, pid, call, n, error, log, tasks):
+        self.pid, self.log = pid, log
+        log.write_text("")
+        self.trace([*(["-f", "-b", "execve"] if tasks else []), "-o", str(log), "-e", "signal=none", "-e", f"trace={call}",
+                    "-e", f"inject={call}:error={error}:when={n}"])
+
+    def hit(self):
+        self.tracer.send_signal(signal.SIGTERM)
+        self.tracer.communicate(timeout=5)
+        return "(INJECTED)" in self.log.read_text()

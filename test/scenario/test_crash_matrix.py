@@ -1,30 +1,44 @@
-"""cayd and cay-privd are killed at each of their calls that change or tell something, during each change of crash_changes.py: a
-create from the pool, ends, pauses and resumes of both tiers, a snapshot, a fork, a rollback, a resize, the making, removing,
-mounting and writing of a volume, the build of a template: counted, not sampled; and cay-privd besides at each call by which its
-tasks change layers and records. Afterwards the sandbox is paused or runs, as it is told and as the kernel and the disk have it;
-what was answered is so; its program has lost nothing, its files are there; nothing is left.
+"""cayd, cay-privd and cay-egress are killed at each of their calls that change or tell something, during each change of
+crash_changes.py, crash_memory.py and crash_templates.py: a create from the pool, ends, pauses and resumes of all tiers, a snapshot,
+a fork, a rollback, a resize, the making, removing, mounting and writing of a volume, the build of a template, the import and the
+removal of one: counted, not sampled; cay-privd besides at each call by which its tasks change layers and records; cay-keep, and with
+it all others, at each of cayd's and cay-privd's, and at its own while it starts again what has ended; cay-job at its own. Afterwards
+the sandbox is paused or runs, as it is told and as the kernel and the disk have it; what was answered is so; its program has lost
+nothing, its files are there, its policy holds; nothing is left.
 
-`make crash-matrix` has all of it; `make test` a tenth of it, another one each day (CAY_CRASH_SEED=N has the tenth N % 10). Takes
-strace."""
+`make crash-matrix` has all of it; `make test` a tenth of what cayd and cay-privd do, another one each day (CAY_CRASH_SEED=N has the
+tenth N % 10), and an eightieth of the rest. Takes strace."""
 
+import functools
 import itertools
 import os
 import shutil
+import subprocess
 import time
 
+import crash_changes
+import crash_memory
+import crash_templates
 import leftovers
 import pytest
 from client import Client
-from conftest import BUILD, OwnServer
-from crash_changes import CHANGES, MARK, Files, take_away, tier
-from crash_points import CALLS, POINTS_MAX, Killer, TaskKiller
+from conftest import BUILD, EGRESS_USER, REPOSITORY, OwnServer
+from crash_changes import MARK, take_away, tier
+from crash_points import CALLS, EGRESS_CALLS, KEEP_CALLS, POINTS_MAX, JobKiller, KeepKiller, Killer, TaskKiller, is_gone
+from test_checkpoint import CRIU
 from test_recovery import daemons, wait_ready
 from waitlib import until, wait_replaced
 
 ALL = bool(os.environ.get("CAY_CRASH_MATRIX"))
 SEED = int(os.environ.get("CAY_CRASH_SEED", time.time() // 86400))
 TENTHS = 10
-DAEMONS = ("cayd", "cay-privd", "tasks")
+SELDOM = 80  # the days until each point of the programs that have few in a change, or end all others, has had its turn
+CHANGES = {**crash_changes.CHANGES, **crash_memory.CHANGES, **crash_templates.CHANGES}
+DAEMONS = ("cayd", "cay-privd", "tasks", "cay-egress", "cay-keep", "cay-job")
+PROGRAMS = ("cayd", "cay-privd", "cay-egress")  # that cay-keep starts
+KEEP_ARGS = (f"--egress={BUILD}/src/egress/cay-egress", "--egress-processes=1", f"--egress-user={EGRESS_USER}")  # without a network
+PRIVD_ARGS = (f"--checkpoint={BUILD}/src/checkpoint/cay-checkpoint", f"--seal={BUILD}/src/seal/cay-seal")
+DENIED = "10.1.2.3"
 
 COUNTER = "n=0; while :; do n=$((n+1)); echo $n >>/home/user/ticks; sleep 0.005; done >/dev/null 2>&1 & echo $!"
 # Changes that are no task of cay-privd's on layers, or only one that makes ahead again.
@@ -44,11 +58,11 @@ class Place:
         if self.kills >= self.KILLS:
             self.close()
         if self.server is None:
-            self.server, self.kills, self.boots = OwnServer(), 0, False
+            self.server, self.kills, self.boots = OwnServer(privd_args=PRIVD_ARGS, keep_args=KEEP_ARGS), 0, False
             self.cay = Client(self.server.url, self.server.key())
             assert self.cay.create().kill().status == 204  # says what is to be made ahead
             self.before = leftovers.settled(self.server)
-            self.box = self.cay.create(timeout_s=3000)
+            self.box = self.cay.create(timeout_s=3000, network={"denyOut": [DENIED]})
             self.box.write("/home/user/mark", MARK)
             self.pid, self.boot = self.box.run(COUNTER).out.strip(), self.boot_id()
         return self.cay, self.server, self.box
@@ -62,12 +76,14 @@ class Place:
             return
         CHANGES["resume"].bring(self.cay, self.box, "running")
         take_away(self.cay, self.box)  # of the last point
+        crash_templates.give_back(self.cay)
         if not self.boots:
             assert self.boot_id() == self.boot
             assert self.box.run(f"kill -0 {self.pid} && echo there").out == "there\n"
         ticks = [int(n) for n in self.box.read("/home/user/ticks").body.split()]
         assert ticks == list(range(1, len(ticks) + 1)) and ticks
         assert self.box.kill().status == 204
+        until(lambda: crash_templates.parts(self.server) == [], 60, "no part of a template is left")
         # The number of slots that are made ahead follows what is asked for, and may be less, or one more; else there is
         # nothing that was not there.
         now = leftovers.settled(self.server)
@@ -88,20 +104,49 @@ def place():
     place.stop()
 
 
+def policy_holds(box):
+    """What it denies is denied by cay-egress, which knows of it."""
+    ask = f"exec 3<>/dev/tcp/{DENIED}/80; printf 'GET / HTTP/1.1\\r\\nHost: {DENIED}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
+    until(lambda: "egress_denied" in box.run(f"bash -c \"{ask}\"").out, what="its policy holds")
+
+
+def killer_of(own_server, daemon, call, n):
+    """call: of which program the n-th of several calls it is, where daemon is "tasks", "cay-job" or "cay-keep"; else which call."""
+    traced = {"tasks": "cay-privd", "cay-job": "cay-privd", "cay-keep": call}.get(daemon, daemon)
+    if traced in KEEP_CALLS and daemon == "cay-keep":
+        return Killer(own_server.keep_pid, call, n)
+    pid, log = until(lambda: daemons(own_server, traced))[0], own_server.base / "calls"
+    if daemon == "tasks":
+        return TaskKiller(pid, n, log)
+    if daemon == "cay-job":
+        return JobKiller(pid, n, log)
+    return KeepKiller(pid, n, log, own_server.keep_pid) if daemon == "cay-keep" else Killer(pid, call, n)
+
+
+def started_again(own_server, daemon, before):
+    """What was killed is there again: by itself, but for cay-keep, with which all others end."""
+    if daemon == "cay-keep":
+        until(lambda: all(is_gone(pid) for pids in before.values() for pid in pids), what="all ended with cay-keep")
+        own_server.start()
+    elif daemon != "cay-job":
+        name = "cay-privd" if daemon == "tasks" else daemon
+        wait_replaced(lambda: daemons(own_server, name), before[name])
+
+
 def one(place, daemon, what, call, n):
     """Whether the change came as far as that. daemon "tasks": cay-privd, at a call of its tasks."""
     cay, own_server, box = place.ready()
     change = CHANGES[what]
-    place.boots |= isinstance(change, Files)
+    change.server, change.killed = own_server, daemon
+    place.boots |= change.boots
     if tier(cay, box) not in (None, "", change.tier):  # an earlier point has left it paused otherwise
         change.bring(cay, box, "running")
     change.bring(cay, box, change.start)
-    name = "cay-privd" if daemon == "tasks" else daemon
-    pid = until(lambda: daemons(own_server, name))[0]
-    killer = TaskKiller(pid, n, own_server.base / "calls") if daemon == "tasks" else Killer(pid, call, n)
+    before = {name: until(lambda name=name: daemons(own_server, name)) for name in PROGRAMS}
+    killer = killer_of(own_server, daemon, call, n)
     try:
         status = change.ask(cay, box)
-        if daemon == "tasks":
+        if daemon in ("tasks", "cay-job"):
             time.sleep(change.goes_on_s)
     except OSError:
         status = None  # its connection broke
@@ -109,7 +154,7 @@ def one(place, daemon, what, call, n):
         hit = killer.hit()
     place.kills += hit
     if hit:
-        wait_replaced(lambda: daemons(own_server, name), [pid])
+        started_again(own_server, daemon, before)
     where = f"{daemon} killed at its {call} number {n} of {what}, which was answered {status}"
     until(lambda: cay.call("GET", f"/sandboxes/{box.id}").status == 200, what=f"it is served: {where}", patient=True)
     wait_ready(cay)
@@ -117,15 +162,36 @@ def one(place, daemon, what, call, n):
     now = until(lambda: change.check(own_server, cay, box, status), what=where, patient=True)
     if status == change.good:
         assert now == change.wanted, where
+    if daemon == "cay-egress" and hit and now == "running":
+        policy_holds(box)
     return hit
 
 
-def kinds(daemon):
-    return ("layers",) if daemon == "tasks" else CALLS
+def kinds(daemon, what):
+    """The calls at which that program is killed in that change."""
+    if daemon == "cay-keep":
+        return KEEP_CALLS if isinstance(CHANGES[what], crash_templates.Restart) else ("cayd", "cay-privd")
+    if daemon == "cay-job":
+        return ("steps",)
+    return {"tasks": ("layers",), "cay-egress": EGRESS_CALLS}.get(daemon, CALLS)
+
+
+def is_tried(daemon, what):
+    """A program that ends is started again by cay-keep alone; templates are a cay-job's."""
+    if isinstance(CHANGES[what], crash_templates.Restart):
+        return daemon == "cay-keep"
+    return daemon != "cay-job" or isinstance(CHANGES[what], crash_templates.Templates)
 
 
 def groups():
-    return [(what, daemon, call) for what in CHANGES for daemon in DAEMONS for call in kinds(daemon)]
+    return [(what, daemon, call) for what in CHANGES for daemon in DAEMONS if is_tried(daemon, what) for call in kinds(daemon, what)]
+
+
+def of_today():
+    often = [one for one in groups() if one[1] in ("cayd", "cay-privd", "tasks") and one[0] not in crash_templates.CHANGES]
+    seldom = [one for one in groups() if one not in often]
+    today = often[SEED % TENTHS::TENTHS] + seldom[SEED % SELDOM::SELDOM]
+    return [one for one in today if has_criu() or not isinstance(CHANGES[one[0]], crash_memory.Memory)]
 
 
 def all_of(place, what, daemon, call):
@@ -135,23 +201,33 @@ def all_of(place, what, daemon, call):
     return n - 1
 
 
+@functools.cache
+def has_criu():
+    return subprocess.run([REPOSITORY / "scripts/criu", "--check", CRIU], capture_output=True).returncode == 0
+
+
+def needs_criu(what):
+    if isinstance(CHANGES[what], crash_memory.Memory) and not has_criu():
+        pytest.skip("CRIU is not there: make criu")
+
+
 @pytest.mark.skipif(not ALL, reason="`make crash-matrix`")
-@pytest.mark.parametrize("what", CHANGES)
-@pytest.mark.parametrize("daemon", DAEMONS)
+@pytest.mark.parametrize("daemon, what", [(daemon, what) for daemon in DAEMONS for what in CHANGES if is_tried(daemon, what)])
 def test_it_is_as_before_or_as_asked_wherever_it_is_stopped(daemon, what, place):
-    hits = {call: all_of(place, what, daemon, call) for call in kinds(daemon)}
+    needs_criu(what)
+    hits = {call: all_of(place, what, daemon, call) for call in kinds(daemon, what)}
     place.close()
     with open(BUILD / "crash-matrix.txt", "a", encoding="ascii") as report:
         print(what, daemon, sum(hits.values()), *(f"{call}={n}" for call, n in hits.items()), file=report)
-    if daemon != "tasks":
+    if daemon in ("cayd", "cay-privd"):
         assert hits["sendmsg"] and hits["pwrite64"]
-    elif what not in WITHOUT_LAYERS:
+    elif daemon == "tasks" and what not in WITHOUT_LAYERS:
         assert hits["layers"]
 
 
 def test_a_tenth(place):
     assert shutil.which("strace"), "strace is not installed: scripts/deps test"
     print(f"CAY_CRASH_SEED={SEED}")
-    for what, daemon, call in groups()[SEED % TENTHS::TENTHS]:
+    for what, daemon, call in of_today():
         print(f"{daemon}, {what}, {call}: {all_of(place, what, daemon, call)} points", flush=True)
     place.close()

@@ -1,0 +1,89 @@
+"""Changes of test_crash_matrix.py that keep the memory on the disk, and that take it from there: what runs goes on, or is kept with
+the image, or, where it was lost as docs/pause.md says, its files are kept and it is told why."""
+
+from crash_changes import Frozen, state
+from test_pause import connect
+from test_pause_files import kept_on_disk
+from waitlib import until
+
+# With whom CRIU dies in the middle of a dump, or what opened the image of a resume.
+LOSES = ("cay-privd", "tasks", "cay-keep")
+PLACE = "/home/user/memory-counter"
+COUNTER = f"n=0; : >{PLACE}.n; while :; do n=$((n+1)); echo $n >>{PLACE}.n; sleep 0.02; done\n"
+
+
+def detail(cay, box):
+    return cay.call("GET", f"/cay/v1/sandboxes/{box.id}").json
+
+
+def pause(cay, box):
+    return cay.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {"tier": "memory"}).status
+
+
+def counted(box):
+    return [int(line) for line in box.read(f"{PLACE}.n").body.split()]
+
+
+def runs(box):
+    """The counter, which no boot starts."""
+    return box.run("pgrep -f '[m]emory-counter'").exit_code == 0
+
+
+def goes_on(box):
+    """It has lost no step."""
+    assert runs(box)
+    last = len(counted(box))
+    until(lambda: len(counted(box)) > last, what="the counter goes on")
+    numbers = counted(box)
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+class Memory(Frozen):
+    tier = "memory"
+    boots = True  # it has another boot id afterwards
+
+    def __init__(self, wanted):
+        super().__init__(wanted)
+        self.good = 200 if wanted == "paused" else 201
+        self.lost = 0  # how often its files alone were kept
+
+    def ask(self, cay, box):
+        return pause(cay, box) if self.wanted == "paused" else connect(cay, box).status
+
+    def bring(self, cay, box, wanted):
+        if state(cay, box) == "paused":
+            if wanted == "paused" and detail(cay, box)["tier"] == "memory":
+                return
+            self.wake(cay, box)
+        if not runs(box):
+            box.write(PLACE, COUNTER.encode())
+            assert box.run(f"setsid sh {PLACE} >/dev/null 2>&1 </dev/null &").exit_code == 0
+            until(lambda: counted(box), what="the counter runs", patient=True)
+        if wanted == "paused":
+            assert pause(cay, box) == 200
+
+    def wake(self, cay, box):
+        """What an earlier point has kept is there."""
+        had = detail(cay, box)["tier"]
+        reply = connect(cay, box)
+        assert reply.status == 201, reply.body
+        if had == "memory":
+            goes_on(box)
+
+    def check(self, own_server, cay, box, status):
+        now = state(cay, box)
+        assert now in ("paused", "running")
+        assert len(kept_on_disk(own_server)) == (now == "paused")
+        if now == "running":
+            goes_on(box)
+            return now
+        told = detail(cay, box)
+        if told["tier"] == "files":
+            assert status != self.good and told["memoryError"] and self.killed in LOSES, told
+            self.lost += 1
+        else:
+            assert told["tier"] == "memory", told
+        return now
+
+
+CHANGES = {"memory-pause": Memory("paused"), "memory-resume": Memory("running")}
