@@ -387,6 +387,8 @@ static void on_job(struct core *c, const char *id, int status, const struct priv
         log_warn("%s", why.text);
         if (j->build)
             snprintf(t->failed[j->which], NOTE_SIZE, "the last build failed: %.160s", why.text);
+        else if (status != -EBUSY) /* a part of it may be gone: the list, which has what is there */
+            t->info[j->which].ready = false;
     } else if (j->build) {
         t->info[j->which].ready = true;
     } else {

@@ -490,8 +490,10 @@ static void do_templates(struct fake *f, const struct privsep_msg *m)
     for (uint32_t number = PRIVSEP_TEMPLATE_HOST; number <= PRIVSEP_TEMPLATE_BASE; number++) {
         struct privsep_msg t = {.op = PRIVSEP_TEMPLATE};
 
+        if (number == PRIVSEP_TEMPLATE_BASE && !f->knobs[FAKE_BASE_READY])
+            continue; /* as privd: those that are there */
         t.u.template.number = number;
-        t.u.template.ready = number == PRIVSEP_TEMPLATE_HOST || f->knobs[FAKE_BASE_READY];
+        t.u.template.ready = 1;
         t.u.template.size_bytes = 1000 * number;
         privsep_server_send(f->server, 0, &t, NULL, 0);
     }

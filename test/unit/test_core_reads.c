@@ -211,6 +211,28 @@ static void base_gives_host_until_it_is_built(void **state)
     assert_null(core_template_find(w->core, "bas"));
 }
 
+/* A job that is killed in the middle has taken it away, or has not: the list tells. */
+static void a_removal_that_fails_leaves_what_is_there(void **state)
+{
+    struct world *w = *state;
+
+    for (int is_there = 1; is_there >= 0; is_there--) {
+        struct answer a = {0}, b = {0};
+
+        fake_set(w->fake, FAKE_BASE_READY, 1);
+        core_template_build(w->core, "base", NULL, world_on_answer, &b);
+        world_run_until(w, &b.calls, 1);
+        assert_true(core_template_find(w->core, "base")->ready);
+        fake_set(w->fake, FAKE_BASE_READY, is_there);
+        fake_set(w->fake, FAKE_FAIL_JOBS, 1);
+        core_template_remove(w->core, "base", world_on_answer, &a);
+        world_run_until(w, &a.calls, 1);
+        assert_false(a.good);
+        world_run_for(w, 50);
+        assert_int_equal(core_template_find(w->core, "base")->ready, is_there);
+    }
+}
+
 static void a_build_that_fails_says_why(void **state)
 {
     struct world *w = *state;
@@ -543,6 +565,7 @@ int main(void)
         WORLD(a_tenant_has_only_so_many_keys),
         WORLD(tokens_outlive_a_restart_and_differ),
         WORLD(base_gives_host_until_it_is_built),
+        WORLD(a_removal_that_fails_leaves_what_is_there),
         WORLD(a_build_that_fails_says_why),
         WORLD(sockets_come_in_batches_and_an_idle_sandbox_holds_none),
         WORLD(metrics_are_fresh_and_bounded_by_the_window),
