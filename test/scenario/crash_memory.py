@@ -63,7 +63,7 @@ class Memory(Frozen):
             assert pause(cay, box) == 200
 
     def wake(self, cay, box):
-        """What an earlier point has kept is there."""
+        """The memory that an earlier point has kept is there."""
         had = detail(cay, box)["tier"]
         reply = connect(cay, box)
         assert reply.status == 201, reply.body

@@ -97,8 +97,8 @@ class Watcher(Killer):
 
 
 class TaskKiller(Watcher):
-    """Kills cay-privd when its tasks, one after the other, begin their n-th call; the task dies with it, before that call. What a
-    task becomes by execve is let go of: it is another program, and CRIU could not trace what a tracer has already."""
+    """Kills cay-privd when its tasks, one after the other, begin their n-th call; the task dies with it, before that call. The
+    program that a task becomes by execve is let go of, as CRIU could not trace a process that has a tracer already."""
 
     def __init__(self, pid, n, log):
         super().__init__(pid, TASK_CALLS, n, log, pid, "-b", "execve")
@@ -112,7 +112,7 @@ class KeepKiller(Watcher):
 
 
 class JobKiller(Watcher):
-    """Kills a cay-job, which cay-privd starts, when it begins its n-th call. What it starts itself dies with it."""
+    """Kills a cay-job, which cay-privd starts, when it begins its n-th call. Processes that it has started die with it."""
 
     BECOMES = re.compile(r'^(\d+) +execve\("[^"]*/cay-job"', re.M)
 

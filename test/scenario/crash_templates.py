@@ -20,7 +20,7 @@ NAME = "crashed"
 
 
 def parts(server):
-    """What jobs have left that were killed. It is removed when no sandbox is there."""
+    """The parts that killed jobs have left: they are removed when no sandbox is there."""
     return [name for name in templates(types.SimpleNamespace(own=server)) if name.startswith(".") and not name.startswith(".layers")]
 
 

@@ -146,7 +146,7 @@ def test_a_damaged_store(world):
 
 
 def test_a_store_that_another_program_has_locked(world):
-    """What has to be written is refused, which says why, and no more; once the lock is gone it works."""
+    """A create, which has to be written, is refused with the reason, and no more is; once the lock is gone it works."""
     client = starts(world)
     with client.create() as box:
         db = sqlite3.connect(world.state / "cayd/cay.db", isolation_level=None)

@@ -105,7 +105,7 @@ def place():
 
 
 def policy_holds(box):
-    """What it denies is denied by cay-egress, which knows of it."""
+    """cay-egress denies an address that its policy denies."""
     ask = f"exec 3<>/dev/tcp/{DENIED}/80; printf 'GET / HTTP/1.1\\r\\nHost: {DENIED}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
     until(lambda: "egress_denied" in box.run(f"bash -c \"{ask}\"").out, what="its policy holds")
 
@@ -124,7 +124,7 @@ def killer_of(own_server, daemon, call, n):
 
 
 def started_again(own_server, daemon, before):
-    """What was killed is there again: by itself, but for cay-keep, with which all others end."""
+    """The program that was killed is there again: by itself, but for cay-keep, with which all others end."""
     if daemon == "cay-keep":
         until(lambda: all(is_gone(pid) for pids in before.values() for pid in pids), what="all ended with cay-keep")
         own_server.start()

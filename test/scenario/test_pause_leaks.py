@@ -32,7 +32,7 @@ def paused(cay, box, tier):
 
 
 class Programs:
-    """What runs inside."""
+    """The programs inside."""
 
     def __init__(self, box):
         self.box = box
@@ -68,7 +68,7 @@ class Programs:
 
 
 class Files:
-    """One that is written before each pause."""
+    """A file is written before each pause."""
 
     def __init__(self, box):
         self.box, self.n = box, 0
@@ -103,8 +103,9 @@ def test_nothing_is_lost_and_nothing_is_left(own, tier):
         inside = (Files if tier == "files" else Programs)(box)
         while done < times and time.monotonic() < until_s:
             inside.check(done)
-            assert paused(cay, box, tier)
-            assert connect(cay, box, SECONDS + 600).status == 201
+            assert paused(cay, box, tier), done
+            reply = connect(cay, box, SECONDS + 600)
+            assert reply.status == 201, (done, reply.body)
             done += 1
             if done == WARM:
                 before = leftovers.measure(own)
