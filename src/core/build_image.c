@@ -19,23 +19,37 @@
 #define AUTH_FILE   "/dev/shm/cay-auth.json"
 #define DIGEST_FILE BUILD_IMAGE_FOLDER ".digest"
 #define DIGEST_MAX  4096u
+#define TEXT_(n)    #n
+#define TEXT(n)     TEXT_(n)
 
 /* Of both scripts: where credentials are, and that messages come without time and level. Signatures
  * are not asked for: what is fetched is for the sandboxes of this tenant alone, which run what it
  * likes. */
-#define SCRIPT                                                                                \
-    "set -e -o pipefail; umask 077; export HOME=/root TMPDIR=/var/tmp; d=" BUILD_IMAGE_FOLDER \
-    "\na=(); [ ! -f " AUTH_FILE " ] || a=(--authfile=" AUTH_FILE ")\n"                        \
-    "if ! command -v skopeo > /dev/null; then\n"                                              \
-    "echo 'skopeo, which fetches images, is not installed on this server' >&2; exit 1; fi\n"  \
-    "s() { skopeo --insecure-policy --override-os=linux --override-arch=amd64 \"$@\" 2> >(\n" \
+#define SCRIPT                                                                                    \
+    "set -e -o pipefail; umask 077; export HOME=/root TMPDIR=/var/tmp; d=" BUILD_IMAGE_FOLDER     \
+    "\na=(); [ ! -f " AUTH_FILE " ] || a=(--authfile=" AUTH_FILE ")\n"                            \
+    "if ! command -v skopeo > /dev/null; then\n"                                                  \
+    "echo 'skopeo, which fetches images, is not installed on this server' >&2; exit 1; fi\n"      \
+    "s() { exec $t skopeo --insecure-policy --override-os=linux --override-arch=amd64 \"$@\" 2> " \
+    ">(\n"                                                                                        \
     "sed 's/^time=\"[^\"]*\" level=[a-z]* msg=//' >&2); }\n"
 
-static const char ask_script[] = SCRIPT "s inspect --raw \"${a[@]}\" -- \"$1\" > \"$d.raw\"\n"
-                                        "sha256sum < \"$d.raw\" > " DIGEST_FILE "; rm \"$d.raw\"";
+/* $1 the image, $2 seconds, of both. */
+static const char ask_script[] = SCRIPT
+    "t=\"timeout $2\"; r=0; (s inspect --raw \"${a[@]}\" -- \"$1\") > \"$d.raw\" || r=$?\n"
+    "[ $r != 124 ] || echo \"the registry did not answer within $2 s\" >&2; [ $r = 0 ] || exit 1\n"
+    "sha256sum < \"$d.raw\" > " DIGEST_FILE "; rm \"$d.raw\"";
 
+/* $3: KiB that have to come in so many seconds. skopeo writes blobs into the folder as they come;
+ * the watcher holds none of the command's pipes while it sleeps. */
 static const char copy_script[] = SCRIPT
-    "s copy --quiet --remove-signatures \"${a[@]}\" -- \"$1\" \"dir:$d\"; rm -f " AUTH_FILE;
+    "t=; (s copy --quiet --remove-signatures \"${a[@]}\" -- \"$1\" \"dir:$d\") & p=$!\n"
+    "(had=0; while sleep \"$2\" < /dev/null > /dev/null 2>&1; do\n"
+    "now=$(du -sk \"$d\" 2> /dev/null | cut -f1) || now=0\n"
+    "if [ $((${now:-0} - had)) -lt \"$3\" ]; then\n"
+    "echo \"the registry sent less than $3 KiB in $2 s\" >&2; kill $p; exit; fi\n"
+    "had=$now; done) & w=$!\n"
+    "r=0; wait $p || r=$?; kill $w 2> /dev/null || true; rm -f " AUTH_FILE "; exit $r";
 
 /* -- the operator's lists ---------------------------------------------------------------------- */
 
@@ -225,13 +239,14 @@ static void on_read(struct build_run *r)
 
 static void run_script(struct build_image *i, const char *script, core_exec_cb done)
 {
-    const struct build_command c = {
-        .user = "root",
-        .cwd = "/",
-        .cmd = "/bin/bash",
-        .args = json_pack("[s, s, s, s]", "-c", script, "bash", i->read.source),
-        .logged = true,
-        .timeout_ms = BUILD_IMAGE_FETCH_MS};
+    const struct build_command c = {.user = "root",
+                                    .cwd = "/",
+                                    .cmd = "/bin/bash",
+                                    .args = json_pack("[s, s, s, s, s, s]", "-c", script, "bash",
+                                                      i->read.source, TEXT(BUILD_IMAGE_STALL_S),
+                                                      TEXT(BUILD_IMAGE_STALL_KIB)),
+                                    .logged = true,
+                                    .timeout_ms = BUILD_IMAGE_FETCH_MS};
 
     build_log_command(&i->r->o->log, i->r->step, true);
     build_command(i->r, &c, done);
@@ -382,6 +397,7 @@ static void make_fetcher(struct build_image *i)
                                             .policy = policy};
 
     i->under_way = true;
+    i->since_ms = clock_mono_ms();
     core_sandbox_create(r->core, &request, on_fetcher, i);
     json_decref(metadata);
     json_decref(policy);
@@ -392,14 +408,21 @@ static void make_fetcher(struct build_image *i)
 static bool has_place(const struct build_image *i)
 {
     const struct core *c = i->r->core;
-    unsigned all = 0, own = 0;
+    struct build_image_places p = {0};
+    uint64_t now = clock_mono_ms();
 
-    for (const struct build_obj *o = c->builds; o; o = o->next)
-        if (o->run && o->run->image && o->run->image->under_way) {
-            all++;
-            own += strcmp(o->b.tenant, i->r->o->b.tenant) == 0;
-        }
-    return all < BUILD_IMAGES_MAX && own == 0;
+    for (const struct build_obj *o = c->builds; o; o = o->next) {
+        const struct build_image *other = o->run ? o->run->image : NULL;
+
+        if (!other || !other->under_way)
+            continue;
+        if (now - other->since_ms < BUILD_IMAGE_SLOW_MS)
+            p.fresh++;
+        else
+            p.slow++;
+        p.own += strcmp(o->b.tenant, i->r->o->b.tenant) == 0;
+    }
+    return build_image_is_place(&p);
 }
 
 static void on_again(struct timer *t)

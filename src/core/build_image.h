@@ -3,7 +3,9 @@
  * template of that image (template_tenant.h), made where there is none yet.
  *
  * 1. The operator allows the registry, or the build ends here. Of a tenant one image at a time is
- *    fetched, and BUILD_IMAGES_MAX of all; more builds wait.
+ *    fetched, and BUILD_IMAGES_MAX of all; more builds wait. An image that takes longer than
+ *    BUILD_IMAGE_SLOW_MS has one of BUILD_IMAGES_SLOW_MAX places besides: a tenant that stops its
+ *    own skopeo, or a registry that is slow, keeps others waiting no longer.
  * 2. skopeo runs in a sandbox of the tenant's, of template host, whose policy lets it out to that
  *    registry and to `[images] hosts`: nothing of a registry's answers (addresses, redirects,
  *    realms of tokens) leads anywhere else, and what was refused is in the build's log. It asks for
@@ -20,6 +22,10 @@
 #include "core/build_image_read.h"
 
 #define BUILD_IMAGES_MAX        4u       /* fetched at a time, of all tenants */
+#define BUILD_IMAGES_SLOW_MAX   12u      /* beside those */
+#define BUILD_IMAGE_SLOW_MS     120000u  /* after which one counts among those */
+#define BUILD_IMAGE_STALL_S     60       /* in which a registry has to answer, and then to send */
+#define BUILD_IMAGE_STALL_KIB   1024     /* so much; texts of scripts */
 #define BUILD_IMAGE_JOBS_MAX    2u       /* of them: unpacked */
 #define BUILD_IMAGE_FETCH_MS    1200000u /* for the registry's digest, and for the image */
 #define BUILD_IMAGE_WEIGHED_MAX 50u      /* looks at how big it is */
@@ -31,9 +37,16 @@ struct build_image {
     struct image_reference ref;
     struct build_image_read read;
     bool under_way, unpacking;
-    unsigned weighed; /* looks at its size */
+    uint64_t since_ms; /* under way */
+    unsigned weighed;  /* looks at its size */
     struct timer again;
 };
+
+struct build_image_places {
+    unsigned fresh, slow, own; /* under way; of both, the tenant's */
+};
+
+bool build_image_is_place(const struct build_image_places *p);
 
 /* done in a later turn: r->spec.from is a template's id, or the build has failed. */
 void build_image_begin(struct build_run *r, void (*done)(struct build_run *r));

@@ -19,7 +19,7 @@ from egresslib import ZONE, Stack, internet
 from imagelib import configuration, digest, layout, tar
 from importerlib import shell
 from registrylib import PASSWORD
-from test_template_builder import answers, ended, request, run, start
+from test_template_builder import answers, ended, request, run, start, status
 from waitlib import until
 
 ALLOWED, LOCKED, LYING = "registry.example.com:5000", "locked.example.com:5001", "lying.example.com:5443"
@@ -419,6 +419,18 @@ def test_two_builds_at_once_fetch_it_once(world, cay, name):
     assert sorted(any(line["message"].startswith("CACHED sha256") for line in one["logEntries"]) for one in said) == [False, True]
     assert len(images(cay)) == 1
     assert cay.call("DELETE", f"/templates/{both[1]}").status == 204
+
+
+@pytest.mark.parametrize("stalls,said", [("manifests_v1", "the registry did not answer within 60 s"),
+                                         (LAYER, "the registry sent less than 1024 KiB in 60 s")])
+def test_a_registry_that_stalls_is_waited_for_a_minute(world, cay, name, stalls, said):
+    """Not for the twenty that a whole image may take: the place is another's then."""
+    world.registries.lie(**{**GOOD, stalls: None})
+    made = request(cay, name)
+    assert start(cay, made, fromTemplate=None, fromImage=f"{LYING}/tools:v1").status == 202
+    until(lambda: status(cay, made)["status"] == "error", 110, "the build has failed")
+    assert said in status(cay, made)["reason"]["message"]
+    world.registries.lie(**GOOD)
 
 
 # -- interrupted -------------------------------------------------------------------------------------

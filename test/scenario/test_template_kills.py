@@ -253,4 +253,4 @@ def test_killed_at_its_calls(place, daemon, what):
                 break
             hits[call] = hits.get(call, 0) + 1
     print(f"{daemon}, {what}: killed at {sum(hits.values())} points: {hits}")
-    assert sum(hits.values()) > 3
+    assert hits  # of a delete cay-privd makes but a few of these calls

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "api/e2b_build_spec.h"
+#include "core/build_image.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -246,6 +247,22 @@ static void test_core_checks_what_it_relies_on(void **state)
     assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
 }
 
+static void test_places_of_images(void **state)
+{
+    static const struct {
+        struct build_image_places p;
+        bool is_free;
+    } cases[] = {
+        {{0, 0, 0}, true},  {{3, 0, 0}, true},   {{4, 0, 0}, false},
+        {{1, 0, 1}, false}, {{0, 1, 1}, false}, /* of a tenant one, however slow */
+        {{0, 4, 0}, true},                      /* four that are stopped keep no one waiting */
+        {{3, 12, 0}, true}, {{4, 11, 0}, false}, {{0, 16, 0}, false},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        assert_int_equal(build_image_is_place(&cases[i].p), cases[i].is_free);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_no_argument_has_a_null_byte),
         cmocka_unit_test(test_shown),
         cmocka_unit_test(test_core_checks_what_it_relies_on),
+        cmocka_unit_test(test_places_of_images),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
