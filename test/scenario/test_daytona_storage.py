@@ -10,6 +10,7 @@ import pytest
 from test_daytona_from_image import begin, ended
 from test_daytona_snapshot import Account, account, mine  # noqa: F401 (fixtures)
 from test_pause_files import needs_a_disk  # noqa: F401 (a fixture)
+from waitlib import until
 
 PART = 5 * 1024 * 1024
 
@@ -107,6 +108,27 @@ def test_parts_in_any_order(storage, mine):  # noqa: F811
     made = mine.kept(mine.good("POST", "sandbox", {"buildInfo": {"dockerfileContent": "FROM host\nCOPY big /big\n", "contextHashes": [md5(3)]}}))
     ended(mine, made)
     assert mine.run(made, "sha256sum < /big").split()[0] == hashlib.sha256(bytes(range(256)) * (11 * 4096)).hexdigest()
+
+
+def test_parts_that_are_open_are_bounded(storage):
+    """Sixteen parts whose clients send no more; a part is taken again when one of these has gone."""
+    upload, begun = storage.begin(md5(30)), []
+    try:
+        for n in range(1, 17):
+            begun.append(storage.cay.connect())
+            begun[-1].putrequest("PUT", f"/api/object-storage/s3/builds{storage.name(md5(30))}?partNumber={n}&uploadId={upload}&x-id=UploadPart")
+            for name, value in {"x-amz-security-token": storage.access["sessionToken"], "x-amz-content-sha256": hashlib.sha256(b"").hexdigest(),
+                                "Content-Length": "1000"}.items():
+                begun[-1].putheader(name, value)
+            begun[-1].endheaders(b"x")
+        over = until(lambda: (r := storage.part(md5(30), upload, 17, b"x")).status != 200 and r, 60, "sixteen are received")
+        assert over.status in (429, 503) and b"16 parts are being received" in over.body, (over.status, over.body)
+        begun.pop().close()
+        until(lambda: storage.part(md5(30), upload, 17, b"x").status == 200, 60, "the part of one that has gone is free")
+    finally:
+        for one in begun:
+            one.close()
+    until(lambda: storage.call("DELETE", f"{storage.name(md5(30))}?uploadId={upload}").status == 204, 60, "it is given up")
 
 
 def test_an_upload_that_is_given_up(storage):
