@@ -10,6 +10,7 @@ import threading
 
 import leftovers
 import pytest
+from agentlib import need_plain_build
 from client import Reply
 from lying_agent import END, OVER, START, Liar, answer, chunk, envelope, event, head, honest, out, stream
 from test_toolbox import Box
@@ -270,6 +271,7 @@ def held(pid, field="VmHWM"):
 
 def test_lists_of_nothing_take_no_memory(liar, own_server, other):
     """Each entry is three bytes of the answer, and would be hundreds as JSON."""
+    need_plain_build()
     calls, cayd = Calls(liar), cayd_of(own_server)
     lists = {"/filesystem.Filesystem/ListDir": entries(b"entries", 8 * MIB), "/process.Process/List": entries(b"processes", 2 * MIB)}
     liar.liar.lie = lambda connection, path: connection.sendall(lists[path])
@@ -326,7 +328,7 @@ def test_an_agent_that_goes_on_for_ever(new_liar, other):
 
     def pours(connection, _):
         connection.sendall(stream(START, end=False))
-        while not over.is_set():
+        while not over.wait(0.01):
             connection.sendall(chunk(out(b"y" * 20000)))
 
     def rests(connection, _):
