@@ -124,6 +124,7 @@ static void forked(void *arg, const struct core_fork *forks, size_t n, const str
 void e2b_sandbox_fork(struct api_call *call)
 {
     int64_t count = 1, seconds = E2B_TIMEOUT_V1_MS / 1000;
+    bool memory = false;
     struct err e;
 
     if (!api_call_body(call))
@@ -131,11 +132,12 @@ void e2b_sandbox_fork(struct api_call *call)
     if (json_get_int(call->body, "count", NULL, JSON_OPTIONAL, 1, CORE_FORKS_MAX, &count, &e) !=
             ERR_OK ||
         json_get_int(call->body, "timeout", NULL, JSON_OPTIONAL, 1, INT32_MAX, &seconds, &e) !=
-            ERR_OK)
+            ERR_OK ||
+        json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
-        core_sandbox_fork(
-            call->core, call->who.tenant, call->params[0],
-            &(struct core_fork_request){.count = (size_t)count, .ttl_ms = seconds * 1000}, forked,
-            call);
+        core_sandbox_fork(call->core, call->who.tenant, call->params[0],
+                          &(struct core_fork_request){
+                              .count = (size_t)count, .memory = memory, .ttl_ms = seconds * 1000},
+                          forked, call);
 }

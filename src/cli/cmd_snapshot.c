@@ -181,6 +181,8 @@ static enum err_code fork_request(const struct cli *c, json_t *body, struct err 
     if (ttl && (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0))
         return err_set(e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
     json_object_set_new(body, "count", json_integer(n));
+    if (cli_flag(c, "memory"))
+        json_object_set_new(body, "memory", json_true());
     json_object_set_new(body, "timeout",
                         json_integer(ttl ? (json_int_t)((ttl_ms + 999) / 1000) : 300));
     return ERR_OK;

@@ -213,13 +213,15 @@ const struct cli_command commands_sandbox[] = {
     },
     {
         .name = "fork",
-        .operands = "[--count=N] [--ttl=TIME] SANDBOX",
+        .operands = "[--memory] [--count=N] [--ttl=TIME] SANDBOX",
         .summary = "make sandboxes that begin with the files of one that runs",
         .text =
             "They have its files as they are at one moment, its environment, metadata, policy, "
-            "credentials and limits; its programs begin anew. Their ids are printed. Each is made "
-            "or not by itself: the exit status is 1 when one was not.",
-        .options = OPTIONS({0, "count", "N", "So many, 1 to 100. Default: 1.", NULL},
+            "credentials and limits; its programs begin anew. With --memory they go on where its "
+            "own stood, which are paused on the disk for as long as that takes. Their ids are "
+            "printed. Each is made or not by itself: the exit status is 1 when one was not.",
+        .options = OPTIONS({0, "memory", NULL, "Its programs go on in them.", NULL},
+                           {0, "count", "N", "So many, 1 to 100. Default: 1.", NULL},
                            {0, "ttl", "TIME", "How long they live (5m).", NULL}),
         .examples = EXAMPLES({"cay fork --count=3 --ttl=1h ib3k0", "three, for an hour"}),
         .operands_min = 1,

@@ -195,8 +195,10 @@ enum privsep_cause {
 /* Of CREATE with a kept number: it gets a copy, and what is kept stays. */
 #define PRIVSEP_CREATE_COPY 1u
 /* Likewise: what ran in it goes on, from the memory that DUMP kept beside the files. From the
- * moment in which a process goes on there are the files alone. -EAGAIN: too many are under way. */
+ * moment in which a process goes on there are the files alone; with PRIVSEP_CREATE_COPY what is
+ * kept stays, memory and all. -EAGAIN: too many are under way. */
 #define PRIVSEP_CREATE_MEMORY 2u
+#define PRIVSEP_CREATE_FLAGS  (PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY)
 
 /* A volume that a sandbox is to have, at AGENT_VOLUMES_DIR/<index of the entry> (agent_boot.h). A
  * volume is in one sandbox that may write to it, or in any number that only read. Or a directory of

@@ -197,6 +197,8 @@ struct sandbox_request {
     const uint8_t *create_hash; /* CORE_HASH_SIZE bytes, with create_key */
     bool serves_volume;         /* the one of volumes (volume_content.h) */
     const char *snapshot;       /* its id, of whatever kind, in place of a name; NULL: none */
+    const char *memory_of;      /* the tenant's sandbox that is paused with its memory on the disk:
+                                   its files and processes; NULL: none */
     const char *made_of;        /* a fork's: its source's template_requested; NULL: none */
     bool no_start_command;      /* the one of its files is not run when it is created */
     const char *id;             /* given out already (create_later.h); NULL: a new one */

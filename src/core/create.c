@@ -171,9 +171,12 @@ static void done_with(struct sandbox_obj *o)
     if (strcmp(o->s.template_id, o->s.template_requested) != 0 && !o->copy_of)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_requested, o->s.template_id, o->s.template_requested);
-    if (o->copy_of && !o->no_start_command)
+    if (o->copies_memory)
+        hooks_after_resume(o, "memory", "fork");
+    else if (o->copy_of && !o->no_start_command)
         hooks_after_resume(o, "files", "snapshot");
     o->copy_of = 0; /* the number may be another's from now on */
+    o->copies_memory = false;
     o->core->counters.created++;
     histogram_add(&steps[COUNTER_CREATE], took_us);
     histogram_add(&steps[COUNTER_CREATE_MADE], o->made_us - o->begun_us);
@@ -348,6 +351,14 @@ void create_on_deadline(struct sandbox_obj *o)
     lifecycle_end(o, why.text);
 }
 
+/* snapshot: whose copy it begins with; NULL: none. */
+static uint32_t create_flags(const struct sandbox_obj *o, const char *snapshot)
+{
+    if (!snapshot)
+        return o->restoring ? PRIVSEP_CREATE_MEMORY : 0;
+    return PRIVSEP_CREATE_COPY | (o->copies_memory ? PRIVSEP_CREATE_MEMORY : 0);
+}
+
 int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,
                     const char *snapshot)
 {
@@ -364,8 +375,8 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
     m.u.create.level = o->s.level;
     m.u.create.limits = o->s.limits;
     m.u.create.kept = kept;
-    m.u.create.flags = snapshot ? PRIVSEP_CREATE_COPY : o->restoring ? PRIVSEP_CREATE_MEMORY : 0;
-    if (o->restoring && !snapshot)
+    m.u.create.flags = create_flags(o, snapshot);
+    if (m.u.create.flags & PRIVSEP_CREATE_MEMORY)
         m.u.create.account = dump_account(o->s.tenant);
     if (kept)
         keep_owner(snapshot ? snapshot : o->s.id, m.u.create.owner);
@@ -422,21 +433,40 @@ static enum err_code write_row(struct core *c, struct sandbox_obj *o,
 
 /* Row first, then privd. On failure nothing is left. */
 static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct sandbox_request *r,
-                           const struct snapshot *snapshot, uint32_t template_number, struct err *e)
+                           const char *copy_of, uint32_t template_number, struct err *e)
 {
     enum err_code code = write_row(c, o, r, e);
     int64_t rc;
 
     if (code != ERR_OK)
         return code;
-    rc = create_send(o, template_number, o->copy_of, snapshot ? snapshot->id : NULL);
+    rc = create_send(o, template_number, o->copy_of, copy_of);
     if (rc < 0) {
         store_sandbox_delete(c->store, o->s.id, NULL);
         return call_privd_err(e, rc, "the sandbox could not be made");
     }
-    timers_set(&c->timers, &o->end,
-               clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
+    if (o->copies_memory)
+        dump_await_restore(o);
+    else
+        timers_set(&c->timers, &o->end,
+                   clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
     return ERR_OK;
+}
+
+/* Takes from r what the sandbox begins with. The id that those files are kept for; NULL: none. */
+static const char *set_source(struct sandbox_obj *o, const struct sandbox_request *r,
+                              const struct snapshot *snapshot)
+{
+    const struct sandbox_obj *source = r->memory_of ? sandbox_get(o->core, NULL, r->memory_of)
+                                                    : NULL;
+
+    o->no_start_command = r->no_start_command || source; /* it runs already */
+    if (!source && !snapshot)
+        return NULL;
+    o->copy_of = source ? source->s.kept : snapshot->number;
+    o->copies_memory = source != NULL;
+    (void)snprintf(o->s.template_requested, sizeof(o->s.template_requested), "%s", r->made_of);
+    return source ? source->s.id : snapshot->id;
 }
 
 static enum err_code create(struct core *c, const struct sandbox_request *request,
@@ -459,13 +489,9 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     json_decref(volumes);
     if (code != ERR_OK)
         return code;
-    if (snapshot) {
-        o->copy_of = snapshot->number;
-        (void)snprintf(o->s.template_requested, sizeof(o->s.template_requested), "%s", r->made_of);
-    }
-    o->no_start_command = r->no_start_command;
+    const char *copy_of = set_source(o, r, snapshot);
     o->begun_us = clock_mono_us();
-    code = begin(c, o, r, snapshot, used->number, e);
+    code = begin(c, o, r, copy_of, used->number, e);
     if (code != ERR_OK) {
         sandbox_free(o);
         return code;

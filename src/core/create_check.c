@@ -144,12 +144,38 @@ static enum err_code find_template(struct core *c, const struct sandbox_request 
                    b->state == BUILD_WAITING ? "its build was not started" : "it is being built");
 }
 
+/* Files and memory of another sandbox, as long as that is paused. */
+static enum err_code resolve_memory(struct core *c, struct sandbox_request *r,
+                                    const struct template_info **used, struct err *e)
+{
+    struct sandbox_obj *source = NULL;
+    enum err_code code = sandbox_visible(c, r->tenant, r->memory_of, &source, e);
+
+    if (code == ERR_OK && !keep_has_memory(source))
+        code = err_set(e, ERR_CONFLICT, "sandbox %s is not paused with its memory on the disk",
+                       r->memory_of);
+    if (code != ERR_OK)
+        return code;
+    *used = templates_entry(c, source->s.template_id);
+    r->limits = source->s.limits; /* its memory fits no other */
+    r->made_of = r->made_of ? r->made_of : source->s.template_requested;
+    return *used ? ERR_OK
+                 : err_set(e, ERR_UNAVAILABLE, "template %s, which its files lie on, is not there",
+                           source->s.template_id);
+}
+
 /* The files that it begins with: a template, or a snapshot with the template that it lies on. */
 static enum err_code resolve(struct core *c, struct sandbox_request *r,
                              const struct snapshot **snapshot,
                              const struct template_info **requested,
                              const struct template_info **used, struct err *e)
 {
+    if (r->memory_of) {
+        enum err_code code = resolve_memory(c, r, used, e);
+
+        *requested = *used;
+        return code;
+    }
     const struct snapshot *s = r->snapshot ? snapshots_ready(c, r->snapshot)
                                            : core_template_snapshot(c, r->tenant, r->template_name);
 

@@ -24,6 +24,8 @@ static const struct {
                              "see `cay status` for the space that is left"},
     [PRIVSEP_STAGE_VOLUME] = {ERR_CONFLICT, "a volume is not there, or another sandbox has it",
                               "see `cay volume ls`"},
+    [PRIVSEP_STAGE_MEMORY] = {ERR_OK, "what ran in its source does not go on in it",
+                              "the source is as it was; a fork of its files alone boots"},
     [PRIVSEP_STAGE_READY] = {ERR_OK, "its agent did not get ready",
                              "see `cay logs` and `cay doctor`"},
 };
@@ -48,6 +50,8 @@ static const struct {
      "a volume or directory of the host is another than this server knows by its name",
      "its operator has to see to it: `cay down` and `cay up` start all daemons with the same "
      "settings"},
+    {PRIVSEP_STAGE_MEMORY, -EAGAIN, ERR_UNAVAILABLE,
+     "the memory of other sandboxes is just being restored", "try again"},
     /* There are numbers left, but none could be made into a slot. */
     {PRIVSEP_STAGE_SLOT, -ETIMEDOUT, ERR_UNAVAILABLE, "no slot was free, and none was made in time",
      "the machine is busy or short of memory: end sandboxes that are not needed, or try again "

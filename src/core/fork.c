@@ -1,11 +1,13 @@
 #include "core/fork.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
 #include "core/events.h"
+#include "core/keep.h"
 #include "core/lifecycle.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
@@ -30,7 +32,9 @@ struct fork_op {
     json_t *metadata, *env, *policy, *credentials, *volumes;
     struct volume_mount mounts[PRIVSEP_CREATE_VOLUMES];
     struct network *network;
-    size_t n, requested, answered;
+    size_t n, begun, answered;
+    bool resumes; /* with memory: the source was paused for this, and lives for so long again */
+    int64_t source_ttl_ms;
     core_fork_cb done;
     void *arg;
     struct err why;
@@ -105,6 +109,28 @@ static void finish(struct fork_op *op, const struct err *why)
     op_free(op);
 }
 
+/* Its time goes on from where it stood; another caller may have resumed it. */
+static void on_source_resumed(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct fork_op *op = arg;
+
+    if (!s && why->code != ERR_EXISTS)
+        log_warn("sandbox %s: it was paused for a fork, and is paused still: %s", op->source,
+                 why->text);
+    finish(op, NULL);
+}
+
+static void all_answered(struct fork_op *op)
+{
+    if (op->resumes)
+        core_sandbox_resume(op->core, op->tenant, op->source, op->source_ttl_ms, false,
+                            on_source_resumed, op);
+    else
+        finish(op, NULL);
+}
+
+static void begin_next(struct fork_op *op);
+
 static void on_created(void *arg, const struct sandbox *s, const struct err *why)
 {
     const struct fork_one *one = arg;
@@ -117,7 +143,9 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
     else
         f->why = *why;
     if (++op->answered == op->n)
-        finish(op, NULL);
+        all_answered(op);
+    else if (op->r.memory_of)
+        begin_next(op);
 }
 
 /* Never answers from inside. false: it is answered, as no create can be taken on without memory. */
@@ -131,6 +159,39 @@ static bool begin_one(struct fork_op *op, size_t i)
     err_set(&op->forks[i].why, ERR_EXHAUSTED, "memory is out");
     op->answered++;
     return false;
+}
+
+/* With memory one after the other: few at a time are restored of a tenant. */
+static void begin_next(struct fork_op *op)
+{
+    const struct trace_context below = trace_below(&op->trace);
+    struct trace_context before = trace_enter(op->core, &below);
+
+    while (op->begun < op->n && !begin_one(op, op->begun++))
+        ;
+    (void)trace_enter(op->core, &before);
+    if (op->answered == op->n)
+        all_answered(op);
+}
+
+static void begin_with_memory(struct fork_op *op, const struct sandbox *s)
+{
+    op->env = json_deep_copy(s->env);
+    op->r.env = op->env;
+    op->r.memory_of = op->source;
+    begin_next(op);
+}
+
+static void on_source_paused(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct fork_op *op = arg;
+
+    if (!s) {
+        finish(op, why);
+        return;
+    }
+    op->resumes = true;
+    begin_with_memory(op, s);
 }
 
 static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
@@ -259,7 +320,7 @@ static enum err_code check(struct core *c, const char *tenant, const char *id,
                        "sandbox %s may write to a volume, which no other can have then", id);
         err_hint(e, "fork one that has its volumes read-only, or none");
     }
-    if (code == ERR_OK && !sandbox_life(*out)->reachable)
+    if (code == ERR_OK && !(r->memory && keep_has_memory(*out)) && !sandbox_life(*out)->reachable)
         code = sandbox_not_running(*out, e);
     return code;
 }
@@ -268,6 +329,20 @@ static void refuse_deferred(void *arg)
 {
     struct fork_op *op = arg;
 
+    finish(op, &op->why);
+}
+
+/* Of one that is paused with its memory already, where it still is. */
+static void begin_deferred(void *arg)
+{
+    struct fork_op *op = arg;
+    struct sandbox_obj *o = sandbox_get(op->core, op->tenant, op->source);
+
+    if (o && keep_has_memory(o)) {
+        begin_with_memory(op, &o->s);
+        return;
+    }
+    err_set(&op->why, ERR_CONFLICT, "sandbox %s was resumed meanwhile", op->source);
     finish(op, &op->why);
 }
 
@@ -292,6 +367,15 @@ void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
         op->ones = calloc(r->count, sizeof(*op->ones));
     if (code == ERR_OK && (!op->forks || !op->ones || !take_over(op, &o->s, r)))
         code = err_set(&op->why, ERR_EXHAUSTED, "memory is out");
+    if (code == ERR_OK && r->memory) {
+        trace_begin(c, &op->trace, TRACE_FORK, clock_mono_us());
+        op->source_ttl_ms = MAX(o->s.end_real_ms - clock_real_ms(), 1000);
+        if (keep_has_memory(o))
+            core_defer(c, &op->later, begin_deferred, op);
+        else
+            core_sandbox_pause(c, tenant, id, SANDBOX_TIER_MEMORY, on_source_paused, op);
+        return;
+    }
     if (code == ERR_OK) {
         trace_begin(c, &op->trace, TRACE_FORK, clock_mono_us());
         call_agent(o, &get_env, on_env, op);

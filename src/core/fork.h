@@ -2,7 +2,11 @@
 /* A fork: new sandboxes that begin with the files of one that runs, as they are at one moment, and
  * with its environment, metadata (but for keys that begin with "cay."), policy, credentials, limits
  * and lifecycle. Their programs begin anew. It is a snapshot that is taken once and goes with the
- * fork, and as many creates on it; each succeeds or fails by itself. */
+ * fork, and as many creates on it; each succeeds or fails by itself.
+ *
+ * With memory their programs go on where the source's stood. The source is paused with its memory
+ * on the disk, the forks are made of copies of that one after the other, and it is resumed; one
+ * that is paused so already stays so. A cayd that ends meanwhile leaves it paused. */
 
 #include "core/core.h"
 
@@ -16,6 +20,7 @@ struct core_fork {
 /* The settings in which the forks differ from the source. */
 struct core_fork_request {
     size_t count;
+    bool memory;      /* their programs go on */
     int64_t ttl_ms;   /* until their end; 0: idle_ms alone says when */
     int64_t idle_ms;  /* as of a create */
     const char *name; /* of one fork alone, one of a kind for the tenant; NULL: none */

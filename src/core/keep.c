@@ -48,6 +48,12 @@ void keep_forget(struct sandbox_obj *o)
     o->s.env = NULL;
 }
 
+bool keep_has_memory(const struct sandbox_obj *o)
+{
+    return sandbox_life(o)->files && sandbox_life(o)->change == LIFE_CHANGE_NONE &&
+           o->s.kept_memory;
+}
+
 /* -- pausing ----------------------------------------------------------------------------------- */
 
 static void on_kept(struct core *c, const char *id, int status, const struct privsep_msg *m,

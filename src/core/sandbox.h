@@ -71,6 +71,7 @@ struct sandbox_obj {
     bool rolled_back; /* being restarted on a copy of a snapshot's files: its own are kept still */
     unsigned copies;  /* of its files that are being made (snapshot_make.c) */
     uint32_t copy_of; /* its create: the kept number whose copy it begins with; 0: none */
+    bool copies_memory; /* with the processes, from the memory beside those files */
     /* create.c: CREATE waits until the contents of a volume that it is to have are not served any
      * more (volume_content.h); what is sent then */
     bool held;

@@ -104,7 +104,7 @@ static bool are_volumes(const struct privsep_msg *m)
 
 static int check_create(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    if (!is_template(m->u.create.template_number) || m->u.create.flags > PRIVSEP_CREATE_MEMORY ||
+    if (!is_template(m->u.create.template_number) || (m->u.create.flags & ~PRIVSEP_CREATE_FLAGS) ||
         (m->u.create.flags != 0 && m->u.create.kept == 0) || m->u.create.kept > PRIVSEP_KEPT_MAX ||
         !is_id(m->u.create.id) || has_owner(m->u.create.owner) != (m->u.create.kept != 0))
         return -EINVAL;

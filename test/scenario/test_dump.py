@@ -465,7 +465,9 @@ def test_files_without_memory_are_not_restored(privd):
     r = restore(c, "inextl", 7)
     assert (r.status, r.stage) == (-errno.ENOENT, STAGE_MEMORY) and kepts(c) == {7}
     assert restore(c, "inextl", 0, NONE).status == -errno.EINVAL
-    assert c.ask(privdlib.CREATE, create_body("inextl", 7, flags=3)).status == -errno.EINVAL
+    assert c.ask(privdlib.CREATE, create_body("inextl", 7, flags=4)).status == -errno.EINVAL
+    r = c.ask(privdlib.CREATE, create_body("inextl", 7, flags=3))
+    assert (r.status, r.stage) == (-errno.ENOENT, STAGE_MEMORY) and kepts(c) == {7}
     assert create_on(c, "inextl", 7).status == 0  # control: its files are there
 
 

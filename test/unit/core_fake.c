@@ -106,7 +106,7 @@ static bool fails_restore(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq, .stage = PRIVSEP_STAGE_MEMORY};
 
-    if (m->u.create.flags != PRIVSEP_CREATE_MEMORY)
+    if (!(m->u.create.flags & PRIVSEP_CREATE_MEMORY))
         return false;
     if (f->knobs[FAKE_FAIL_RESTORES] > 0) {
         f->knobs[FAKE_FAIL_RESTORES]--;

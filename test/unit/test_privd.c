@@ -44,7 +44,7 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED(m.u.create.level = PRIVSEP_LEVEL_COUNT);
     REFUSED(m.u.create.flags = 1); /* of no number */
     REFUSED(m.u.create.flags = 2);
-    REFUSED((m.u.create.flags = 3, m.u.create.kept = 1, m.u.create.owner[0] = 1));
+    REFUSED((m.u.create.flags = 4, m.u.create.kept = 1, m.u.create.owner[0] = 1));
     REFUSED((m.u.create.kept = PRIVSEP_KEPT_MAX + 1, m.u.create.owner[0] = 1));
     REFUSED(m.u.create.kept = 1);      /* whose it is must be said */
     REFUSED(m.u.create.owner[15] = 1); /* of no number */
