@@ -145,7 +145,7 @@ many:
 	@$(MAKE) --no-print-directory build
 	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE)/reports)
 
-# cayd, cay-privd and its tasks killed at each of their calls of every change of test/scenario/crash_changes.py; 1,000 pauses in a
+# Each program killed at each of its calls of every change of test/scenario/crash_changes.py, _memory.py, _templates.py; 1,000 pauses in a
 # row (docs/reports/reliability.md). `make test` has a tenth of these points, another one each day. Points: $(BUILD)/crash-matrix.txt.
 crash-matrix:
 	@rm -f $(BUILD)/crash-matrix.txt
