@@ -428,7 +428,7 @@ def test_a_registry_that_stalls_is_waited_for_a_minute(world, cay, name, stalls,
     world.registries.lie(**{**GOOD, stalls: None})
     made = request(cay, name)
     assert start(cay, made, fromTemplate=None, fromImage=f"{LYING}/tools:v1").status == 202
-    until(lambda: status(cay, made)["status"] == "error", 110, "the build has failed")
+    until(lambda: status(cay, made)["status"] == "error", 240, "the build has failed")
     assert said in status(cay, made)["reason"]["message"]
     world.registries.lie(**GOOD)
 
