@@ -80,6 +80,7 @@ static struct build_obj *enter(struct core *c, const struct build *b)
         free(o);
         return NULL;
     }
+    tenant_charge(o->tenant, TENANT_BUILDS, 1, &o->charge);
     o->core = c;
     o->b = *b;
     o->b.tenant = o->tenant->name;
@@ -100,6 +101,7 @@ static void leave(struct build_obj *o)
     *at = o->next;
     build_run_free(o->run);
     build_log_free(&o->log);
+    tenant_refund(&o->charge);
     tenant_unref(o->tenant);
     free(o);
 }
@@ -161,18 +163,14 @@ static void make_id(char out[static CORE_BUILD_ID_SIZE])
 /* The oldest goes that is no template, where there are too many. */
 static enum err_code make_room(struct core *c, const char *tenant, struct err *e)
 {
+    size_t n = tenant_held(c, tenant, TENANT_BUILDS);
     struct build_obj *oldest = NULL;
-    size_t n = 0;
 
-    for (struct build_obj *o = c->builds; o; o = o->next) {
-        if (!build_is_of(o, tenant, NULL))
-            continue;
-        n++;
-        if (!o->run && !o->b.snapshot[0])
-            oldest = o;
-    }
     if (n < CORE_BUILDS_OF_A_TENANT)
         return ERR_OK;
+    for (struct build_obj *o = c->builds; o; o = o->next)
+        if (build_is_of(o, tenant, NULL) && !o->run && !o->b.snapshot[0])
+            oldest = o;
     if (!oldest) {
         err_set(e, ERR_EXHAUSTED, "%zu builds of templates are there: a tenant may have %u", n,
                 CORE_BUILDS_OF_A_TENANT);

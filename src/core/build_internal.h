@@ -14,6 +14,7 @@ struct build_obj {
     struct build_obj *next; /* older ones */
     struct core *core;
     struct tenant *tenant;
+    struct tenant_charge charge;
     struct build_log log;
     struct build_run *run;       /* NULL: it is not under way */
     char made[IDS_SANDBOX_SIZE]; /* the snapshot that the run has made; "": none */

@@ -17,6 +17,7 @@ struct later_obj {
     struct later_obj *next; /* older ones */
     struct core *core;
     struct tenant *tenant;
+    struct tenant_charge charge;
     char build[CORE_BUILD_ID_SIZE], template_name[CORE_BUILD_NAME_SIZE];
     void (*owner_free)(void *owner);
     struct timer end;
@@ -44,6 +45,7 @@ static void leave(struct later_obj *o)
     *at = o->next;
     timers_cancel(&o->core->timers, &o->end);
     o->owner_free(o->l.owner);
+    tenant_refund(&o->charge);
     tenant_unref(o->tenant);
     free(o);
 }
@@ -162,17 +164,15 @@ void create_later_on_build(struct core *c, const struct build *b)
 /* Its tenant's oldest that has failed goes where there are too many. */
 static enum err_code make_room(struct core *c, const char *tenant, struct err *e)
 {
+    const unsigned n = (unsigned)tenant_held(c, tenant, TENANT_LATER);
+    const unsigned all = (unsigned)c->tenants.charged[TENANT_LATER];
     struct later_obj *oldest = NULL;
-    unsigned n = 0, all = 0;
 
-    for (struct later_obj *o = c->creates_later; o; o = o->next) {
-        all++;
-        n += is_of(o, tenant);
-        if (is_of(o, tenant) && has_failed(o))
-            oldest = o;
-    }
     if (n < CORE_LATER_OF_A_TENANT && all < CORE_LATER_ALL)
         return ERR_OK;
+    for (struct later_obj *o = c->creates_later; o; o = o->next)
+        if (is_of(o, tenant) && has_failed(o))
+            oldest = o;
     if (oldest) {
         leave(oldest);
         return ERR_OK;
@@ -209,6 +209,7 @@ enum err_code core_create_later(struct core *c, const struct sandbox_request *r,
         free(o);
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     }
+    tenant_charge(o->tenant, TENANT_LATER, 1, &o->charge);
     o->core = c;
     o->end.fire = on_end;
     o->owner_free = owner_free;

@@ -7,9 +7,9 @@
  * lasting data are in the store: name, keys, quotas, policy limit, credentials; the object has the
  * last three in memory (quota.h, tenant_settings.h) from when they are first asked for on.
  *
- * Charges: a charge belongs to the object that costs something (a sandbox, a command), is made when
- * that begins and refunded when it ends, by its amount at that time, so that the two cannot differ.
- * At the core's end all are refunded: tenants_free aborts where one is not.
+ * Charges: a charge belongs to the object that costs something (a sandbox, a command, a build, a
+ * webhook), is made when that begins and refunded when it ends, by its amount at that time, so that
+ * the two cannot differ. At the core's end all are refunded: tenants_free aborts where one is not.
  *
  * Control loop only; nothing blocks. */
 
@@ -38,6 +38,10 @@ enum tenant_resource {
     TENANT_SNAPSHOTS,                        /* those of forks are not among them */
     TENANT_VOLUMES,
     TENANT_TEMPLATE_BYTES, /* of images that its builds begin with, unpacked */
+    TENANT_BUILDS,         /* rows of builds, of all its templates */
+    TENANT_LATER,          /* creates that wait for the build of their image, or have failed */
+    TENANT_WEBHOOKS,
+    TENANT_DELIVERIES, /* of its webhooks, that wait */
     TENANT_RESOURCE_COUNT
 };
 

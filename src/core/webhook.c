@@ -64,15 +64,6 @@ static struct webhook *find_or_say(struct core *c, const char *tenant, const cha
     return w;
 }
 
-static unsigned count_of(const struct core *c, const char *tenant)
-{
-    unsigned n = 0;
-
-    for (const struct webhook *w = c->webhooks->first; w; w = w->next)
-        n += strcmp(w->tenant->name, tenant) == 0;
-    return n;
-}
-
 /* NULL: memory is out. */
 static struct webhook *make(struct core *c, const struct webhook_row *row)
 {
@@ -84,7 +75,6 @@ static struct webhook *make(struct core *c, const struct webhook_row *row)
     w->due.fire = webhook_on_due;
     w->types = row->types;
     w->made_real_ms = row->made_real_ms;
-    w->waiting = row->waiting;
     w->dead = row->dead;
     (void)snprintf(w->id, sizeof(w->id), "%s", row->id);
     (void)snprintf(w->url, sizeof(w->url), "%s", row->url);
@@ -97,7 +87,8 @@ static struct webhook *make(struct core *c, const struct webhook_row *row)
     while (*end)
         end = &(*end)->next;
     *end = w;
-    c->webhooks->waiting += w->waiting;
+    tenant_charge(w->tenant, TENANT_WEBHOOKS, 1, &w->charge);
+    webhook_set_waiting(w, row->waiting);
     return w;
 }
 
@@ -135,7 +126,8 @@ enum err_code core_webhook_remove(struct core *c, const char *tenant, const char
     while (*p != w)
         p = &(*p)->next;
     *p = w->next;
-    c->webhooks->waiting -= w->waiting;
+    tenant_refund(&w->charge);
+    webhook_set_waiting(w, 0);
     log_info("tenant %s: the webhook %s was removed", tenant, id);
     w->removed = true;
     if (!w->current) /* else when its answer is there */
@@ -172,7 +164,7 @@ static void refuse(void *arg)
 
 static enum err_code check_count(const struct adding *a, struct err *e)
 {
-    if (count_of(a->core, a->tenant->name) < WEBHOOKS_OF_A_TENANT)
+    if (a->tenant->charged[TENANT_WEBHOOKS] < WEBHOOKS_OF_A_TENANT)
         return ERR_OK;
     err_set(e, ERR_EXHAUSTED, "the tenant has %u webhooks, which is the most there can be",
             WEBHOOKS_OF_A_TENANT);
@@ -270,14 +262,9 @@ void core_webhook_add(struct core *c, const char *tenant, const char *url, unsig
 
 static bool has_space(const struct webhook *w)
 {
-    const struct webhooks *all = w->core->webhooks;
-    uint64_t held = 0;
-
-    for (const struct webhook *o = all->first; o; o = o->next)
-        if (o->tenant == w->tenant)
-            held += o->waiting;
     return w->waiting < WEBHOOK_WAITING_EACH &&
-           share_leaves_space(WEBHOOK_WAITING_MAX, all->waiting, held);
+           share_leaves_space(WEBHOOK_WAITING_MAX, w->core->tenants.charged[TENANT_DELIVERIES],
+                              w->tenant->charged[TENANT_DELIVERIES]);
 }
 
 static enum err_code add_delivery(struct webhook *w, const char *type, const char *message,
@@ -290,8 +277,7 @@ static enum err_code add_delivery(struct webhook *w, const char *type, const cha
         return err_set(e, ERR_EXHAUSTED, "too many deliveries wait");
     if (store_delivery_insert(w->core->store, w->id, &d, e) != ERR_OK)
         return e->code;
-    w->waiting++;
-    w->core->webhooks->waiting++;
+    webhook_set_waiting(w, w->waiting + 1);
     webhook_schedule(w);
     return ERR_OK;
 }
@@ -374,8 +360,7 @@ enum err_code core_webhook_retry(struct core *c, const char *tenant, const char 
     if (!w || store_delivery_revive(c->store, id, clock_real_ms(), count, e) != ERR_OK)
         return e->code;
     w->dead = 0;
-    w->waiting += *count;
-    c->webhooks->waiting += *count;
+    webhook_set_waiting(w, w->waiting + *count);
     webhook_schedule(w);
     return ERR_OK;
 }

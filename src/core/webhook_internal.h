@@ -2,6 +2,7 @@
 /* Shared by webhook.c (the list), webhook_send.c (their deliveries) and the store. */
 
 #include "base/share.h"
+#include "core/tenant.h"
 #include "core/timers.h"
 #include "core/webhook.h"
 
@@ -9,6 +10,7 @@ struct webhook {
     struct webhook *next; /* oldest first */
     struct core *core;
     struct tenant *tenant;
+    struct tenant_charge charge, deliveries; /* the second: for `waiting` */
     char id[CORE_WEBHOOK_ID_SIZE];
     char url[CORE_WEBHOOK_URL_SIZE];
     char *sealed; /* the signing secret */
@@ -30,7 +32,6 @@ struct webhook {
 struct webhooks {
     struct webhook *first;
     struct share_pool *shares;
-    uint64_t waiting; /* of all */
 };
 
 /* The row of one in the store. Texts are borrowed. */
@@ -44,6 +45,9 @@ struct webhook_row {
 /* webhook_send.c: the timer is armed for what is due first. */
 void webhook_schedule(struct webhook *w);
 void webhook_on_due(struct timer *t);
+
+/* So many of its deliveries wait. */
+void webhook_set_waiting(struct webhook *w, uint64_t n);
 
 /* It is on no list any more, and none of its deliveries is under way. */
 void webhook_free(struct webhook *w);

@@ -83,8 +83,16 @@ void webhook_schedule(struct webhook *w)
         send_later(w, 0);
 }
 
+void webhook_set_waiting(struct webhook *w, uint64_t n)
+{
+    w->waiting = n;
+    tenant_recharge(w->tenant, TENANT_DELIVERIES, n, &w->deliveries);
+}
+
 void webhook_free(struct webhook *w)
 {
+    tenant_refund(&w->deliveries);
+    tenant_refund(&w->charge);
     timers_cancel(&w->core->timers, &w->due);
     share_return(w->share);
     tenant_unref(w->tenant);
@@ -96,10 +104,8 @@ void webhook_free(struct webhook *w)
 
 static void settle(struct webhook *w, bool waits)
 {
-    if (!waits) {
-        w->waiting--;
-        w->core->webhooks->waiting--;
-    }
+    if (!waits)
+        webhook_set_waiting(w, w->waiting - 1);
     w->current = 0;
 }
 

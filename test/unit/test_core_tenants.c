@@ -1,8 +1,10 @@
 /* Units of src/core: the object of a tenant, what is charged to it while its sandboxes live, that
  * all of it is given back, and what it remembers of the store. */
 #include "base/clock.h"
+#include "core/build.h"
 #include "core/core.h"
 #include "core/core_internal.h"
+#include "core/create_later.h"
 #include "core/events.h"
 #include "core/key.h"
 #include "core/store_internal.h"
@@ -151,6 +153,40 @@ static void a_create_that_fails_holds_nothing(void **state)
     world_create_fails(w, &r);
     assert_nothing_is_held(w);
     assert_null(tenant_find(w->core, "default"));
+}
+
+static void free_owner(void *owner)
+{
+    ++*(unsigned *)owner;
+}
+
+/* As many builds and creates that wait for one as a tenant may have; each is charged to it alone. */
+static void builds_and_creates_that_wait_are_charged_until_they_are_gone(void **state)
+{
+    const struct core_build_request r = {.tenant = "alice", .name = "mine"};
+    const struct sandbox_request wish = {.tenant = "alice"};
+    const struct core_create_later *l = NULL;
+    const struct build *b = NULL;
+    struct world *w = *state;
+    unsigned freed = 0;
+    struct err e;
+
+    assert_int_equal(core_build_new(w->core, &r, &b, &e), ERR_OK);
+    for (unsigned i = 1; i <= CORE_LATER_OF_A_TENANT; i++) {
+        assert_int_equal(core_create_later(w->core, &wish, b, &freed, free_owner, &l, &e), ERR_OK);
+        assert_int_equal(tenant_held(w->core, "alice", TENANT_LATER), i);
+    }
+    assert_int_equal(core_create_later(w->core, &wish, b, &freed, free_owner, &l, &e),
+                     ERR_EXHAUSTED);
+    core_later_drop(w->core, l);
+    assert_int_equal(freed, 1);
+    assert_int_equal(tenant_held(w->core, "alice", TENANT_LATER), CORE_LATER_OF_A_TENANT - 1);
+    for (unsigned i = 1; i <= CORE_BUILDS_OF_A_TENANT; i++) {
+        assert_int_equal(tenant_held(w->core, "alice", TENANT_BUILDS), i);
+        assert_int_equal(core_build_new(w->core, &r, &b, &e), ERR_OK);
+    }
+    assert_int_equal(w->core->tenants.charged[TENANT_BUILDS], CORE_BUILDS_OF_A_TENANT);
+    assert_int_equal(tenant_held(w->core, "default", TENANT_BUILDS), 0);
 }
 
 static void a_follower_is_charged_until_it_ends(void **state)
@@ -548,6 +584,7 @@ int main(void)
         WORLD(a_charge_that_is_not_refunded_ends_the_program),
         WORLD(a_sandbox_is_charged_as_its_state_says),
         WORLD(a_create_that_fails_holds_nothing),
+        WORLD(builds_and_creates_that_wait_are_charged_until_they_are_gone),
         WORLD(a_follower_is_charged_until_it_ends),
         WORLD(creates_at_once_never_exceed_a_quota),
         WORLD(creates_per_minute_are_counted_whatever_becomes_of_them),

@@ -292,6 +292,8 @@ static void one_can_be_removed_while_it_is_asked(void **state)
     struct err e;
 
     m = with_one_under_way(w, &p);
+    assert_int_equal(tenant_held(w->core, "default", TENANT_WEBHOOKS), 1);
+    assert_int_equal(tenant_held(w->core, "default", TENANT_DELIVERIES), 1);
     assert_int_equal(core_webhook_remove(w->core, "alice", m.id, &e), ERR_NOT_FOUND);
     assert_int_equal(core_webhook_remove(w->core, "default", m.id, &e), ERR_OK);
     assert_int_equal(core_webhook_remove(w->core, "default", m.id, &e), ERR_NOT_FOUND);
@@ -299,6 +301,8 @@ static void one_can_be_removed_while_it_is_asked(void **state)
     assert_null(last_of(w, "default").id);
     assert_int_equal(world_query(w, "SELECT count(*) FROM webhooks"), 0);
     assert_int_equal(world_query(w, "SELECT count(*) FROM deliveries"), 0);
+    assert_int_equal(tenant_held(w->core, "default", TENANT_WEBHOOKS), 0);
+    assert_int_equal(tenant_held(w->core, "default", TENANT_DELIVERIES), 0);
     proxy_stop(&p); /* its answer: the connection ends */
 }
 
@@ -321,6 +325,7 @@ static void beyond_the_limit_an_event_is_counted_and_not_sent(void **state)
     p.delivered = NULL;
     restart(w, &p);
     assert_int_equal(last_of(w, "default").waiting, WEBHOOK_WAITING_EACH);
+    assert_int_equal(tenant_held(w->core, "default", TENANT_DELIVERIES), WEBHOOK_WAITING_EACH);
     world_create_default(w, box);
     assert_int_equal(last_of(w, "default").dropped, 1);
     assert_int_equal(core_webhook_ping(w->core, "default", m.id, &e), ERR_EXHAUSTED);
