@@ -11,7 +11,7 @@ from test_pause_memory import COUNTER, PAIR, counted, detail, kept, own, pause, 
 from test_pause_memory_ends import goes_on, refuses_to_be_kept, told
 from waitlib import until
 
-# What a program had in its memory before the fork, and what it reads anew.
+# A word that a program had in its memory before the fork, and what it reads anew.
 WORD = """
 import os, secrets, time
 word = secrets.token_hex(16)
