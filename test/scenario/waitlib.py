@@ -55,8 +55,8 @@ def has_stopped(pid):
 
 
 def stop_one(pids, seconds=60, what=None):
-    """Stops the first process that pids() tells and that is still there, and gives its number. One that ends first is passed
-    over for the next."""
+    """Stops the first process that pids() tells and that is still there, and gives its number. A process that ends
+    first is passed over for the next."""
     return until(lambda: next((pid for pid in pids() if signalled([pid], signal.SIGSTOP) and has_stopped(pid)), None),
                  seconds, what, every=0.001)
 
