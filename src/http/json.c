@@ -97,13 +97,23 @@ enum err_code json_parse_request(const char *text, size_t len, bool empty_ok, js
     return parse(text, len, empty_ok, JSON_MAX_VALUES, out, e);
 }
 
-json_t *json_load_answer(const char *text, size_t len)
+static json_t *load_answer(const char *text, size_t len, size_t flags)
 {
     struct size size = measure(text, len);
 
     if (size.depth > JSON_MAX_DEPTH || size.values > JSON_MAX_VALUES + len / JSON_ANSWER_BYTES)
         return NULL;
-    return json_loadb(text, len, 0, NULL);
+    return json_loadb(text, len, flags, NULL);
+}
+
+json_t *json_load_answer(const char *text, size_t len)
+{
+    return load_answer(text, len, 0);
+}
+
+json_t *json_load_output(const char *text, size_t len)
+{
+    return load_answer(text, len, JSON_ALLOW_NUL);
 }
 
 /* Finds a field. ERR_OK with *out NULL when it is absent or null and optional. */

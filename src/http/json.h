@@ -27,6 +27,9 @@ enum err_code json_parse_request(const char *text, size_t len, bool empty_ok, js
 #define JSON_ANSWER_BYTES 16u
 json_t *json_load_answer(const char *text, size_t len);
 
+/* The same, where a text may have NUL, as a program's output may: its length counts. */
+json_t *json_load_output(const char *text, size_t len);
+
 /* How many values such a text has, or some more. */
 size_t json_values(const char *text, size_t len);
 

@@ -104,7 +104,7 @@ static void lines_are_taken(struct execution *e)
 /* False: the line was its last. The sandbox made it: what is no message of ours ends the wait. */
 static bool on_line(struct execution *e, const char *text, size_t len)
 {
-    json_t *o = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
+    json_t *o = json_load_output(text, len);
     const char *type = json_string_value(json_object_get(o, "type"));
     const char *said = json_string_value(json_object_get(o, "text"));
     bool last = type && strcmp(type, "control") == 0;

@@ -21,7 +21,9 @@ s = socket.socket(socket.AF_UNIX)
 s.bind(f"\\0cay-interpreter-{os.getuid()}-taken")
 s.listen()
 print("listens", flush=True)
-for said in b"no message", b'{"type": 1}', b"x" * (1 << 21):
+dense, sparse = (b'{"type":"stdout","text":"%s","more":[' % text + b",".join([b"[]"] * n) + b"]}"
+                 for text, n in ((b"", 250000), (b"few", 1000)))
+for said in b"no message", b'{"type": 1}', b"x" * (1 << 21), dense, sparse:
     with s.accept()[0] as c:
         c.recv(65536)
         try:
@@ -215,9 +217,10 @@ def test_what_the_sandbox_says_in_the_contexts_place_is_no_message(box):
     """Its processes can take the context's name: what they say is checked, and what is no message ends the execution."""
     assert box.put([("/tmp/server.py", FALSE_CONTEXT)]).status == 200
     box.run("(python3 /tmp/server.py >/tmp/said 2>&1 &) ; until grep -q listens /tmp/said; do sleep 0.02; done", timeout=20)
-    for why in ("cannot be read", "cannot be read", "at once"):
+    for why in ("cannot be read", "cannot be read", "at once", "cannot be read"):
         told = run(box, "1", contextId="taken")
         assert told[4] == FAILED and why in told[5], told
+    assert run(box, "1", contextId="taken")[0] == "few"  # a control: a message with few values is passed on
     assert out(box, "print(1)") == "1\n"
 
 

@@ -127,6 +127,29 @@ static void test_json_of_a_request_has_so_many_values(void **state)
     assert_int_equal(json_values(text, n), 1);
 }
 
+/* A sandbox makes them up: dense ones would take some eighty times their length. */
+static void test_json_of_a_sandbox_is_not_dense(void **state)
+{
+    static char text[3 * 2 * JSON_MAX_VALUES + 8];
+    static const char with_nul[] = "{\"text\":\"a\\u0000b\"}";
+    json_t *value;
+    size_t n = 0;
+
+    text[n++] = '[';
+    while (n < 3 * 2 * (size_t)JSON_MAX_VALUES)
+        n += (size_t)sprintf(text + n, "{},");
+    text[n - 1] = ']';
+    assert_null(json_load_answer(text, n));
+    assert_null(json_load_output(text, n));
+    memset(text + 1, ' ', n - 2);
+    assert_non_null(value = json_load_output(text, n));
+    json_decref(value);
+    assert_null(json_load_answer(with_nul, strlen(with_nul)));
+    assert_non_null(value = json_load_output(with_nul, strlen(with_nul)));
+    assert_int_equal(json_string_length(json_object_get(value, "text")), 3);
+    json_decref(value);
+}
+
 static void test_json_env(void **state)
 {
     static const struct {
@@ -639,6 +662,7 @@ int main(void)
         cmocka_unit_test(test_json_refused),
         cmocka_unit_test(pieces_of_text_end_with_characters),
         cmocka_unit_test(test_json_of_a_request_has_so_many_values),
+        cmocka_unit_test(test_json_of_a_sandbox_is_not_dense),
         cmocka_unit_test(test_json_env),
         cmocka_unit_test(test_json_fields),
         cmocka_unit_test(test_json_text),
