@@ -50,6 +50,8 @@ static const struct {
      "a volume or directory of the host is another than this server knows by its name",
      "its operator has to see to it: `cay down` and `cay up` start all daemons with the same "
      "settings"},
+    {PRIVSEP_STAGE_LAYER, -EBUSY, ERR_UNAVAILABLE,
+     "its files are just being copied, taken or removed", "try again"},
     {PRIVSEP_STAGE_MEMORY, -EAGAIN, ERR_UNAVAILABLE,
      "the memory of other sandboxes is just being restored", "try again"},
     /* There are numbers left, but none could be made into a slot. */

@@ -348,6 +348,15 @@ void dump_begin(struct sandbox_obj *o)
     try_dump(o);
 }
 
+/* Each try is sent anew, and the time for all of them is that of the first. */
+static void restart_again(struct sandbox_obj *o)
+{
+    const uint64_t until_ms = o->dump_until_ms;
+
+    keep_send_restart(o);
+    o->dump_until_ms = until_ms;
+}
+
 bool dump_on_timer(struct sandbox_obj *o)
 {
     if (!o->dump_waits)
@@ -358,7 +367,7 @@ bool dump_on_timer(struct sandbox_obj *o)
     else if (sandbox_life(o)->change == LIFE_CHANGE_PAUSE)
         try_dump(o);
     else
-        keep_send_restart(o);
+        restart_again(o);
     return true;
 }
 
@@ -403,12 +412,18 @@ static void restore_error(struct err *e, int status, const struct privsep_msg *m
                 "connect with \"memory\": false; what ran in it is lost then");
 }
 
+/* Others are being restored, or forks are being made of a copy of it. */
+static bool ends_by_itself(int status, uint32_t stage)
+{
+    return status == -EAGAIN || (status == -EBUSY && stage == PRIVSEP_STAGE_LAYER);
+}
+
 bool dump_restore_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m,
                           struct err *e)
 {
     if (!o->restoring || !m || o->kill_wanted)
         return false;
-    if (status == -EAGAIN && wait_turn(o))
+    if (ends_by_itself(status, m->stage) && wait_turn(o))
         return true;
     if (m->stage != PRIVSEP_STAGE_MEMORY || status == -EAGAIN)
         return false;

@@ -2,6 +2,7 @@
 
 import base64
 import subprocess
+import threading
 
 from client import Sandbox
 from conftest import BUILD
@@ -125,3 +126,42 @@ def test_the_command_line_forks_with_memory(kept):  # noqa: F811
         assert done.returncode == 0, done.stderr
         reply = kept.call("GET", f"/cay/v1/sandboxes/{done.stdout.strip()}")
         assert reply.status == 200 and reply.json["state"] == "running"
+
+
+def in_background(call):
+    """The thread, and where its result goes."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(call()))
+    thread.start()
+    return thread, found
+
+
+def test_one_that_is_resumed_while_it_is_forked_runs_afterwards(kept):  # noqa: F811
+    """The call waits for the copy that is being made, and the forks after it are refused."""
+    with kept.create() as box:
+        start(box, "count", COUNTER)
+        until(lambda: counted(box), 20, "it counts")
+        forking, forks = in_background(lambda: fork(kept, box, count=4))
+        until(lambda: state(kept, box) == "paused", 60, "it is paused for the forks", every=0.01)
+        reply = resume(kept, box)
+        assert reply.status in (200, 201), reply.body  # 200: they were all made by then
+        forking.join()
+        assert state(kept, box) == "running"
+        goes_on(box)
+        for one in forks[0]:
+            if isinstance(one, Sandbox):
+                goes_on(one)
+            else:
+                assert one["code"] == 409 and "is not paused" in one["message"]
+
+
+def test_two_that_fork_one_at_once_leave_it_running(kept):  # noqa: F811
+    with kept.create() as box:
+        start(box, "count", COUNTER)
+        until(lambda: counted(box), 20, "it counts")
+        first, _ = in_background(lambda: fork(kept, box))
+        until(lambda: state(kept, box) == "paused", 60, "it is paused for the first", every=0.01)
+        until(lambda: isinstance(fork(kept, box, count=4), list), 60, "it is forked again")  # 409 until it is paused, and as it is resumed
+        first.join()
+        until(lambda: state(kept, box) == "running", 60, "it runs again")
+        goes_on(box)

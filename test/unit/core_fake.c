@@ -110,6 +110,8 @@ static bool fails_restore(struct fake *f, const struct privsep_msg *m)
         return false;
     if (f->knobs[FAKE_FAIL_RESTORES] > 0) {
         f->knobs[FAKE_FAIL_RESTORES]--;
+        if (f->knobs[FAKE_MEMORY_ERRNO] == EBUSY) /* a copy is being made of its files */
+            r.stage = PRIVSEP_STAGE_LAYER;
         reply(f, &r, -f->knobs[FAKE_MEMORY_ERRNO]);
         return true;
     }

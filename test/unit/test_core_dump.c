@@ -411,6 +411,56 @@ static void what_privd_has_no_time_for_is_tried_again(void **state)
     end(w, id);
 }
 
+/* Forks are being made of it. */
+static void one_that_is_being_copied_is_resumed_afterwards(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    make_kept(w, id);
+    fake_set(w->fake, FAKE_MEMORY_ERRNO, EBUSY);
+    fake_set(w->fake, FAKE_FAIL_RESTORES, 3);
+    assert_true(resumed(w, id, false).good);
+    assert_runs(w, id);
+    end(w, id);
+}
+
+/* The time for all tries is that of the first: each one that is refused gives no more. */
+static void a_resume_does_not_wait_for_ever(void **state)
+{
+    static const struct {
+        int status;
+        enum err_code code;
+    } rows[] = {{EAGAIN, ERR_UNAVAILABLE}, {EBUSY, ERR_UNAVAILABLE}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct world *w = *state;
+        char id[IDS_SANDBOX_SIZE];
+        struct answer a = {0};
+        uint64_t until_ms;
+
+        make_kept(w, id);
+        fake_set(w->fake, FAKE_MEMORY_ERRNO, rows[i].status);
+        fake_set(w->fake, FAKE_FAIL_RESTORES, 1000);
+        core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &a);
+        while (!object(w, id)->dump_waits)
+            world_run_for(w, 1);
+        until_ms = object(w, id)->dump_until_ms;
+        while (object(w, id)->dump_waits)
+            world_run_for(w, 1);
+        while (!object(w, id)->dump_waits)
+            world_run_for(w, 1);
+        assert_int_equal(object(w, id)->dump_until_ms, until_ms);
+        object(w, id)->dump_until_ms = clock_mono_ms();
+        world_run_until(w, &a.calls, 1);
+        assert_int_equal(a.why.code, rows[i].code);
+        assert_string_equal(core_pause_tier_name(&object(w, id)->s), "memory");
+        fake_set(w->fake, FAKE_FAIL_RESTORES, 0);
+        assert_true(resumed(w, id, false).good);
+        end(w, id);
+    }
+}
+
 static void it_does_not_wait_for_ever(void **state)
 {
     struct world *w = *state;
@@ -522,6 +572,8 @@ int main(void)
         WORLD(a_kill_meanwhile_ends_it),
         WORLD(the_second_waits_for_the_first),
         WORLD(what_privd_has_no_time_for_is_tried_again),
+        WORLD(one_that_is_being_copied_is_resumed_afterwards),
+        WORLD(a_resume_does_not_wait_for_ever),
         WORLD(it_does_not_wait_for_ever),
         WORLD(memory_that_is_not_there_is_said_and_it_stays),
         WORLD(where_files_will_do_it_boots_and_that_is_told),
