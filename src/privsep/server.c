@@ -42,13 +42,25 @@ static void drop_queue(struct privsep_server *s)
     s->queue_cap = s->queue_head = s->queue_len = s->queue_fds = 0;
 }
 
+/* Neither fails for a descriptor that is watched: after a failure it would not be known any more
+ * what is. The owner starts anew instead. */
+static void set_watch(const struct privsep_server *s, int op, struct epoll_event *e)
+{
+    if (epoll_ctl(s->epoll_fd, op, s->peer_fd, e) == 0)
+        return;
+    log_error("channel: the peer is not watched as it should be: %s", strerror(errno));
+    abort();
+}
+
 static void drop_peer(struct privsep_server *s, const char *why)
 {
     if (s->peer_fd < 0)
         return;
     if (log_rate_allows(&s->log))
         log_info("channel: the peer is gone: %s", why);
-    util_close(&s->peer_fd); /* leaves the epoll set with it */
+    /* A task that was forked meanwhile has a copy, with which it would stay in the epoll set. */
+    set_watch(s, EPOLL_CTL_DEL, NULL);
+    util_close(&s->peer_fd);
     drop_queue(s);
     s->greeted = false;
     s->ev.on_peer(s->ev.arg, false);
@@ -62,7 +74,7 @@ static void watch_peer(struct privsep_server *s)
         e.events |= EPOLLIN;
     if (s->queue_len > 0)
         e.events |= EPOLLOUT;
-    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->peer_fd, &e);
+    set_watch(s, EPOLL_CTL_MOD, &e);
 }
 
 /* -- sending ----------------------------------------------------------------------------------- */

@@ -8,8 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -397,6 +400,32 @@ static void a_new_connection_replaces_the_old(void **state)
     close(second);
 }
 
+/* As a task of privd has copies of all descriptors: a peer that has gone is not in the epoll set any more, or the loop would
+ * turn without an end for as long as the task lives. */
+static void a_peer_that_has_gone_is_not_watched(void **state)
+{
+    struct fixture *f = *state;
+    struct pollfd watched = {.events = POLLIN};
+    int first = raw_connect(f);
+    pid_t task;
+
+    greet(f, first, 1);
+    task = fork();
+    assert_true(task >= 0);
+    if (task == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(first);
+        for (;;)
+            pause();
+    }
+    close(first);
+    until(f, &f->peers_down, 1);
+    watched.fd = privsep_server_fd(f->server);
+    assert_int_equal(poll(&watched, 1, 0), 0);
+    assert_int_equal(kill(task, SIGKILL), 0);
+    assert_int_equal(waitpid(task, NULL, 0), task);
+}
+
 static void replies_to_an_earlier_peer_are_dropped(void **state)
 {
     struct fixture *f = *state;
@@ -611,6 +640,7 @@ int main(void)
         WITH_FIXTURE(a_hello_without_an_answer_is_said_again),
         WITH_FIXTURE(freeing_ends_what_is_under_way),
         WITH_FIXTURE(a_new_connection_replaces_the_old),
+        WITH_FIXTURE(a_peer_that_has_gone_is_not_watched),
         WITH_FIXTURE(replies_to_an_earlier_peer_are_dropped),
         WITH_FIXTURE(a_wrong_packet_ends_the_connection),
         WITH_FIXTURE(a_second_hello_ends_the_connection),
