@@ -10,6 +10,7 @@
 #include "core/key.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -81,14 +82,28 @@ static void client_gone(void *data)
     atomic_store(&a->gone, true);
 }
 
+/* Values of one name are one list (RFC 9110, section 5.3): of two origins or sessions neither is
+ * taken for the other. False: memory is out. */
+static bool add_value(char **to, const char *value)
+{
+    char *both = NULL;
+
+    if (!*to)
+        return (*to = strdup(value)) != NULL;
+    if (asprintf(&both, "%s, %s", *to, value) < 0)
+        return false;
+    free(*to);
+    *to = both;
+    return true;
+}
+
 static bool copy_headers(const struct http_head *h, struct api_request *r)
 {
-    for (size_t i = 0; i < API_HEADER_ID_COUNT; i++) {
-        const char *value = http_head_get(h, api_header_names[i]);
-
-        if (value && !(r->headers[i] = strdup(value)))
-            return false;
-    }
+    for (size_t i = 0; i < API_HEADER_ID_COUNT; i++)
+        for (size_t k = 0; k < h->header_count; k++)
+            if (strcasecmp(h->headers[k].name, api_header_names[i]) == 0 &&
+                !add_value(&r->headers[i], h->headers[k].value))
+                return false;
     return true;
 }
 
