@@ -46,7 +46,8 @@ struct sessions *sessions_new(struct core *c)
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-/* An id is random, so that its characters spread by themselves. */
+/* An id is random, so that its characters spread by themselves. Two tenants can have one of the same
+ * id: by the metadata of a sandbox (find_again) a tenant can choose its own. */
 static struct session **bucket_of(struct sessions *ss, const char *id)
 {
     return &ss->buckets[fnv_32(FNV_32_START, id) & (BUCKETS - 1)];
@@ -217,20 +218,26 @@ static struct session *find_again(struct sessions *ss, const char *tenant, const
     return s;
 }
 
+struct session *session_known(struct sessions *ss, const char *tenant, const char *id)
+{
+    struct session *s = *bucket_of(ss, id);
+
+    while (s && (strcmp(s->id, id) != 0 || strcmp(s->tenant, tenant) != 0))
+        s = s->next;
+    return s;
+}
+
 struct session *session_find(struct sessions *ss, const char *tenant, const char *id)
 {
     struct session *s;
 
     if (strlen(id) != SESSION_ID_SIZE - 1)
         return NULL;
-    for (s = *bucket_of(ss, id); s; s = s->next)
-        if (strcmp(s->id, id) == 0)
-            break;
+    s = session_known(ss, tenant, id);
     if (!s)
         s = find_again(ss, tenant, id);
-    if (!s || strcmp(s->tenant, tenant) != 0)
-        return NULL;
-    s->used_ms = clock_mono_ms();
+    if (s)
+        s->used_ms = clock_mono_ms();
     return s;
 }
 
@@ -242,9 +249,14 @@ static void on_killed(void *arg, const struct sandbox *s, const struct err *why)
         log_warn("mcp: a sandbox that is not needed any more was not killed: %s", why->text);
 }
 
+void session_kill_sandbox(struct sessions *ss, const char *tenant, const char *sandbox)
+{
+    core_sandbox_kill(ss->core, tenant, sandbox, on_killed, NULL);
+}
+
 static void kill_kept(struct sessions *ss, const struct kept *k)
 {
-    core_sandbox_kill(ss->core, k->tenant, k->id, on_killed, NULL);
+    session_kill_sandbox(ss, k->tenant, k->id);
 }
 
 void session_end(struct sessions *ss, struct session *s)

@@ -43,6 +43,9 @@ enum err_code session_begin(struct sessions *ss, const char *tenant, struct sess
 /* The tenant's of that id, used now; NULL: there is none. */
 struct session *session_find(struct sessions *ss, const char *tenant, const char *id);
 
+/* The same, without a look for one of before a restart: NULL also where it has ended since. */
+struct session *session_known(struct sessions *ss, const char *tenant, const char *id);
+
 /* Forgets it, and kills the sandboxes that were made in it. */
 void session_end(struct sessions *ss, struct session *s);
 
@@ -52,5 +55,8 @@ void session_keep_sandbox(struct sessions *ss, const char *tenant, const char *s
 
 /* Finds the sandboxes that were made before cayd started; does nothing when that was done. */
 void session_restore(struct sessions *ss);
+
+/* One that is not needed any more, before it is kept. */
+void session_kill_sandbox(struct sessions *ss, const char *tenant, const char *sandbox);
 
 void session_sweep(struct sessions *ss, uint64_t keep_ms);

@@ -61,14 +61,27 @@ static void wake(struct mcp *m, const char *tenant, const char *session, const c
     }
 }
 
+/* By a sandbox that is there its session would be found again. */
+static void end_with_session(struct request *r, const struct sandbox *s, struct err *e)
+{
+    err_set(e, ERR_CANCELED, "the session has ended, and its sandbox with it");
+    err_hint(e, "begin anew with \"initialize\"");
+    session_kill_sandbox(r->mcp->sessions, r->tenant, s->id);
+}
+
 static void on_made(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct request *r = arg;
     struct mcp *m = r->mcp;
-    struct session *session = request_session(r);
+    struct session *session = session_known(m->sessions, r->tenant, r->session);
     struct err e = why ? *why : (struct err){0};
     char tenant[CORE_TENANT_SIZE], id[SESSION_ID_SIZE], sandbox[IDS_SANDBOX_SIZE] = "";
 
+    if (s && r->session[0] && !session) {
+        end_with_session(r, s, &e);
+        s = NULL;
+        why = &e;
+    }
     memcpy(tenant, r->tenant, sizeof(tenant));
     memcpy(id, r->session, sizeof(id));
     if (s) {
