@@ -56,7 +56,7 @@ void session_keep_sandbox(struct sessions *ss, const char *tenant, const char *s
 /* Finds the sandboxes that were made before cayd started; does nothing when that was done. */
 void session_restore(struct sessions *ss);
 
-/* One that is not needed any more, before it is kept. */
+/* Kills a sandbox that is not needed any more and is not kept yet. */
 void session_kill_sandbox(struct sessions *ss, const char *tenant, const char *sandbox);
 
 void session_sweep(struct sessions *ss, uint64_t keep_ms);
