@@ -46,8 +46,8 @@ struct sessions *sessions_new(struct core *c)
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-/* An id is random, so that its characters spread by themselves. Sessions of two tenants may have the
- * same: by the metadata of a sandbox (find_again) a tenant can choose it. */
+/* An id is random, so that its characters spread by themselves. Sessions of two tenants may have
+ * the same: by the metadata of a sandbox (find_again) a tenant can choose it. */
 static struct session **bucket_of(struct sessions *ss, const char *id)
 {
     return &ss->buckets[fnv_32(FNV_32_START, id) & (BUCKETS - 1)];
