@@ -18,8 +18,9 @@
 /* $1 source as the client named it, $2 target, $3 owner or nothing, $4 mode or nothing, $5 what tar
  * is told where several archives stand one behind the other, or nothing. A folder's contents go
  * into the target, which is made with that owner and mode where it is not there; a file gets its
- * name, or goes into it where it is a folder or ends with a slash. Several sources (of a pattern)
- * go into it, each by the same rule. */
+ * name, or goes into it where it is a folder or ends with a slash. Folders above that are made have
+ * that owner too, and not the mode, which may be one of files. Several sources (of a pattern) go
+ * into it, each by the same rule. */
 static const char script[] =
     "set -e; own=$3; mode=$4; d=" FOLDER
     "; trap 'rm -rf \"$d\"' EXIT; mkdir -p \"$d/x\"; chmod 700 \"$d\"\n"
@@ -27,13 +28,15 @@ static const char script[] =
     "tar $5 --no-same-owner -xpf \"$d/all\" -C \"$d/x\"; rm -f \"$d/all\"; cd \"$d/x\"\n"
     "[ -z \"$3\" ] || find . -mindepth 1 -exec chown -h -- \"$3\" {} +\n"
     "[ -z \"$4\" ] || find . -mindepth 1 ! -type l -exec chmod -- \"$4\" {} +\n"
-    "make() { [ ! -d \"$1\" ] || return 0; mkdir -p -- \"$1\"\n"
-    "  [ -z \"$own\" ] || chown -- \"$own\" \"$1\"; [ -z \"$mode\" ] || chmod -- \"$mode\" \"$1\"; "
+    "folders() { [ ! -d \"$1\" ] || return 0; folders \"$(dirname -- \"$1\")\"\n"
+    "  [ ! -d \"$1\" ] || return 0; mkdir -- \"$1\"; [ -z \"$own\" ] || chown -- \"$own\" \"$1\"; "
     "}\n"
+    "make() { [ ! -d \"$1\" ] || return 0; folders \"$1\"\n"
+    "  [ -z \"$mode\" ] || chmod -- \"$mode\" \"$1\"; }\n"
     "put() { case $2 in */) t=$2${1##*/};; *) t=$2; [ ! -d \"$t\" ] || t=$t/${1##*/};; esac\n"
     "  if [ -d \"$1\" ] && [ ! -L \"$1\" ]; then make \"$2\"\n"
     "    tar -C \"$1\" -cf - . | tar --no-overwrite-dir -xpf - -C \"$2\"\n"
-    "  else mkdir -p -- \"$(dirname -- \"$t\")\"; cp -af -- \"$1\" \"$t\"; fi; }\n"
+    "  else folders \"$(dirname -- \"$t\")\"; cp -af -- \"$1\" \"$t\"; fi; }\n"
     "s=${1#./}; s=${s%/}; [ \"$s\" != . ] || s=; n=\"$2\"\n"
     "if [ -z \"$s\" ]; then put . \"$n\"\n"
     "elif [ -e \"$s\" ] || [ -L \"$s\" ]; then put \"$s\" \"$n\"\n"

@@ -199,6 +199,21 @@ def test_files_are_copied(sdk, cay, name, tmp_path):
     assert not any(line.startswith("Uploaded") for line in lines)  # they are there
 
 
+def test_folders_that_a_copy_makes_are_its_users(sdk, cay, name, tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/one").write_text("1\n")
+    template = (Template(file_context_path=str(tmp_path)).from_template("host").copy("a.txt", "/srv/new/of/a.txt").copy("a.txt", "/srv/into/")
+                .copy("a.txt", "mine/a.txt", mode=0o600).copy("*.txt", "/srv/all/./").copy("tools", "/srv/deep/tools", mode=0o700)
+                .copy("a.txt", "/srv/roots/a.txt", user="root").copy("a.txt", "/srv/gone/../here.txt"))
+    Template.build(template, name)
+    with Sandbox.create(name) as box:
+        said = box.commands.run("cd /srv; stat -c '%U %a %n' . new new/of into ~/mine ~/mine/a.txt all deep deep/tools roots gone here.txt").stdout
+    assert said.splitlines() == ["root 755 .", "user 755 new", "user 755 new/of", "user 755 into", "user 755 /home/user/mine",
+                                 "user 600 /home/user/mine/a.txt", "user 755 all", "user 755 deep", "user 700 deep/tools",
+                                 "root 755 roots", "user 755 gone", "user 644 here.txt"]
+
+
 def test_a_hostile_archive_harms_its_sandbox_alone(cay, own_server, name):
     made = request(cay, name)
     mark = f"cay-mark-{uuid.uuid4().hex}"
