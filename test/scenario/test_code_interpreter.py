@@ -4,6 +4,7 @@ send and read, over the gateway."""
 import contextlib
 import json
 import pathlib
+import re
 import socket
 import subprocess
 import time
@@ -102,6 +103,30 @@ def test_output_that_is_no_text_is_shown_with_replacements(box):
         assert "".join(one.get("html", one.get("text")) for one in lines) == shown, (code, lines)  # a kernel may send it in pieces
     (error,) = of(execute(box, r"raise ValueError('\ud800')"), "error")
     assert error["name"] == "ValueError" and error["value"] == "\ufffd"
+
+
+def test_output_of_descriptors_is_of_the_execution_that_wrote_it(box):
+    """Which has ended a moment after the last byte: what is on its way then is waited for, whatever thread of the kernel has it."""
+    for code, kind, shown in (
+            (r"import os; _ = os.write(1, b'last')", "stdout", "last"), (r"_ = os.write(2, b'last')", "stderr", "last"),
+            (r"for i in range(3000): _ = os.write(1, b'%5d' % i)", "stdout", "".join(f"{i:5}" for i in range(3000))),
+            (r"import subprocess; _ = subprocess.run(['printf', 'of a program'])", "stdout", "of a program"),
+            (r"for part in (b'cut \xc3', b'\xa9 here'): _ = os.write(1, part)", "stdout", "cut \u00e9 here"),
+            (r"_ = os.write(1, b'half \xc3')", "stdout", "half \ufffd"), (r"_ = os.write(1, b'no text \xff')", "stdout", "no text \ufffd"),
+            (r"_ = os.write(1, b'afterwards')", "stdout", "afterwards"),
+            (r"import io, sys; was, sys.stdout = sys.stdout, io.StringIO(); _ = os.write(1, b'beside')", "stdout", "beside")):
+        lines = execute(box, code)[1:]
+        assert {one["type"] for one in lines} == {kind}, (code, lines)
+        assert "".join(one["text"] for one in lines) == shown, (code, lines)
+    execute(box, "sys.stdout = was")  # the kernel says from the next on that it is that one's
+
+
+def test_the_template_has_all_files_of_the_python_part():
+    files = {path.name for path in (ROOT / "src/kernels/python/cay_kernel").glob("*.py")}
+    folder = ROOT / "packaging/templates/code-interpreter"
+    (line,) = re.findall(r"^COPY (.*) /opt/cay/python/cay_kernel/$", (folder / "Dockerfile").read_text(), re.MULTILINE)
+    assert set(line.split()) == files
+    assert set(re.findall(r"python \+ '(.*?)'", (folder / "meson.build").read_text())) == files
 
 
 # The part of pandas that results are read by: the machine's Python need not have it.

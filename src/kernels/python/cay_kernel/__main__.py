@@ -3,6 +3,8 @@
 from ipykernel.kernelapp import IPKernelApp
 from traitlets.config import Config
 
+from . import descriptors
+
 
 def main():
     config = Config()
@@ -10,6 +12,7 @@ def main():
     config.InteractiveShellApp.extensions = ["cay_kernel"]
     config.PlainTextFormatter.max_seq_length = 0  # long lists whole
     config.HistoryManager.enabled = False  # no file that grows; Out and In stay
+    descriptors.prepare()
     IPKernelApp.launch_instance(config=config)
 
 
