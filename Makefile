@@ -145,11 +145,12 @@ many:
 	@$(MAKE) --no-print-directory build
 	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE)/reports)
 
-# Each program killed at each of its calls of every change of test/scenario/crash_changes.py, _memory.py, _templates.py; 1,000 pauses in a
-# row (docs/reports/reliability.md). `make test` has a tenth of these points, another one each day. Points: $(BUILD)/crash-matrix.txt.
+# Each program killed at each of its calls of every change of test/scenario/crash_changes.py, _memory.py, _templates.py; each call of
+# cay-privd failing (test_failing_calls.py); 1,000 pauses in a row (docs/reports/reliability.md). `make test` has a tenth of these points,
+# another one each day. Points: $(BUILD)/crash-matrix.txt.
 crash-matrix:
 	@rm -f $(BUILD)/crash-matrix.txt
-	@CAY_CRASH_MATRIX=1 CAY_PAUSE_TIMES=1000 test/run --build=$(BUILD) --suite-seconds=14400 --only=scenario --files test_crash_matrix.py test_pause.py
+	@CAY_CRASH_MATRIX=1 CAY_PAUSE_TIMES=1000 test/run --build=$(BUILD) --suite-seconds=14400 --only=scenario --files test_crash_matrix.py test_pause.py test_failing_calls.py
 
 # 1,000 pauses and resumes in each tier, an hour of each at most (PAUSES, PAUSE_SECONDS): nothing is lost inside, nothing is left outside.
 # `make test` has a few of each.

@@ -51,11 +51,12 @@ static void end(struct privd *p, int status)
 
     p->copier.requested[number] = (struct reply_to){0};
     p->copier.number = 0;
+    if (status == 0)
+        status = kept_enter(&p->kept, number, KEPT_WHOLE); /* without it the next start drops it */
     if (status < 0 && runtime_drop(p->rt, number) < 0)
         log_error("kept layer %u: what is left of a copy that failed is not removed", number);
-    if (kept_enter(&p->kept, number, status == 0 ? KEPT_WHOLE : KEPT_NONE) < 0)
-        log_error("kept layer %u: its record cannot be written; the next start corrects it",
-                  number);
+    if (status < 0)
+        kept_settle(&p->kept, number, KEPT_NONE);
     answer(p, number, &to, status);
 }
 

@@ -35,13 +35,6 @@ static void refuse(struct privd *p, const struct reply_to *to, int status, const
         (void)request_reply(p, to, &m, NULL, 0);
 }
 
-static void forget_number(struct privd *p, uint32_t number)
-{
-    if (kept_enter(&p->kept, number, KEPT_NONE) < 0)
-        log_error("kept layer %u: its record cannot be written; the next start corrects it",
-                  number);
-}
-
 static uint32_t group_of(const struct dumper *d)
 {
     return (uint32_t)(d - d->privd->dumpers);
@@ -72,7 +65,7 @@ static void goes_on(struct dumper *d, int status, const char *why)
 
     log_warn("sandbox %.*s, slot %u: its memory is not kept: %s; it goes on", PRIVSEP_ID_SIZE,
              s->id, s->number, why[0] ? why : strerror(-status));
-    forget_number(p, number);
+    kept_settle(&p->kept, number, KEPT_NONE);
     slots_enter(p, s, SLOT_RUNNING);
     refuse(p, &to, status, why[0] ? why : strerror(-status));
     if (s->pid_source.fd < 0 && end_watch(p, s) < 0)
@@ -139,7 +132,7 @@ static int begin(struct dumper *d)
     int rc = s->driver->dump_begin(p->rt, &sb, &image, fds, n, &d->task);
     for (int i = 0; i < n; i++)
         util_close(&fds[i]);
-    return rc == 0 ? watch(d) : rc;
+    return rc;
 }
 
 /* NULL: the account has its share of them, or there is no memory for a second one. */
@@ -198,6 +191,8 @@ void dump_requested(struct privd *p, struct slot *s, const struct reply_to *to,
     rc = begin(d);
     if (rc < 0)
         goes_on(d, rc, "");
+    else if (watch(d) < 0) /* it may be at work already, and is killed */
+        ends(d, -ECHILD);
     else
         loop_arm(&p->loop, &d->timer, RUNTIME_DUMP_MS, on_timeout, d);
 }
@@ -212,7 +207,7 @@ void dump_forget(struct slot *s)
         if (d->slot != s)
             continue;
         struct reply_to to = stop(d);
-        forget_number(p, d->number);
+        kept_settle(&p->kept, d->number, KEPT_NONE);
         refuse(p, &to, -ESTALE, "the sandbox was ended");
     }
 }

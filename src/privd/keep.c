@@ -90,17 +90,15 @@ void keep_slot_gone(struct slot *s, int status)
     s->keeper_status = 0;
     if (status == 0)
         p->kept.without_memory[number] = !runtime_has_memory(p->rt, number);
-    if (status == 0 && kept_enter(&p->kept, number, KEPT_WHOLE) < 0)
-        log_error("kept layer %u: its record cannot be written; the next start corrects it",
-                  number);
+    if (status == 0)
+        kept_settle(&p->kept, number, KEPT_WHOLE);
     answer(p, &to, op, number, status == 0 ? how : status);
 }
 
 void keep_slot_runs(struct slot *s)
 {
-    if (s->kept && kept_enter(&s->privd->kept, s->kept, KEPT_NONE) < 0)
-        log_error("kept layer %u: its record cannot be written; the next start corrects it",
-                  s->kept);
+    if (s->kept)
+        kept_settle(&s->privd->kept, s->kept, KEPT_NONE);
     s->kept = 0;
 }
 
@@ -196,9 +194,7 @@ static void dropped(struct privd *p, uint32_t number, int status)
     struct reply_to to = p->dropper.requested[number];
 
     p->dropper.requested[number] = (struct reply_to){0};
-    if (kept_enter(&p->kept, number, status == 0 ? KEPT_NONE : KEPT_WHOLE) < 0)
-        log_error("kept layer %u: its record cannot be written; the next start corrects it",
-                  number);
+    kept_settle(&p->kept, number, status == 0 ? KEPT_NONE : KEPT_WHOLE);
     answer(p, &to, PRIVSEP_DROP, number, status);
 }
 
@@ -296,7 +292,6 @@ void keep_recover(struct privd *p)
         if (next == (enum kept_state)r->state)
             continue;
         log_info("kept layer %u: %s", n, next == KEPT_WHOLE ? "it is whole" : "it is not there");
-        if (kept_enter(&p->kept, n, next) < 0)
-            log_error("kept layer %u: its record cannot be written", n);
+        kept_settle(&p->kept, n, next);
     }
 }

@@ -69,6 +69,11 @@ int kept_write(struct kept *k, const struct kept_record *r) WARN_UNUSED;
 /* The same record with another state; KEPT_NONE forgets the rest. */
 int kept_enter(struct kept *k, uint32_t number, enum kept_state state) WARN_UNUSED;
 
+/* The same for what is so on the disk already: it is so here too where the record cannot be
+ * written, which is logged. The next start finds it by the disk; so this is not for the end of a
+ * copy, whose record alone tells a whole one. */
+void kept_settle(struct kept *k, uint32_t number, enum kept_state state);
+
 /* The state of a record at a start, by the disk and the sandboxes that live. is_kept: the disk has
  * a layer of that number. lives: its slot and generation are a sandbox that lives. */
 enum kept_state kept_recovered(enum kept_state state, bool is_kept, bool lives);

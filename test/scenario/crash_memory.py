@@ -1,13 +1,13 @@
 """Changes of test_crash_matrix.py that keep the memory on the disk, and that take it from there: what runs goes on, or is kept with
 the image, or, where it was lost as docs/pause.md says, its files are kept and it is told why."""
 
-from crash_changes import Frozen, state
+from crash_changes import Frozen, others, state, take_away
 from test_pause import connect
 from test_pause_files import kept_on_disk
 from waitlib import until
 
 # With whom CRIU dies in the middle of a dump, or what opened the image of a resume.
-LOSES = ("cay-privd", "tasks", "cay-keep")
+LOSES = ("cay-privd", "tasks", "cay-keep", "faults")
 PLACE = "/home/user/memory-counter"
 COUNTER = f"n=0; : >{PLACE}.n; while :; do n=$((n+1)); echo $n >>{PLACE}.n; sleep 0.02; done\n"
 
@@ -79,11 +79,34 @@ class Memory(Frozen):
             return now
         told = detail(cay, box)
         if told["tier"] == "files":
-            assert status != self.good and told["memoryError"] and self.killed in LOSES, told
+            # Of a call that fails the answer tells it; of a kill there is none.
+            assert told["memoryError"] and self.killed in LOSES and (status != self.good or self.killed == "faults"), told
             self.lost += 1
         else:
             assert told["tier"] == "memory", told
         return now
 
 
+class Fork(Memory):
+    """A fork with memory, of one that runs or is paused with its memory: what was made goes on as its source does."""
+
+    def __init__(self, wanted):
+        super().__init__(wanted)
+        self.start, self.good = wanted, 201
+
+    def ask(self, cay, box):
+        reply = cay.call("POST", f"/sandboxes/{box.id}/fork", {"count": 1, "timeout": 300, "memory": True})
+        return 503 if reply.status == 201 and "error" in reply.json[0] else reply.status
+
+    def check(self, own_server, cay, box, status):
+        made = others(cay, box)
+        assert len(made) <= 1 and (made or status != self.good)
+        for one in made:
+            goes_on(type(box)(cay, cay.call("POST", f"/sandboxes/{one}/connect", {"timeout": 300}).json))
+        now = super().check(own_server, cay, box, status)
+        take_away(cay, box)
+        return now
+
+
 CHANGES = {"memory-pause": Memory("paused"), "memory-resume": Memory("running")}
+FORKS = {"memory-fork": Fork("running"), "memory-create": Fork("paused")}

@@ -137,13 +137,14 @@ class JobKiller(Watcher):
 
 
 class Fault(Killer):
-    """The n-th call of a kind fails, of a process or, tasks, of each that it begins as well."""
+    """The n-th call of a kind fails, of a process or, tasks, of each that it begins as well. It is another call instead: no call
+    at all, which strace makes by itself, is not in the filters, for which the process would be killed."""
 
     def __init__(self, pid, call, n, error, log, tasks):
         self.pid, self.log = pid, log
         log.write_text("")
         self.trace([*(["-f", "-b", "execve"] if tasks else []), "-o", str(log), "-e", "signal=none", "-e", f"trace={call}",
-                    "-e", f"inject={call}:error={error}:when={n}"])
+                    "-e", f"inject={call}:error={error}:syscall=getpid:when={n}"])
 
     def hit(self):
         self.tracer.send_signal(signal.SIGTERM)
