@@ -104,6 +104,7 @@ const struct api_route cay_v1_routes[] = {
     {API_READ, "GET", "/cay/v1/sandboxes/{id}", cay_v1_sandbox_get},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/pause", e2b_sandbox_pause},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/resume", e2b_sandbox_resume},
+    {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/archive", cay_v1_archive},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/rollback", cay_v1_rollback},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/resize", cay_v1_resize},
     {API_READ, "GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},

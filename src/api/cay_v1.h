@@ -101,6 +101,8 @@
  *   (docs/pause.md). pause {"tier": "frozen", "memory" or "files", "orFiles": true} -> 200 {"tier",
  *   "memoryError"}: orFiles: its files alone will do where its memory cannot be kept. resume
  *   {"orFiles": true}: where it does not come back.
+ * POST /cay/v1/sandboxes/{id}/archive -> 200 as GET /cay/v1/sandboxes/{id}, when the files of one
+ *   that is paused with its files alone are one compressed file (docs/archive.md)
  * POST /cay/v1/sandboxes/{id}/rollback {"snapshotID": id or name} -> 200 as E2B's detail
  *   (docs/snapshots.md)
  * POST /cay/v1/sandboxes/{id}/resize {"memoryBytes", "diskBytes", "cpuMilli"} -> 200 as GET
@@ -191,6 +193,9 @@ void cay_v1_job_get(struct api_call *call);
 void cay_v1_tenant_list(struct api_call *call);
 /* 404, as for every tenant that does not exist or is not the caller's. */
 void cay_v1_no_tenant(struct api_call *call, const char *name);
+
+/* cay_v1_archive.c */
+void cay_v1_archive(struct api_call *call);
 
 /* cay_v1_rollback.c */
 void cay_v1_rollback(struct api_call *call);

@@ -126,6 +126,10 @@ const struct config_key settings_keys[] = {
     {"server", "log_level", CONFIG_STRING, FIELD(server_log_level), "info", 0, 0, "LEVEL",
      "What is logged: error, warn, info or debug."},
 
+    {"pause", "archive_after", CONFIG_TIME_MS, FIELD(pause_archive_after_ms), "0", 0, 3650 * DAY,
+     "TIME",
+     "Files of a sandbox that are kept for so long become one compressed file; 0: none do."},
+
     {"mcp", "pause", CONFIG_TIME_MS, FIELD(mcp_pause_ms), "10m", SECOND, 3650 * DAY, "TIME",
      "How long nothing is asked of a sandbox that was made by the Model Context Protocol before it "
      "is paused."},

@@ -30,6 +30,8 @@ struct settings {
     uint64_t sandbox_default_ttl_ms, sandbox_max_ttl_ms, sandbox_agent_timeout_ms,
         sandbox_answer_timeout_ms;
     int64_t sandbox_first_uid, sandbox_max, sandbox_slots_max, sandbox_slots_ready;
+    /* [pause] */
+    uint64_t pause_archive_after_ms; /* 0: never */
     /* [server] */
     char *server_domain; /* cay.localhost:PORT where the file names none */
     char *server_user, *server_log_level;

@@ -132,6 +132,7 @@ int cmd_cp(struct cli *c);
 int cmd_ls(struct cli *c);
 int cmd_kill(struct cli *c);
 int cmd_pause(struct cli *c);
+int cmd_archive(struct cli *c);
 int cmd_resume(struct cli *c);
 int cmd_fork(struct cli *c);
 int cmd_rollback(struct cli *c);

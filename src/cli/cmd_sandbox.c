@@ -76,6 +76,7 @@ static void print_list(const json_t *all)
         else
             table_cell(t, "%s", template_name);
         if (strcmp(cli_text(item, "tier"), "files") == 0 ||
+            strcmp(cli_text(item, "tier"), "archive") == 0 ||
             strcmp(cli_text(item, "tier"), "memory") == 0)
             table_cell(t, "%s (%s, %s)", cli_text(item, "state"), cli_text(item, "reason"),
                        cli_text(item, "tier"));
@@ -276,6 +277,11 @@ int cmd_pause(struct cli *c)
     if (cli_flag(c, "or-files"))
         json_object_set_new(body, "orFiles", json_true());
     return change_each(c, "pause", "paused", body);
+}
+
+int cmd_archive(struct cli *c)
+{
+    return change_each(c, "archive", "archived", json_object());
 }
 
 int cmd_resume(struct cli *c)

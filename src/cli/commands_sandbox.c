@@ -196,6 +196,22 @@ const struct cli_command commands_sandbox[] = {
         .run = cmd_pause,
     },
     {
+        .name = "archive",
+        .operands = "SANDBOX...",
+        .summary = "compress the files of paused sandboxes",
+        .text = "Of sandboxes that are paused with their files alone: what they wrote becomes one "
+                "compressed file, from which they boot as before when they are resumed. A resume "
+                "that is asked for meanwhile comes first. What cannot be in an archive refuses it, "
+                "and the files stay as they are.",
+        .options = OPTIONS(OPTION_QUIET),
+        .examples = EXAMPLES({"cay pause --files ib3k0 && cay archive ib3k0", "for weeks"}),
+        .operands_min = 1,
+        .operands_max = -1,
+        .raw_after = -1,
+        .complete = "sandbox",
+        .run = cmd_archive,
+    },
+    {
         .name = "resume",
         .operands = "[--ttl=TIME] [--files | --or-files] SANDBOX...",
         .summary = "let paused sandboxes go on",

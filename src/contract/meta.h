@@ -36,5 +36,6 @@ _Static_assert(sizeof(struct meta) == 96, "the file has one size");
 #define JOB_TEMPLATE_REFRESH 3u /* number: template; nothing when what is there is current */
 /* number: 0; removes what replaced templates and broken builds left */
 #define JOB_SWEEP      4u
-#define JOB_KIND_COUNT 5u
+#define JOB_ARCHIVE    5u /* number: of a kept layer; contract/archive.h */
+#define JOB_KIND_COUNT 6u
 #define JOB_LINE_MAX   256 /* bytes of a line, newline included; the rest is dropped */

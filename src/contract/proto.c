@@ -25,6 +25,7 @@ static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
     [PRIVSEP_STAGE_LEVEL] = "level",
     [PRIVSEP_STAGE_VOLUME] = "volume",
     [PRIVSEP_STAGE_MEMORY] = "memory",
+    [PRIVSEP_STAGE_ARCHIVE] = "archive",
 };
 
 static const struct {
@@ -53,6 +54,8 @@ static const struct {
     {PRIVSEP_VOLUMES, "volumes"},
     {PRIVSEP_RESIZE, "resize"},
     {PRIVSEP_DUMP, "dump"},
+    {PRIVSEP_ARCHIVE, "archive"},
+    {PRIVSEP_ARCHIVE_STOP, "archive_stop"},
     {PRIVSEP_KEPT, "kept"},
     {PRIVSEP_VOLUME, "volume"},
     {PRIVSEP_ITEM, "item"},
@@ -65,7 +68,7 @@ static const struct {
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
 
-_Static_assert(PRIVSEP_REQUEST_COUNT == 23, "a new request: give it a name in op_names");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 25, "a new request: give it a name in op_names");
 
 static const char *const level_names[PRIVSEP_LEVEL_COUNT] = {
     [PRIVSEP_LEVEL_PROCESS] = "process",

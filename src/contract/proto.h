@@ -132,6 +132,15 @@ enum privsep_op {
      * (no room for its memory), -EEXIST as of KEEP.
      * -ETIMEDOUT, -ECHILD: it could not go on, and has ended; its files alone are kept */
     PRIVSEP_DUMP,
+    /* u.kept.number and .owner: its layer, of which nothing is in use, becomes one compressed file
+     * (docs/archive.md), on which a CREATE boots as on the layer. Reply once it is on the disk, or
+     * when the layer is as it was, and u.refused says why: -ENOENT, -EBUSY, -EPERM as of DROP;
+     * -EAGAIN (another is under way), -ECANCELED (ARCHIVE_STOP came first), -EALREADY (it was done
+     * before), -EOPNOTSUPP, -ENOSPC, -ETIMEDOUT */
+    PRIVSEP_ARCHIVE,
+    /* The same: where that is under way it is given up, or ends at once. Reply at once; the one to
+     * ARCHIVE comes when the layer can be used */
+    PRIVSEP_ARCHIVE_STOP,
     PRIVSEP_REQUEST_COUNT,
 
     /* event: slot, gen, u.item */
@@ -182,6 +191,8 @@ enum privsep_stage {
                            * the host is not there (-ENODEV) */
     PRIVSEP_STAGE_MEMORY, /* its memory is not there (-ENOENT), not whole or another's, or could not
                            * be restored */
+    PRIVSEP_STAGE_ARCHIVE, /* its archive is not as it was written (-EBADMSG), or cannot be mounted;
+                            * u.refused says why */
     PRIVSEP_STAGE_COUNT
 };
 

@@ -1,9 +1,10 @@
 /* A sandbox that has been stopped for a while, or that its owner says is not needed for now, is
  * archived: its files alone are kept, as of any that is stopped, and a start makes a running one of
- * it. Nothing is moved, so that nothing is done when its time comes: whether it is archived follows
- * from when its files were kept (sandbox.c). */
+ * it. Whether it counts as archived by time follows from when its files were kept (sandbox.c);
+ * where its owner says so, they also become one file, where they can (archive_file.h). */
 #include "core/archive.h"
 
+#include "core/archive_file.h"
 #include "core/core_internal.h"
 #include "core/life.h"
 #include "core/sandbox.h"
@@ -43,8 +44,10 @@ enum err_code core_sandbox_archive(struct core *c, const char *tenant, const cha
     changed = o->s;
     changed.archived = true;
     code = write_through(o, &changed, out, e);
-    if (code == ERR_OK)
+    if (code == ERR_OK) {
         state_follow_tell(o, o->s.state);
+        archive_file_try(o);
+    }
     return code;
 }
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/share.h"
+#include "core/archive_file.h"
 #include "core/build.h"
 #include "core/build_files.h"
 #include "core/build_image.h"
@@ -115,6 +116,7 @@ static void on_ready_templates(struct core *c, int status)
         timers_set(&c->timers, &c->relist, clock_mono_ms() + c->config.privd_timeout_ms);
         c->ready = c->privd_up;
         egress_ready(c);
+        archive_file_arm(c);
         tenant_ca_install(c);
         builds_ready(c);
         build_of_create_arm(c);

@@ -101,6 +101,7 @@ struct sandbox {
     int64_t auto_archive_ms;  /* so long after that it counts as archived */
     int64_t auto_delete_ms;   /* so long after that it is ended; 0: it is not */
     bool archived;            /* its owner has archived it, before that */
+    bool in_archive;          /* all its kept files are one compressed file (archive_file.h) */
     uint32_t slot, gen;
     uint8_t agent_key[PRIVSEP_KEY_SIZE]; /* proves cayd to the agent; never shown */
     struct privsep_limits limits;
@@ -123,6 +124,7 @@ struct core_config {
     const char *domain;           /* of host names, "localhost:3000" */
     struct privsep_limits limits; /* defaults for new sandboxes */
     uint64_t max_ttl_ms, default_ttl_ms;
+    uint64_t archive_after_ms; /* files that are kept so long become an archive; 0: none do */
     struct host_dir host_dirs[HOST_DIRS_MAX]; /* by number less 1; no name: there is none */
     uint64_t output_bytes;                    /* of a sandbox's commands, in a second */
     uint64_t agent_timeout_ms;                /* for the first answer of an agent */
@@ -253,7 +255,7 @@ const char *core_pause_reason_name(enum sandbox_pause_reason reason);
  * alone. false: none has that name. */
 bool core_tier_find(const char *name, bool or_files, enum sandbox_tier *out);
 
-/* "frozen", "memory", "files"; "" where it is not paused. */
+/* "frozen", "memory", "files", "archive" (files, archive_file.h); "" where it is not paused. */
 const char *core_pause_tier_name(const struct sandbox *s);
 
 /* Its processes of when it was paused go on when it is resumed. */

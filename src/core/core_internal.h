@@ -90,6 +90,7 @@ struct core {
     size_t listed_n, listed_cap;
 
     struct kepts kepts;
+    struct timer archive_due; /* archive_file.c */
     /* Removes a cached step of the tenant to make room for what it keeps (build_cache.c); false:
      * there is none. NULL: not yet. */
     bool (*kept_gives_way)(struct core *c, const char *tenant);

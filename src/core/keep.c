@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/share.h"
+#include "core/archive_file.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -43,6 +44,7 @@ void keep_forget(struct sandbox_obj *o)
     o->s.kept = 0;
     o->s.kept_memory = o->s.or_files = false;
     dump_forget(o);
+    archive_file_forget(o);
     o->hooks_requested = o->env_requested = o->keep_requested = o->rolled_back = false;
     json_decref(o->s.env);
     o->s.env = NULL;
@@ -406,6 +408,8 @@ static void keep_again(struct sandbox_obj *o)
 void keep_restart_failed(struct sandbox_obj *o, const struct err *why)
 {
     log_warn("sandbox %s: not resumed, its files are kept again: %s", o->s.id, why->text);
+    if (!o->rolled_back)
+        archive_file_forget(o);
     pause_fail(o, why);
     o->change_requested = o->init_waits = false;
     sockets_discard(o);

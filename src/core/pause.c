@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/archive_file.h"
 #include "core/auto_delete.h"
 #include "core/call.h"
 #include "core/core.h"
@@ -44,6 +45,7 @@ void pause_fail(struct sandbox_obj *o, const struct err *why)
     forget_wishes(o);
     pause_waiters_fail_later(o, &o->pausers, why);
     pause_waiters_fail_later(o, &o->resumers, why);
+    pause_waiters_fail_later(o, &o->archivers, why);
 }
 
 /* -- steps ------------------------------------------------------------------------------------- */
@@ -161,6 +163,7 @@ void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struc
     if (o->s.state != to)
         sandbox_move(o, to);
     auto_delete_arm(o);
+    archive_file_arm(o->core);
     forget_wishes(o);
     pause_write_row(o);
     pause_waiters_notify(o, &o->resumers, why);
@@ -188,6 +191,8 @@ void pause_not_rebooted(struct sandbox_obj *o, const struct err *why)
 
 enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 {
+    if (archive_file_is_under_way(o))
+        return archive_file_stop(o, e);
     return tier_functions(tier_number(&o->s))->resume(o, e);
 }
 
@@ -217,6 +222,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     o->reboot_keeps = false;
     sandbox_move(o, to);
     auto_delete_arm(o);
+    archive_file_arm(c);
     o->s.end_real_ms = clock_real_ms();
     pause_write_row(o);
     trace_sandbox_end(o, ERR_OK);

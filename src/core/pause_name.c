@@ -21,7 +21,9 @@ const char *core_pause_reason_name(enum sandbox_pause_reason reason)
 
 const char *core_pause_tier_name(const struct sandbox *s)
 {
-    return life_of(s->state)->group == LIFE_GROUP_PAUSED ? tier_of_sandbox(s)->name : "";
+    if (life_of(s->state)->group != LIFE_GROUP_PAUSED)
+        return "";
+    return s->in_archive && life_of(s->state)->files ? "archive" : tier_of_sandbox(s)->name;
 }
 
 bool core_sandbox_has_memory(const struct sandbox *s)

@@ -83,6 +83,11 @@ struct sandbox_obj {
     bool dropping; /* its files go; until drop_until_ms that is tried again without a word */
     uint64_t drop_until_ms;
 
+    /* archive_file.c */
+    bool archiving;     /* privd owes the answer to ARCHIVE */
+    bool archive_tried; /* since it was stopped: it is not tried again by age */
+    struct pause_waiter *archivers;
+
     /* dump.c */
     bool dump_requested; /* its agent prepares for a dump, or privd owes the answer to DUMP */
     bool dump_prepared;  /* DUMP was sent, or is to be */

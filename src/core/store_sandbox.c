@@ -24,7 +24,8 @@ enum sandbox_flag {
     FLAG_IDLE_NO_TRAFFIC = 256, /* so that rows of before count it */
     FLAG_ARCHIVED = 512,
     FLAG_KEPT_MEMORY = 1024,
-    FLAG_OR_FILES = 2048
+    FLAG_OR_FILES = 2048,
+    FLAG_IN_ARCHIVE = 4096
 };
 
 static int flags_of(const struct sandbox *s)
@@ -36,7 +37,7 @@ static int flags_of(const struct sandbox *s)
            (s->idle_counts & SANDBOX_IDLE_PROCESSES ? FLAG_IDLE_PROCESSES : 0) |
            (s->idle_counts & SANDBOX_IDLE_TRAFFIC ? 0 : FLAG_IDLE_NO_TRAFFIC) |
            (s->archived ? FLAG_ARCHIVED : 0) | (s->kept_memory ? FLAG_KEPT_MEMORY : 0) |
-           (s->or_files ? FLAG_OR_FILES : 0);
+           (s->or_files ? FLAG_OR_FILES : 0) | (s->in_archive ? FLAG_IN_ARCHIVE : 0);
 }
 
 /* The dialect's object, and the texts at `at` and the two after it. Private ports are a flag. */
@@ -250,6 +251,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->auto_archive_ms = sqlite3_column_int64(q, 34);
     s->auto_delete_ms = sqlite3_column_int64(q, 35);
     s->archived = flags & FLAG_ARCHIVED;
+    s->in_archive = flags & FLAG_IN_ARCHIVE;
     return true;
 }
 

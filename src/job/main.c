@@ -3,6 +3,7 @@
  * contract/meta.h says which. */
 #include "base/log.h"
 #include "contract/meta.h"
+#include "job/archive.h"
 #include "job/import.h"
 #include "job/kinds.h"
 #include "job/layers.h"
@@ -51,6 +52,7 @@ static const struct {
     [JOB_TEMPLATE_REMOVE] = {layers_remove_template, false},
     [JOB_TEMPLATE_REFRESH] = {refresh, false},
     [JOB_SWEEP] = {sweep, false},
+    [JOB_ARCHIVE] = {archive_build, false},
 };
 
 /* The namespaces are new already; what they hold is not. */

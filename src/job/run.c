@@ -6,7 +6,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-NORETURN static void become(char *const argv[], int out_fd)
+NORETURN static void become(char *const argv[], int (*enter)(const void *place), const void *place,
+                            int out_fd)
 {
     static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     static char lang[] = "LANG=C.UTF-8", home[] = "HOME=/root", tmp[] = "TMPDIR=/tmp";
@@ -15,6 +16,8 @@ NORETURN static void become(char *const argv[], int out_fd)
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     if (null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(out_fd, 1) < 0 || dup2(out_fd, 2) < 0)
+        _exit(126);
+    if (enter && enter(place) < 0)
         _exit(126);
     execve(argv[0], argv, env);
     _exit(127);
@@ -50,7 +53,8 @@ static int wait_for(pid_t pid)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_program(char *const argv[], void (*on_line)(void *arg, const char *line), void *arg)
+int run_program_within(char *const argv[], int (*enter)(const void *place), const void *place,
+                       void (*on_line)(void *arg, const char *line), void *arg)
 {
     int fds[2];
     pid_t pid;
@@ -59,7 +63,7 @@ int run_program(char *const argv[], void (*on_line)(void *arg, const char *line)
         return -errno;
     pid = fork();
     if (pid == 0)
-        become(argv, fds[1]);
+        become(argv, enter, place, fds[1]);
     close(fds[1]);
     if (pid < 0) {
         close(fds[0]);
@@ -67,4 +71,9 @@ int run_program(char *const argv[], void (*on_line)(void *arg, const char *line)
     }
     read_lines(fds[0], on_line, arg);
     return wait_for(pid);
+}
+
+int run_program(char *const argv[], void (*on_line)(void *arg, const char *line), void *arg)
+{
+    return run_program_within(argv, NULL, NULL, on_line, arg);
 }

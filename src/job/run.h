@@ -9,3 +9,8 @@
  * on_line gets each line, cut at RUN_LINE_MAX, without its newline. Returns its exit status
  * (0..255, 128 + signal), or -errno. Also reaps what it leaves behind: the caller is PID 1. */
 int run_program(char *const argv[], void (*on_line)(void *arg, const char *line), void *arg);
+
+/* The same, of a program that is to have less than the job: enter is called in its process, before
+ * it is executed, which it is only where that answers 0 (else: status 126). */
+int run_program_within(char *const argv[], int (*enter)(const void *place), const void *place,
+                       void (*on_line)(void *arg, const char *line), void *arg);

@@ -68,11 +68,16 @@ _Static_assert(JOB_TEMPLATE_BUILD == (uint32_t)PRIVSEP_JOB_TEMPLATE_BUILD &&
                "a kind that cayd asks for is handed on as it is");
 
 static const uint32_t deadlines_ms[JOB_KIND_COUNT] = {
-    [JOB_TEMPLATE_BUILD] = 15 * 60 * 1000,
-    [JOB_TEMPLATE_REMOVE] = 10 * 60 * 1000,
-    [JOB_TEMPLATE_REFRESH] = 60 * 1000,
-    [JOB_SWEEP] = 30 * 60 * 1000,
+    [JOB_TEMPLATE_BUILD] = 15 * 60 * 1000, [JOB_TEMPLATE_REMOVE] = 10 * 60 * 1000,
+    [JOB_TEMPLATE_REFRESH] = 60 * 1000,    [JOB_SWEEP] = 30 * 60 * 1000,
+    [JOB_ARCHIVE] = 15 * 60 * 1000,
 };
+
+/* Whether its number is a template's. */
+static bool is_of_template(uint32_t kind)
+{
+    return kind != JOB_SWEEP && kind != JOB_ARCHIVE;
+}
 
 /* -- what it says ------------------------------------------------------------------------------ */
 
@@ -190,7 +195,7 @@ static void on_end(void *arg, uint32_t events)
     if (result < 0)
         log_warn("job %u %u: %s", j->kind, j->number, j->reason);
     forget(j);
-    if (j->kind != JOB_SWEEP) {
+    if (is_of_template(j->kind)) {
         p->sweep_wanted = true;
         template_refresh(p, j->number); /* whatever became of the job */
         members_discard(p, j->number);  /* they stand on the template as it was before */
@@ -370,14 +375,14 @@ int jobs_init(struct privd *p)
 }
 
 /* A template has one job at a time, of any kind. */
-static struct job *free_job(struct jobs *all, uint32_t number)
+static struct job *free_job(struct jobs *all, uint32_t kind, uint32_t number)
 {
     struct job *found = NULL;
 
     for (uint32_t i = 0; i < JOBS_MAX; i++) {
         struct job *j = &all->all[i];
 
-        if (j->pidfd >= 0 && j->number == number)
+        if (j->pidfd >= 0 && j->number == number && is_of_template(j->kind) == is_of_template(kind))
             return NULL;
         if (j->pidfd < 0)
             found = j;
@@ -390,7 +395,7 @@ bool jobs_work_on(const struct privd *p, uint32_t template_number)
     for (uint32_t i = 0; p->jobs && i < JOBS_MAX; i++) {
         const struct job *j = &p->jobs->all[i];
 
-        if (j->pidfd >= 0 && j->kind != JOB_SWEEP && j->number == template_number)
+        if (j->pidfd >= 0 && is_of_template(j->kind) && j->number == template_number)
             return true;
     }
     return false;
@@ -399,11 +404,11 @@ bool jobs_work_on(const struct privd *p, uint32_t template_number)
 int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct reply_to *to,
                jobs_done_cb done)
 {
-    struct job *j = p->stopping ? NULL : free_job(p->jobs, template_number);
+    struct job *j = p->stopping ? NULL : free_job(p->jobs, kind, template_number);
 
     if (!j)
         return -EBUSY;
-    if (kind != JOB_SWEEP)
+    if (is_of_template(kind))
         members_discard(p, template_number);
     *j = (struct job){.privd = p,
                       .index = (uint32_t)(j - p->jobs->all),
@@ -416,6 +421,18 @@ int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const s
                       .pid_source = LOOP_SOURCE_NONE,
                       .out_source = LOOP_SOURCE_NONE};
     return start(p->jobs, j);
+}
+
+void jobs_cancel(struct privd *p, uint32_t kind, uint32_t number)
+{
+    for (uint32_t i = 0; p->jobs && i < JOBS_MAX; i++) {
+        struct job *j = &p->jobs->all[i];
+
+        if (j->pidfd < 0 || j->kind != kind || j->number != number)
+            continue;
+        j->failure = -ECANCELED;
+        (void)pid_kill(j->pidfd, SIGKILL);
+    }
 }
 
 void jobs_sweep_if_idle(struct privd *p)

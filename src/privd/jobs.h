@@ -19,6 +19,9 @@ typedef void (*jobs_done_cb)(struct privd *p, int status, const char *reason);
 int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct reply_to *to,
                jobs_done_cb done);
 
+/* The job of that kind and number, if there is one, is killed: it ends soon, with -ECANCELED. */
+void jobs_cancel(struct privd *p, uint32_t kind, uint32_t number);
+
 /* A job builds, refreshes or removes that template now. */
 bool jobs_work_on(const struct privd *p, uint32_t template_number);
 

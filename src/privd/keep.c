@@ -281,6 +281,7 @@ static bool lives(const struct privd *p, const struct kept_record *r)
 
 void keep_recover(struct privd *p)
 {
+    runtime_archive_undo_all(p->rt);
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
         const struct kept_record *r = &p->kept.all[n];
         bool is_kept = runtime_is_kept(p->rt, n);

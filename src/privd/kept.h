@@ -16,11 +16,12 @@
 
 enum kept_state {
     KEPT_NONE,
-    KEPT_KEEPING,  /* slot's layer becomes this */
-    KEPT_WHOLE,    /* it is there, and nothing of it is in use */
-    KEPT_TAKING,   /* it becomes slot's layer; at the end of a start that failed it comes back */
-    KEPT_DROPPING, /* it is being removed */
-    KEPT_COPYING,  /* slot's layer is being copied to it */
+    KEPT_KEEPING,   /* slot's layer becomes this */
+    KEPT_WHOLE,     /* it is there, and nothing of it is in use */
+    KEPT_TAKING,    /* it becomes slot's layer; at the end of a start that failed it comes back */
+    KEPT_DROPPING,  /* it is being removed */
+    KEPT_COPYING,   /* slot's layer is being copied to it */
+    KEPT_ARCHIVING, /* it is whole, and being read for the archive that is to be it instead */
     KEPT_STATE_COUNT
 };
 

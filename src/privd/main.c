@@ -434,9 +434,10 @@ int main(int argc, char **argv)
 
     p.signal_fd = p.lock_fd = p.state_lock_fd = p.loop.epoll_fd = -1;
     p.records.fd = p.kept.fd = p.volumes.fd = -1;
-    p.dropper.task = p.copier.task = p.volume_worker.task = p.cleaner.task = TASK_NONE;
-    p.dropper.source = p.copier.source = p.volume_worker.source = p.cleaner.source =
-        LOOP_SOURCE_NONE;
+    p.dropper.task = p.copier.task = p.archiver.task = p.volume_worker.task = p.cleaner.task =
+        TASK_NONE;
+    p.dropper.source = p.copier.source = p.archiver.source = p.volume_worker.source =
+        p.cleaner.source = LOOP_SOURCE_NONE;
     dump_init(&p);
     p.server_source = p.signal_source = LOOP_SOURCE_NONE;
 

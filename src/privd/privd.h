@@ -4,13 +4,14 @@
  * Which file does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a
  * slot; end.c ends it and cleans up, for every reason there is, as fast as pace.c lets it;
  * recover.c does the same for what an earlier privd left; freeze.c stops and lets go on;
- * dump.c keeps memory;
+ * dump.c keeps memory; archive.c makes one file of kept files;
  * command_sandbox.c makes and ends networks for single commands; jobs.c runs cay-job; template.c
  * says which templates are there; request.c checks and distributes what the peer asks. All of it
  * runs on one loop, nothing blocks: what takes longer than 100 µs runs in a task (a child,
  * runtime/task.h) or a job. */
 
 #include "base/log.h"
+#include "privd/archive.h"
 #include "privd/command_sandbox.h"
 #include "privd/copy.h"
 #include "privd/dump.h"
@@ -53,6 +54,7 @@ struct privd {
     struct kept kept;
     struct dropper dropper;
     struct copier copier;
+    struct archiver archiver;
     struct dumper dumpers[DUMPS_MAX];
     struct volume_records volumes;
     struct volume_worker volume_worker;

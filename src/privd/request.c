@@ -5,6 +5,7 @@
 #include "privd/command_sandbox.h"
 
 #include "base/log.h"
+#include "privd/archive.h"
 #include "privd/copy.h"
 #include "privd/dump.h"
 #include "privd/end.h"
@@ -142,6 +143,13 @@ static void do_job(struct privd *p, const struct reply_to *to, const struct priv
         request_reply_status(p, to, PRIVSEP_JOB, r, PRIVSEP_STAGE_PERMIT);
 }
 
+/* Where it is just being archived this is EBUSY, and the peer asks again. */
+static void do_drop(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
+{
+    (void)archive_give_up(p, m);
+    keep_drop_requested(p, to, m);
+}
+
 /* -- with a sandbox ---------------------------------------------------------------------------- */
 
 static void do_kill(struct privd *p, struct slot *s, const struct reply_to *to,
@@ -202,7 +210,7 @@ static const struct {
     [PRIVSEP_FREEZE] = {.sandbox = freeze_requested},
     [PRIVSEP_THAW] = {.sandbox = freeze_undo_requested},
     [PRIVSEP_KEEP] = {.sandbox = keep_requested},
-    [PRIVSEP_DROP] = {.plain = keep_drop_requested},
+    [PRIVSEP_DROP] = {.plain = do_drop},
     [PRIVSEP_KEPTS] = {.plain = keep_list_requested},
     [PRIVSEP_COPY] = {.sandbox = copy_requested},
     [PRIVSEP_VOLUME_MAKE] = {.plain = volume_make_requested},
@@ -210,8 +218,10 @@ static const struct {
     [PRIVSEP_VOLUMES] = {.plain = volume_list_requested},
     [PRIVSEP_RESIZE] = {.sandbox = resize_requested},
     [PRIVSEP_DUMP] = {.sandbox = dump_requested},
+    [PRIVSEP_ARCHIVE] = {.plain = archive_requested},
+    [PRIVSEP_ARCHIVE_STOP] = {.plain = archive_stop_requested},
 };
-_Static_assert(PRIVSEP_REQUEST_COUNT == 23, "a new request: give it a handler");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 25, "a new request: give it a handler");
 
 void request_handle(void *privd, const struct privsep_msg *m)
 {
@@ -250,6 +260,7 @@ void request_peer(void *privd, bool there)
         return;
     command_sandbox_end_all(privd); /* their keys were the peer's alone */
     freeze_forget_all(privd);
+    archive_stop(privd, 0); /* the next one may want to start what is being archived */
     list_forget(privd);
     sandbox_forget_waiting(privd);
 }

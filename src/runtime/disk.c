@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "contract/archive.h"
 #include "runtime/disk_btrfs.h"
 #include "runtime/disk_memory.h"
 #include "runtime/image.h"
@@ -52,6 +53,9 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
     CLEANUP_CLOSE int recycled_fd = make_dir(root_fd, RUNTIME_RECYCLED_DIR);
     if (recycled_fd < 0)
         return recycled_fd;
+    CLEANUP_CLOSE int archiving_fd = make_dir(root_fd, ARCHIVING_DIR);
+    if (archiving_fd < 0)
+        return archiving_fd;
     int view_fd = sysfs_stub_open(root_fd);
     if (view_fd < 0)
         log_warn("disk: sandboxes will have an empty /sys: %s", strerror(-view_fd));
@@ -61,6 +65,7 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
                          .kept_fd = TAKE_FD(kept_fd),
                          .volumes_fd = TAKE_FD(volumes_fd),
                          .recycled_fd = TAKE_FD(recycled_fd),
+                         .archiving_fd = TAKE_FD(archiving_fd),
                          .templates_fd = TAKE_FD(templates_fd),
                          .layers_fd = TAKE_FD(layers_fd)};
     return 0;
@@ -146,6 +151,7 @@ int disk_open(const struct runtime_config *config, int state_fd, struct disk *ou
 void disk_close(struct disk *d)
 {
     util_close(&d->view_fd);
+    util_close(&d->archiving_fd);
     util_close(&d->recycled_fd);
     util_close(&d->volumes_fd);
     util_close(&d->kept_fd);

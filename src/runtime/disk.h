@@ -27,6 +27,14 @@ struct disk_backend {
     int (*layer_copy)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*kept_settle)(const struct disk *d, uint32_t n);
     int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
+    /* The file that is in a layer or below a number (contract/archive.h): a descriptor, to be read;
+     * -ENOENT. swap: the layer that a job made in ARCHIVING_DIR becomes number n, whose layer is
+     * removed; one commit of the file system has it. undo: the new one is removed, where it is. */
+    int (*archive_open)(const struct disk *d, uint32_t slot, uint32_t gen);
+    int (*archive_open_kept)(const struct disk *d, uint32_t n);
+    int (*archive_open_new)(const struct disk *d, uint32_t n);
+    int (*archive_swap)(const struct disk *d, uint32_t n);
+    int (*archive_undo)(const struct disk *d, uint32_t n);
     /* A volume: a tree of its own with a limit, on the disk when make returns (after a failure
      * nothing is left). tree: a detached mount of it with the ids of a user namespace, fit to be
      * written to by an overlay; read-only where it is not to be. */
@@ -53,6 +61,7 @@ struct disk {
     const struct disk_backend *backend;
     int root_fd, templates_fd, layers_fd, kept_fd, volumes_fd, recycled_fd;
     int view_fd;           /* shown to sandboxes at /sys (sysfs_stub.h); negative: nothing */
+    int archiving_fd;      /* layers that are being made of kept ones (contract/archive.h) */
     bool mounted;          /* by us, at state_dir/disk */
     uint64_t layer_inodes; /* of struct runtime_config */
 };

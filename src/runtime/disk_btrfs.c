@@ -9,6 +9,7 @@
 #include "runtime/disk_btrfs.h"
 
 #include "base/util.h"
+#include "contract/archive.h"
 #include "runtime/disk_name.h"
 #include "runtime/recycled_layer.h"
 #include "sys/btrfs.h"
@@ -257,6 +258,49 @@ static int btrfs_kept_drop(const struct disk *d, uint32_t n)
     return rc == -ENOENT ? 0 : rc;
 }
 
+static int btrfs_archive_open(const struct disk *d, uint32_t slot, uint32_t gen)
+{
+    CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
+
+    return fd < 0 ? fd : mnt_open_beneath(fd, ARCHIVE_FILE, O_RDONLY, 0);
+}
+
+static int btrfs_archive_open_kept(const struct disk *d, uint32_t n)
+{
+    CLEANUP_CLOSE int fd = open_kept(d, n);
+
+    return fd < 0 ? fd : mnt_open_beneath(fd, ARCHIVE_FILE, O_RDONLY, 0);
+}
+
+static int btrfs_archive_open_new(const struct disk *d, uint32_t n)
+{
+    char path[DISK_NAME_SIZE + sizeof(ARCHIVE_FILE)], name[DISK_NAME_SIZE];
+
+    snprintf(path, sizeof(path), "%s/" ARCHIVE_FILE, disk_name_number(name, n));
+    return mnt_open_beneath(d->archiving_fd, path, O_RDWR, 0);
+}
+
+static int btrfs_archive_undo(const struct disk *d, uint32_t n)
+{
+    char name[DISK_NAME_SIZE];
+    int rc = btrfs_subvolume_destroy(d->archiving_fd, disk_name_number(name, n));
+
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* Both names change in one step, so that at every moment the number has a whole layer. */
+static int btrfs_archive_swap(const struct disk *d, uint32_t n)
+{
+    char name[DISK_NAME_SIZE];
+
+    disk_name_number(name, n);
+    if (syncfs(d->archiving_fd) < 0 ||
+        renameat2(d->archiving_fd, name, d->kept_fd, name, RENAME_EXCHANGE) < 0 ||
+        syncfs(d->kept_fd) < 0)
+        return -errno;
+    return btrfs_archive_undo(d, n);
+}
+
 static int open_volume(const struct disk *d, uint32_t n)
 {
     char name[DISK_NAME_SIZE];
@@ -339,6 +383,11 @@ const struct disk_backend disk_btrfs_backend = {
     .image_open = btrfs_image_open,
     .image_remove = btrfs_image_remove,
     .names_forget = btrfs_names_forget,
+    .archive_open = btrfs_archive_open,
+    .archive_open_kept = btrfs_archive_open_kept,
+    .archive_open_new = btrfs_archive_open_new,
+    .archive_swap = btrfs_archive_swap,
+    .archive_undo = btrfs_archive_undo,
     .volume_make = btrfs_volume_make,
     .volume_remove = btrfs_volume_remove,
     .volume_tree = btrfs_volume_tree,

@@ -66,6 +66,7 @@ struct inside inside_new(const struct runtime_start *start)
                         .mask_fd = -1,
                         .usr_fd = -1,
                         .upper_fd = -1,
+                        .archive_fd = -1,
                         .stage_fd = -1,
                         .boot_fd = -1,
                         .oom_fd = -1,

@@ -27,6 +27,7 @@ struct inside {
     int mask_fd;  /* detached, idmapped: layer over the host's /usr; -1: the template has its own */
     int usr_fd;   /* detached, idmapped: the host's /usr; -1 likewise */
     int upper_fd; /* detached, idmapped: the writable layer; -1: a tmpfs is to be made */
+    int archive_fd; /* detached, idmapped: the layer's archive, below it; -1: it has none */
     /* detached, idmapped: those of start->volumes; -1: there is none */
     int volume_fds[PRIVSEP_CREATE_VOLUMES];
     int stage_fd; /* detached: the tmpfs of stage_make */

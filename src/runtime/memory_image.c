@@ -197,40 +197,65 @@ int memory_image_end(struct image_program *p, char why[static TASK_WHY_SIZE])
     return WIFEXITED(status) ? memory_image_reason(text, why) : -ECHILD;
 }
 
-static int send_secret(const struct runtime *rt, const struct runtime_image *image, int *read_fd)
+/* Overwrites the secret. */
+static int send_secret(struct seal_secret *secret, int *read_fd)
 {
-    struct seal_secret secret;
-    int pipes[2], rc = memory_image_secret(rt, image, &secret);
+    int pipes[2], rc;
 
-    if (rc < 0)
-        return rc;
     rc = pipe2(pipes, O_CLOEXEC) < 0 ? -errno : 0;
     if (rc == 0) { /* it fits a pipe */
-        rc = io_write_full(pipes[1], &secret, sizeof(secret));
+        rc = io_write_full(pipes[1], secret, sizeof(*secret));
         close(pipes[1]);
         *read_fd = pipes[0];
     }
-    explicit_bzero(&secret, sizeof(secret));
+    explicit_bzero(secret, sizeof(*secret));
     return rc;
+}
+
+static int run_seal(const struct runtime *rt, const char *what, uint32_t uid, uint64_t file_max,
+                    const int fds[3], char why[static TASK_WHY_SIZE])
+{
+    char uid_text[NUMBER_SIZE], most[NUMBER_SIZE];
+    const char *const argv[] = {"cay-seal", what, uid_text, most, NULL};
+    struct image_program program;
+
+    snprintf(uid_text, sizeof(uid_text), "%u", uid);
+    snprintf(most, sizeof(most), "%llu", (unsigned long long)file_max);
+    int rc = memory_image_start(rt->seal_path, argv, fds, 3, &program);
+    return rc < 0 ? rc : memory_image_end(&program, why);
+}
+
+int memory_image_sign(const struct runtime *rt, const char *what, const char *form, uint32_t uid,
+                      int dir_fd, int file_fd, uint64_t file_max, char why[static TASK_WHY_SIZE])
+{
+    struct seal_secret secret = {.key = {0}};
+    CLEANUP_CLOSE int secret_fd = -1;
+    int rc = take_key(rt, secret.key);
+
+    snprintf((char *)secret.label, sizeof(secret.label), "%s", form);
+    if (rc == 0)
+        rc = send_secret(&secret, &secret_fd);
+    snprintf(why, TASK_WHY_SIZE, "the key of archives: %s", strerror(-rc));
+    if (rc < 0)
+        return rc;
+    const int fds[] = {secret_fd, dir_fd, file_fd};
+    return run_seal(rt, what, uid, file_max, fds, why);
 }
 
 int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
                       int file_fd, const struct runtime_image *image,
                       char why[static TASK_WHY_SIZE])
 {
-    char uid_text[NUMBER_SIZE], most[NUMBER_SIZE];
-    const char *const argv[] = {"cay-seal", what, uid_text, most, NULL};
-    struct image_program program;
+    struct seal_secret secret;
     CLEANUP_CLOSE int secret_fd = -1;
-    int rc = send_secret(rt, image, &secret_fd);
+    int rc = memory_image_secret(rt, image, &secret);
 
+    if (rc == 0)
+        rc = send_secret(&secret, &secret_fd);
     snprintf(why, TASK_WHY_SIZE, "the key of memory images: %s", strerror(-rc));
     if (rc < 0)
         return rc;
-    snprintf(uid_text, sizeof(uid_text), "%u", uid);
-    snprintf(most, sizeof(most), "%llu",
-             (unsigned long long)(2 * memory_image_file_max(image->memory_bytes) + SEAL_EXTRA));
     const int fds[] = {secret_fd, dir_fd, file_fd};
-    rc = memory_image_start(rt->seal_path, argv, fds, ARRAY_SIZE(fds), &program);
-    return rc < 0 ? rc : memory_image_end(&program, why);
+    return run_seal(rt, what, uid, 2 * memory_image_file_max(image->memory_bytes) + SEAL_EXTRA, fds,
+                    why);
 }

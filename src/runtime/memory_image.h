@@ -45,6 +45,11 @@ int memory_image_end(struct image_program *p, char why[static TASK_WHY_SIZE]);
 /* Of such a line; any other is -EIO. */
 int memory_image_reason(const char *line, char why[static TASK_WHY_SIZE]);
 
+/* cay-seal on a file that is no memory image: what is "sign" or "check"; form, at most 32 bytes,
+ * is in the label instead of memory's, kernel and template. 0 or -errno and why. */
+int memory_image_sign(const struct runtime *rt, const char *what, const char *form, uint32_t uid,
+                      int dir_fd, int file_fd, uint64_t file_max, char why[static TASK_WHY_SIZE]);
+
 /* cay-seal, from its start to its end: what is "seal" or "open". 0 or -errno and why. */
 int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
                       int file_fd, const struct runtime_image *image,

@@ -211,7 +211,7 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
     }
     result.why[TASK_WHY_SIZE - 1] = '\0';
     if (rc < 0 && result.why[0])
-        log_warn("a start from memory: %s", result.why);
+        log_warn("a start on kept files: %s", result.why);
     for (uint32_t i = 0; i < result.n_fds; i++) {
         int code, status;
         /* It reported a failure and is ending: our child, so that we have to wait for it. */

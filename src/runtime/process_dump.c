@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "contract/agent_boot.h"
 #include "contract/checkpoint_boot.h"
+#include "runtime/archive.h"
 #include "runtime/level.h"
 #include "runtime/memory_image.h"
 #include "runtime/process_go_on.h"
@@ -142,6 +143,12 @@ static int dump(void *arg, struct task_result *out)
     const struct dump_args *a = arg;
     const struct disk *d = &a->rt->disk;
     uint32_t uid = runtime_slot_uid(a->rt, a->sb.slot);
+
+    if (archive_is_below(a->rt, a->sb.slot, a->sb.gen)) {
+        snprintf(out->why, sizeof(out->why),
+                 "its files lie on an archive, which CRIU does not know");
+        return -EOPNOTSUPP;
+    }
     int rc = memory_image_join(a->join_fds, a->n_join_fds);
     CLEANUP_CLOSE int dir = rc < 0 ? rc : memory_image_dir(uid, a->image.memory_bytes);
     CLEANUP_CLOSE int file = dir < 0 ? dir : d->backend->image_open(d, a->sb.slot, a->sb.gen, true);

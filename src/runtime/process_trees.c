@@ -1,5 +1,6 @@
 #include "runtime/process_trees.h"
 
+#include "runtime/archive.h"
 #include "runtime/slot.h"
 #include "runtime/state.h"
 #include "sys/fdpass.h"
@@ -94,12 +95,17 @@ int process_trees_open(const struct process_start_args *a, int userns_fd, struct
     rc = open_layer(a, userns_fd, in);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
+    rc = a->start->kept ? archive_tree(a, userns_fd, out->why) : -ENOENT;
+    if (rc >= 0)
+        in->archive_fd = rc;
+    else if (rc != -ENOENT)
+        return process_fail(out, PRIVSEP_STAGE_ARCHIVE, rc);
     rc = open_volumes(a, userns_fd, in);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_VOLUME, rc) : 0;
 }
 
 /* The trees that are opened for the child when its user namespace is there; -1: there is none. */
-#define TREES (5 + PRIVSEP_CREATE_VOLUMES)
+#define TREES (6 + PRIVSEP_CREATE_VOLUMES)
 _Static_assert(TREES <= FDPASS_MAX, "one message");
 _Static_assert(TREES <= 16, "a bit each");
 
@@ -110,8 +116,9 @@ static void list_trees(struct inside *in, int *trees[static TREES])
     trees[1] = &in->mask_fd;
     trees[2] = &in->usr_fd;
     trees[3] = &in->upper_fd;
+    trees[5] = &in->archive_fd;
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++)
-        trees[5 + i] = &in->volume_fds[i];
+        trees[6 + i] = &in->volume_fds[i];
 }
 
 /* Which of them travel is told by a bit each. They are closed here once the message has them. */

@@ -76,6 +76,8 @@ static int attach_layers(const struct rootfs *b)
         rc = mnt_attach(in->lower_fd, b->stage_fd, "lower");
     if (rc == 0 && in->view_fd >= 0)
         rc = mnt_attach(in->view_fd, b->stage_fd, "view");
+    if (rc == 0 && in->archive_fd >= 0)
+        rc = rootfs_attach_at(in->archive_fd, b->stage_fd, "archive");
     if (rc == 0 && in->usr_fd >= 0) {
         rc = mnt_attach(in->mask_fd, b->stage_fd, "mask");
         if (rc == 0)
@@ -145,19 +147,22 @@ static int make_name_files(const struct rootfs *b)
 
 static int mount_root(struct rootfs *b)
 {
+    char lower[40];
     int rc = attach_layers(b);
     if (rc == 0)
         rc = make_name_files(b);
     if (rc < 0)
         return rc;
-    b->root_fd = overlay(b->in->view_fd >= 0 ? "lower:view" : "lower", "upper/root",
-                         "upper/root.work", 0);
+    snprintf(lower, sizeof(lower), "%slower%s", b->in->archive_fd >= 0 ? "archive/root:" : "",
+             b->in->view_fd >= 0 ? ":view" : "");
+    b->root_fd = overlay(lower, "upper/root", "upper/root.work", 0);
     if (b->root_fd < 0)
         return b->root_fd;
     rc = mnt_attach(b->root_fd, b->stage_fd, "root");
     if (rc < 0 || b->in->usr_fd < 0)
         return rc;
-    CLEANUP_CLOSE int usr = overlay("mask:usr", "upper/usr", "upper/usr.work", 0);
+    CLEANUP_CLOSE int usr = overlay(b->in->archive_fd >= 0 ? "archive/usr:mask:usr" : "mask:usr",
+                                    "upper/usr", "upper/usr.work", 0);
     return usr < 0 ? usr : rootfs_attach_at(usr, b->root_fd, "usr");
 }
 

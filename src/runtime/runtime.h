@@ -124,6 +124,18 @@ int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, stru
 int runtime_drop_finish(struct task *t);
 int runtime_drop(const struct runtime *rt, uint32_t number);
 
+/* The layer that a job made of a kept one (JOB_ARCHIVE) is signed and becomes that one, of which
+ * nothing is in use: in a task. It is on the disk when finish answers 0; after a failure the layer
+ * is as it was, or has become that one: is_archived tells. undo: what a job made goes, as long as
+ * it has not become the layer; all: at a start. 0, -EAGAIN (finish), -errno. */
+int runtime_archive_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out);
+int runtime_archive_finish(struct task *t, char why[static TASK_WHY_SIZE]);
+int runtime_archive_undo(const struct runtime *rt, uint32_t number);
+void runtime_archive_undo_all(struct runtime *rt);
+
+/* Whether the kept layer of that number has an archive. */
+bool runtime_is_archived(const struct runtime *rt, uint32_t number);
+
 /* Whether there is a volume of that number. */
 bool runtime_is_volume(const struct runtime *rt, uint32_t number);
 

@@ -1,7 +1,8 @@
 /* cay-seal: seals the files of a memory image into one file, or opens it again.
  *
- *     cay-seal seal|open UID BYTES_MAX
+ *     cay-seal seal|open|sign|check UID BYTES_MAX
  *
+ * sign and check: the MACs of an archive (sign.h), for which the directory is only where it stands.
  * Descriptors: contract/seal_boot.h. Started as root by what holds the key. It reads the secret,
  * enters its walls as UID (the owner of the sandbox's user namespace, to whom the image's files
  * belong), and only then looks into the directory. BYTES_MAX: of the sealed file. On failure it
@@ -13,6 +14,7 @@
 #include "base/util.h"
 #include "seal/pack.h"
 #include "seal/seal_walls.h"
+#include "seal/sign.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +25,7 @@
 #include <string.h>
 
 struct options {
-    bool opens;
+    int (*work)(const struct seal_secret *secret, uint64_t bytes_max, struct pack_why *why);
     uid_t uid;
     uint64_t bytes_max;
 };
@@ -44,49 +46,77 @@ static int parse_number(const char *text, uint64_t most, uint64_t *out)
                                                                                           : -EINVAL;
 }
 
-static int parse(int argc, char **argv, struct options *o)
-{
-    uint64_t uid;
+static struct seal seal; /* large; and never copied */
 
-    if (argc != 4 || (strcmp(argv[1], "seal") != 0 && strcmp(argv[1], "open") != 0) ||
-        parse_number(argv[2], UINT32_MAX - 1, &uid) < 0 || uid == 0 ||
-        parse_number(argv[3], INT64_MAX, &o->bytes_max) < 0)
-        return -EINVAL;
-    o->opens = argv[1][0] == 'o';
-    o->uid = (uid_t)uid;
-    return 0;
-}
-
-static int seal_files(struct seal *s, const struct seal_secret *secret, uint64_t bytes_max,
-                      struct pack_why *why)
+static int seal_files(const struct seal_secret *secret, uint64_t bytes_max, struct pack_why *why)
 {
-    int rc = seal_write_begin(s, SEAL_BOOT_FILE_FD, secret, bytes_max);
+    int rc = seal_write_begin(&seal, SEAL_BOOT_FILE_FD, secret, bytes_max);
 
     snprintf(why->text, sizeof(why->text), "beginning the sealed file: %s", strerror(-rc));
     if (rc == 0)
-        rc = pack_write(s, SEAL_BOOT_DIR_FD, why);
+        rc = pack_write(&seal, SEAL_BOOT_DIR_FD, why);
     if (rc < 0)
         return rc;
-    rc = seal_write_end(s);
+    rc = seal_write_end(&seal);
     snprintf(why->text, sizeof(why->text), "ending the sealed file: %s", strerror(-rc));
     return rc;
 }
 
-static int open_files(struct seal *s, const struct seal_secret *secret, struct pack_why *why)
+static int open_files(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
+                      struct pack_why *why)
 {
-    int rc = seal_read_begin(s, SEAL_BOOT_FILE_FD, secret);
+    int rc = seal_read_begin(&seal, SEAL_BOOT_FILE_FD, secret);
     const char *text = rc == -ESTALE    ? "the image is not of this sandbox, kernel and template"
                        : rc == -EPROTO  ? "the image is of another version of cay"
                        : rc == -EBADMSG ? "the image is damaged: its header"
                                         : strerror(-rc);
 
     snprintf(why->text, sizeof(why->text), "%s", text);
-    return rc == 0 ? pack_read(s, SEAL_BOOT_DIR_FD, why) : rc;
+    return rc == 0 ? pack_read(&seal, SEAL_BOOT_DIR_FD, why) : rc;
+}
+
+static int sign_file(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
+                     struct pack_why *why)
+{
+    struct sign_why text = {""};
+    int rc = sign_write(SEAL_BOOT_FILE_FD, secret, &text);
+
+    memcpy(why->text, text.text, sizeof(why->text));
+    return rc;
+}
+
+static int check_file(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
+                      struct pack_why *why)
+{
+    struct sign_why text = {""};
+    int rc = sign_check(SEAL_BOOT_FILE_FD, secret, &text);
+
+    memcpy(why->text, text.text, sizeof(why->text));
+    return rc;
+}
+
+static const struct {
+    const char *name;
+    int (*work)(const struct seal_secret *secret, uint64_t bytes_max, struct pack_why *why);
+} works[] = {
+    {"seal", seal_files}, {"open", open_files}, {"sign", sign_file}, {"check", check_file}};
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    uint64_t uid;
+
+    for (size_t i = 0; argc == 4 && i < ARRAY_SIZE(works); i++)
+        if (strcmp(argv[1], works[i].name) == 0)
+            o->work = works[i].work;
+    if (!o->work || parse_number(argv[2], UINT32_MAX - 1, &uid) < 0 || uid == 0 ||
+        parse_number(argv[3], INT64_MAX, &o->bytes_max) < 0)
+        return -EINVAL;
+    o->uid = (uid_t)uid;
+    return 0;
 }
 
 static int run(const struct options *o)
 {
-    static struct seal seal; /* large; and never copied */
     struct seal_secret secret;
     struct pack_why why;
     const char *what = "";
@@ -101,8 +131,7 @@ static int run(const struct options *o)
     rc = seal_walls_enter(SEAL_BOOT_DIR_FD, o->uid, o->bytes_max, &what);
     if (rc < 0)
         return fail(rc, what);
-    rc = o->opens ? open_files(&seal, &secret, &why)
-                  : seal_files(&seal, &secret, o->bytes_max, &why);
+    rc = o->work(&secret, o->bytes_max, &why);
     seal_forget(&seal);
     OPENSSL_cleanse(&secret, sizeof(secret));
     return rc < 0 ? fail(rc, why.text) : 0;
@@ -110,10 +139,11 @@ static int run(const struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o;
+    struct options o = {.work = NULL};
 
     if (parse(argc, argv, &o) < 0) {
-        fprintf(stderr, "usage: cay-seal seal|open UID BYTES_MAX   (started by cay-privd)\n");
+        fprintf(stderr,
+                "usage: cay-seal seal|open|sign|check UID BYTES_MAX   (started by cay-privd)\n");
         return 2;
     }
     signal(SIGXFSZ, SIG_IGN); /* a file that becomes too large is an error of write(2) */

@@ -70,12 +70,13 @@ static void log_context(int context, const char *type, const char *step, int err
     log_warn("mount %s: %s: %s%s%s", type, step, strerror(errnum), n > 0 ? ": " : "", text);
 }
 
-int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr)
+static int new_from(const char *type, const char *source, const struct mnt_option *options,
+                    uint64_t attr)
 {
     CLEANUP_CLOSE int context = fsopen(type, FSOPEN_CLOEXEC);
     if (context < 0)
         return -errno;
-    (void)fsconfig(context, FSCONFIG_SET_STRING, "source", type, 0); /* as df and mount show it */
+    (void)fsconfig(context, FSCONFIG_SET_STRING, "source", source, 0);
     for (; options && options->key; options++) {
         unsigned cmd = options->value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
         if (fsconfig(context, cmd, options->key, options->value, 0) < 0) {
@@ -96,6 +97,18 @@ int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr)
         return -errnum;
     }
     return fd;
+}
+
+int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr)
+{
+    return new_from(type, type, options, attr); /* as df and mount show it */
+}
+
+int mnt_new_on(const char *type, const char *device, uint64_t attr)
+{
+    const struct mnt_option read_only[] = {{"ro", NULL}, {NULL, NULL}};
+
+    return new_from(type, device, read_only, attr | MOUNT_ATTR_RDONLY);
 }
 
 int mnt_new_terminals(unsigned max)

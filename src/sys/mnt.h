@@ -41,6 +41,9 @@ int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr) W
 /* The same, of an instance of devpts that has at most so many terminals. */
 int mnt_new_terminals(unsigned max) WARN_UNUSED;
 
+/* The file system of that type on a block device, read-only: as mnt_new. */
+int mnt_new_on(const char *type, const char *device, uint64_t attr) WARN_UNUSED;
+
 /* Makes the (just attached) new_root_fd the root of this mount namespace and detaches everything
  * that was there before. 0 or -errno. */
 int mnt_pivot(int new_root_fd) WARN_UNUSED;

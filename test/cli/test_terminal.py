@@ -30,7 +30,7 @@ NAMES = re.compile(r"id|.*ID|.*Id|name|tenant|state|status|url|type|event|time|.
 SHOWN = [
     "status", "env --urls", "debug BOX", "create host", "exec BOX -- /bin/no-such-program", "run --template=host -- true",
     "cp BOX:/etc/hostname OUT",
-    "cp BOX:/no-such-file OUT", "cp OUT BOX:/no/such/place", "ls", "ls --json", "kill NONE", "pause NONE", "resume NONE",
+    "cp BOX:/no-such-file OUT", "cp OUT BOX:/no/such/place", "ls", "ls --json", "kill NONE", "pause NONE", "archive NONE", "resume NONE",
     "fork NONE", "resize BOX --memory=1", "rollback BOX no-such-snapshot", "snapshot create NONE", "snapshot ls", "snapshot rm no-such-snapshot",
     "volume create bad/name", "volume ls", "volume rm no-such-volume", "logs BOX", "logs BOX --json", "top --once", "top --json", "policy show BOX",
     "policy set BOX public", "policy check POLICY", "policy explain BOX a.example GET /x", "policy learned BOX", "policy ask BOX",

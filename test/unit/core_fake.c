@@ -55,6 +55,7 @@ struct fake {
     char host_dir[PRIVSEP_OWNER_SIZE];
     struct privsep_msg *held; /* requests that wait for a knob */
     size_t held_n;
+    bool archive_stopped;
     uint64_t job_seq, cpu_us;
     char init_body[BUFFER];
     struct conn *conns;
@@ -388,6 +389,33 @@ static void do_drop(struct fake *f, const struct privsep_msg *m)
     reply(f, &r, there ? 0 : -ENOENT);
 }
 
+static void do_archive(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    bool stopped = f->archive_stopped;
+
+    f->archive_stopped = false;
+    f->counts.archives++;
+    if (!f->kept[m->u.kept.number] || !is_of(f, m->u.kept.number, m->u.kept.owner))
+        reply(f, &r, -ENOENT);
+    else
+        reply(f, &r, stopped ? -ECANCELED : f->knobs[FAKE_ARCHIVE_ERRNO]);
+}
+
+static void release_held(struct fake *f);
+
+static void do_archive_stop(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+
+    f->archive_stopped = f->knobs[FAKE_HOLD_ARCHIVES];
+    reply(f, &r, 0);
+    if (f->archive_stopped) {
+        f->knobs[FAKE_HOLD_ARCHIVES] = 0;
+        release_held(f);
+    }
+}
+
 static void do_kepts(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
@@ -564,6 +592,8 @@ static const struct {
     {PRIVSEP_THAW, do_thaw, FAKE_HOLD_THAWS},
     {PRIVSEP_KEEP, do_keep, FAKE_HOLD_KEEPS},
     {PRIVSEP_DUMP, do_dump, FAKE_HOLD_DUMPS},
+    {PRIVSEP_ARCHIVE, do_archive, FAKE_HOLD_ARCHIVES},
+    {PRIVSEP_ARCHIVE_STOP, do_archive_stop, FAKE_KNOB_COUNT},
     {PRIVSEP_COPY, do_copy, FAKE_HOLD_COPIES},
     {PRIVSEP_RESIZE, do_resize, FAKE_HOLD_RESIZES},
     {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},

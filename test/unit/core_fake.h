@@ -15,6 +15,7 @@ struct fake_counts {
     unsigned command_sandboxes, command_sandbox_ends,
         starts; /* a start is answered as FAKE_START says */
     unsigned freezes, thaws, keeps, drops, resizes;
+    unsigned archives;
     unsigned prepares, dumps, restores; /* agents asked, DUMPs, CREATEs on memory that is there */
     unsigned volume_ends; /* agents that were asked to serve a volume's contents no more */
     unsigned live;        /* sandboxes that live now */
@@ -54,12 +55,14 @@ enum fake_knob {
     FAKE_KEEPS_NOTHING, /* 1: files are in memory, from the next HELLO on */
     FAKE_VOLUME_BUSY,   /* 1: agents have calls of a volume's contents under way */
     FAKE_CPU_MS,        /* what a sandbox has used of the processor; 0: a little more each time */
+    FAKE_HOLD_ARCHIVES, /* as FAKE_HOLD_CREATES; one that is stopped is answered at its release */
     FAKE_HOLD_DUMPS,    /* as FAKE_HOLD_CREATES */
     FAKE_FAIL_DUMPS,    /* that many dumps fail with FAKE_MEMORY_ERRNO */
     FAKE_FAIL_RESTORES, /* the same for creates on memory */
     FAKE_MEMORY_ERRNO,  /* EOPNOTSUPP; of a dump ETIMEDOUT and ECHILD keep its files */
     FAKE_PREPARE, /* status of an agent's answer when it is to prepare for a dump: 204; 0: none comes */
-    FAKE_LATE_GO_ONS, /* that many times an agent that is to go on says that it cannot yet */
+    FAKE_ARCHIVE_ERRNO, /* of an answer to ARCHIVE, as it is sent: 0 or -errno */
+    FAKE_LATE_GO_ONS,   /* that many times an agent that is to go on says that it cannot yet */
     FAKE_KNOB_COUNT
 };
 

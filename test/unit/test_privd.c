@@ -256,6 +256,7 @@ static void what_is_kept_is_what_the_disk_has(void **state)
         [KEPT_NONE] = {KEPT_NONE, KEPT_WHOLE},        [KEPT_KEEPING] = {KEPT_NONE, KEPT_NONE},
         [KEPT_WHOLE] = {KEPT_NONE, KEPT_WHOLE},       [KEPT_TAKING] = {KEPT_NONE, KEPT_NONE},
         [KEPT_DROPPING] = {KEPT_NONE, KEPT_DROPPING}, [KEPT_COPYING] = {KEPT_NONE, KEPT_DROPPING},
+        [KEPT_ARCHIVING] = {KEPT_NONE, KEPT_WHOLE},
     };
 
     for (unsigned i = 0; i < KEPT_STATE_COUNT; i++)

@@ -543,6 +543,30 @@ int runtime_drop_finish(struct task *t)
     return -EOPNOTSUPP;
 }
 
+int runtime_archive_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_archive_finish(struct task *t, char why[static TASK_WHY_SIZE])
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_archive_undo(const struct runtime *rt, uint32_t number)
+{
+    return 0;
+}
+
+void runtime_archive_undo_all(struct runtime *rt)
+{
+}
+
+bool runtime_is_archived(const struct runtime *rt, uint32_t number)
+{
+    return false;
+}
+
 bool runtime_is_volume(const struct runtime *rt, uint32_t number)
 {
     return false;

@@ -125,12 +125,14 @@ static struct privsep_msg good(uint16_t op)
 
     if (op == PRIVSEP_CREATE)
         return good_create();
-    m.gen = op != PRIVSEP_DROP && op != PRIVSEP_VOLUME_MAKE;
+    m.gen = op != PRIVSEP_DROP && op != PRIVSEP_VOLUME_MAKE && op != PRIVSEP_ARCHIVE &&
+            op != PRIVSEP_ARCHIVE_STOP;
     if (op == PRIVSEP_CONNECT)
         m.u.connect.count = 1;
     if (op == PRIVSEP_COMMAND_SANDBOX_END)
         m.u.command_sandbox.number = 1;
-    if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY || op == PRIVSEP_DUMP) {
+    if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY || op == PRIVSEP_DUMP || op == PRIVSEP_ARCHIVE ||
+        op == PRIVSEP_ARCHIVE_STOP) {
         m.u.kept.number = 1;
         m.u.kept.owner[0] = 1;
     }

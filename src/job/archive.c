@@ -1,0 +1,218 @@
+#include "job/archive.h"
+
+#include "base/util.h"
+#include "contract/archive.h"
+#include "job/archive_walls.h"
+#include "job/run.h"
+#include "job/say.h"
+#include "sys/btrfs.h"
+#include "sys/mnt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+
+#define MKSQUASHFS  "/usr/bin/mksquashfs"
+#define MARKS       "user.overlay." /* the kernel's, about the layer below */
+#define NAMES_BYTES 65536
+#define VALUE_BYTES 65536
+#define SPARE_BYTES (UINT64_C(64) << 20)
+
+struct archiving {
+    char name[16];
+    int all_fd;  /* ARCHIVING_DIR */
+    int kept_fd; /* the layer that is read */
+    int new_fd;  /* the one that is made; -1: not yet */
+};
+
+/* -- whether it can be ------------------------------------------------------------------------- */
+
+static int refuse_parts(const struct archiving *a)
+{
+    struct stat st;
+
+    if (fstatat(a->kept_fd, ARCHIVE_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return say_failure(EALREADY, "it was archived before: its archive lies below what it wrote "
+                                     "since, and stays");
+    if (fstatat(a->kept_fd, "image", &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return say_failure(EOPNOTSUPP, "its memory is kept with its files");
+    /* Names of the sandbox are put there at each start (runtime/rootfs.c). */
+    if (fstatat(a->kept_fd, "root/etc", &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+        return say_failure(EOPNOTSUPP, "its /etc is no directory");
+    return 0;
+}
+
+/* A file of as many bytes as the layer, at the worst. */
+static int refuse_space(const struct archiving *a)
+{
+    uint64_t id, used = 0, most;
+    struct statvfs fs;
+    int rc = btrfs_subvolume_id(a->kept_fd, &id);
+
+    if (rc == 0)
+        rc = btrfs_usage(a->kept_fd, id, &used, &most);
+    if (rc < 0 || fstatvfs(a->kept_fd, &fs) < 0)
+        return say_failure(rc < 0 ? -rc : errno, "its size cannot be told");
+    if ((uint64_t)fs.f_bavail * fs.f_frsize < used + SPARE_BYTES)
+        return say_failure(ENOSPC, "the state disk has less room than the %llu MiB that it takes",
+                           (unsigned long long)(used >> 20));
+    return 0;
+}
+
+/* -- the directories above the file ------------------------------------------------------------ */
+
+static int copy_attribute(int from_fd, int to_fd, const char *name)
+{
+    static char value[VALUE_BYTES];
+    ssize_t n = fgetxattr(from_fd, name, value, sizeof(value));
+
+    return n < 0 || fsetxattr(to_fd, name, value, (size_t)n, 0) < 0 ? -errno : 0;
+}
+
+static int copy_attributes(int from_fd, int to_fd)
+{
+    static char names[NAMES_BYTES];
+    ssize_t n = flistxattr(from_fd, names, sizeof(names));
+    int rc = n < 0 ? -errno : 0;
+
+    for (const char *name = names; rc == 0 && name < names + n; name += strlen(name) + 1)
+        if (strncmp(name, MARKS, strlen(MARKS)) != 0)
+            rc = copy_attribute(from_fd, to_fd, name);
+    return rc;
+}
+
+/* Inside, it is the mode and owner of the directory in the highest layer that count. */
+static int make_dir_like(const struct archiving *a, const char *path)
+{
+    struct stat st;
+    CLEANUP_CLOSE int from = mnt_open_beneath(a->kept_fd, path, O_RDONLY | O_DIRECTORY, 0);
+
+    if (from < 0)
+        return from;
+    if (fstat(from, &st) < 0 || mkdirat(a->new_fd, path, 0700) < 0)
+        return -errno;
+    CLEANUP_CLOSE int to = mnt_open_beneath(a->new_fd, path, O_RDONLY | O_DIRECTORY, 0);
+    if (to < 0)
+        return to;
+    if (fchown(to, st.st_uid, st.st_gid) < 0 || fchmod(to, st.st_mode & 07777) < 0)
+        return -errno;
+    int rc = copy_attributes(from, to);
+    const struct timespec times[] = {st.st_atim, st.st_mtim};
+    return rc < 0 ? rc : futimens(to, times) < 0 ? -errno : 0;
+}
+
+static int make_work_dir(const struct archiving *a, const char *name)
+{
+    return mkdirat(a->new_fd, name, 0755) < 0 || fchmodat(a->new_fd, name, 0755, 0) < 0 ? -errno
+                                                                                        : 0;
+}
+
+static int make_layer(struct archiving *a)
+{
+    int rc = btrfs_subvolume_destroy(a->all_fd, a->name);
+
+    if (rc == 0 || rc == -ENOENT)
+        rc = btrfs_subvolume_create(a->all_fd, a->name);
+    if (rc < 0)
+        return rc;
+    a->new_fd = mnt_open_beneath(a->all_fd, a->name, O_RDONLY | O_DIRECTORY, 0);
+    if (a->new_fd < 0)
+        return a->new_fd;
+    rc = make_dir_like(a, "root");
+    if (rc == 0)
+        rc = make_dir_like(a, "root/etc");
+    if (rc == 0)
+        rc = make_dir_like(a, "usr");
+    if (rc == 0)
+        rc = make_work_dir(a, "root.work");
+    return rc == 0 ? make_work_dir(a, "usr.work") : rc;
+}
+
+/* -- the file ---------------------------------------------------------------------------------- */
+
+/* It says nothing where all of the layer is in the file: a word about one that was left out is a
+ * failure, whatever its status. */
+static void on_line(void *arg, const char *line)
+{
+    char *said = arg;
+
+    if (!said[0] && line[0])
+        snprintf(said, RUN_LINE_MAX, "%s", line);
+}
+
+static int make_file(const struct archiving *a)
+{
+    static const char out_file[] = "/out/" ARCHIVE_FILE;
+    static const char *const argv[] = {MKSQUASHFS,
+                                       "/layer/root",
+                                       "/layer/usr",
+                                       out_file,
+                                       "-comp",
+                                       "zstd",
+                                       "-Xcompression-level",
+                                       "3",
+                                       "-noappend",
+                                       "-no-progress",
+                                       "-quiet",
+                                       "-no-recovery",
+                                       "-exit-on-error",
+                                       "-xattrs",
+                                       "-processors",
+                                       "1",
+                                       "-mem",
+                                       "256M",
+                                       NULL};
+    const struct archive_walls walls = {a->kept_fd, a->new_fd};
+    char said[RUN_LINE_MAX] = "";
+
+    if (access(MKSQUASHFS, X_OK) < 0)
+        return say_failure(EOPNOTSUPP, "mksquashfs is not there (package squashfs-tools)");
+    int status = run_program_within((char *const *)argv, archive_walls_enter, &walls, on_line,
+                                    said);
+    if (status != 0 || said[0])
+        return say_failure(strstr(said, "No space") || strstr(said, "quota") ? ENOSPC : EOPNOTSUPP,
+                           "it cannot be archived: %s (status %d)", said[0] ? said : "mksquashfs",
+                           status);
+    CLEANUP_CLOSE int file = mnt_open_beneath(a->new_fd, ARCHIVE_FILE, O_RDWR, 0);
+    if (file < 0 || fchown(file, 0, 0) < 0 || fchmod(file, 0600) < 0)
+        return say_failure(EIO, "the archive is not there");
+    return 0;
+}
+
+static int build(struct archiving *a)
+{
+    int rc = refuse_parts(a);
+
+    if (rc == 0)
+        rc = refuse_space(a);
+    if (rc < 0)
+        return rc;
+    rc = make_layer(a);
+    if (rc < 0)
+        return say_failure(-rc, "no layer for the archive: %s", strerror(-rc));
+    return make_file(a);
+}
+
+int archive_build(uint32_t number)
+{
+    struct archiving a = {.new_fd = -1};
+    char path[40];
+
+    snprintf(a.name, sizeof(a.name), "%u", number);
+    snprintf(path, sizeof(path), "../kept/%u", number);
+    a.all_fd = open("../" ARCHIVING_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    a.kept_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = a.all_fd < 0 || a.kept_fd < 0 ? say_failure(ENOENT, "there are no such files")
+                                           : build(&a);
+    if (rc < 0 && a.new_fd >= 0 && btrfs_subvolume_destroy(a.all_fd, a.name) < 0)
+        say_progress(100, "what was made of it is left for the next start");
+    util_close(&a.new_fd);
+    util_close(&a.kept_fd);
+    util_close(&a.all_fd);
+    return rc;
+}

@@ -1,0 +1,100 @@
+#include "job/archive_walls.h"
+
+#include "base/host_links.h"
+#include "base/util.h"
+#include "contract/archive.h"
+#include "sys/caps.h"
+#include "sys/mnt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+#define SHOWN  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+static int put_links(int root_fd)
+{
+    char target[HOST_LINKS_TARGET];
+
+    for (size_t i = 0; i < HOST_LINKS_COUNT; i++) {
+        int there = host_links_read(i, target);
+
+        if (there < 0)
+            return there;
+        if (there && symlinkat(target, root_fd, host_links_names[i]) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int show(int root_fd, const char *name, int tree_fd)
+{
+    if (tree_fd < 0)
+        return tree_fd;
+    return mkdirat(root_fd, name, 0755) < 0 ? -errno : mnt_attach(tree_fd, root_fd, name);
+}
+
+/* The trees are copied first: of the descriptors' own mounts the new namespace has none. */
+static int enter_root(const struct archive_walls *w)
+{
+    const struct mnt_option options[] = {{"mode", "0755"}, {"size", "64k"}, {NULL, NULL}};
+    CLEANUP_CLOSE int usr = mnt_clone(AT_FDCWD, "/usr", SHOWN | MOUNT_ATTR_RDONLY);
+    CLEANUP_CLOSE int layer = mnt_clone(w->layer_fd, "",
+                                        SHOWN | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
+    CLEANUP_CLOSE int out = mnt_clone(w->out_fd, "", SHOWN | MOUNT_ATTR_NOEXEC);
+    CLEANUP_CLOSE int root = unshare(CLONE_NEWNS) < 0 ? -errno : mnt_new("tmpfs", options, SHOWN);
+
+    if (root < 0)
+        return root;
+    int rc = mnt_attach(root, AT_FDCWD, "/tmp");
+    if (rc == 0)
+        rc = put_links(root);
+    if (rc == 0)
+        rc = show(root, "usr", usr);
+    if (rc == 0)
+        rc = show(root, "layer", layer);
+    if (rc == 0)
+        rc = show(root, "out", out);
+    return rc == 0 ? mnt_pivot(root) : rc;
+}
+
+static int limit(void)
+{
+    const struct rlimit none = {0, 0}, file = {ARCHIVE_BYTES_MAX, ARCHIVE_BYTES_MAX};
+
+    return setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_FSIZE, &file) < 0 ||
+                   setpriority(PRIO_PROCESS, 0, 19) < 0
+               ? -errno
+               : 0;
+}
+
+/* Without CAP_DAC_OVERRIDE it could not read what a tenant's programs keep to themselves; what it
+ * may write is the mount of /out alone. */
+int archive_walls_enter(const void *walls)
+{
+    const char *what = "a root";
+    int rc = enter_root(walls);
+
+    if (rc == 0) {
+        what = "limits";
+        rc = limit();
+    }
+    if (rc == 0 && close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+        rc = -errno;
+    if (rc == 0) {
+        what = "capabilities";
+        rc = caps_become(NOBODY, NOBODY, CAPS_BIT(CAP_DAC_OVERRIDE), 0);
+    }
+    if (rc < 0)
+        dprintf(STDERR_FILENO, "no %s of its own: %s\n", what, strerror(-rc));
+    return rc;
+}
