@@ -100,7 +100,7 @@ static enum err_code read_auto_delete(struct api_call *call, struct creation *c,
     c->r.auto_delete_ms = MAX(minutes, 0) * DAYTONA_MINUTE_MS;
     if (minutes > 0 || (minutes < 0 && !has(body, "ttlMinutes") && core_keeps_files(call->core))) {
         c->r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
-        c->r.keep_memory = false;
+        c->r.timeout_tier = SANDBOX_TIER_FILES;
     }
     return rc;
 }
@@ -274,10 +274,8 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
     const json_t *body = call->body;
     enum err_code rc;
 
-    c->r = (struct sandbox_request){.tenant = call->who.tenant,
-                                    .on_timeout = SANDBOX_ON_TIMEOUT_KILL,
-                                    .keep_memory = true,
-                                    .secure = true};
+    c->r = (struct sandbox_request){
+        .tenant = call->who.tenant, .on_timeout = SANDBOX_ON_TIMEOUT_KILL, .secure = true};
     if ((rc = daytona_fields_check(body, fields, ARRAY_SIZE(fields), e)) ||
         (rc = read_origin(call, c, e)) || (rc = daytona_name_read(body, &c->r.name, e)) ||
         (rc = read_resources(call, &c->r, e)) ||

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define LEVEL_NAME_MAX 16
+#define TIER_NAME_MAX  32
 
 /* The fields of the body; strings and objects are borrowed from it, the rest is ours. Kept as the
  * call's state while header values are being sealed. */
@@ -74,6 +75,32 @@ enum err_code e2b_check_max(struct api_call *call, int64_t ttl_ms, struct err *e
     return err_set(e, ERR_INVALID, TIMEOUT_OVER "%llu seconds", s);
 }
 
+/* "autoPauseTier" and "autoPauseOrFiles" are cay's own; E2B's "autoPauseMemory" false means its
+ * files alone. */
+static enum err_code read_pause_tier(const json_t *body, bool pause, bool keep_memory,
+                                     enum sandbox_tier *out, struct err *e)
+{
+    const char *name = NULL;
+    bool or_files = false;
+
+    if (json_get_str(body, "autoPauseTier", NULL, JSON_OPTIONAL, TIER_NAME_MAX, &name, e) !=
+            ERR_OK ||
+        json_get_bool(body, "autoPauseOrFiles", NULL, JSON_OPTIONAL, &or_files, e) != ERR_OK)
+        return e->code;
+    if (name && !pause)
+        return err_set(e, ERR_INVALID, "autoPauseTier only applies when autoPause is true.");
+    if (!core_tier_find(name ? name : keep_memory ? "frozen" : "files", or_files, out))
+        return err_set(e, ERR_INVALID,
+                       "autoPauseTier: \"%.40s\" is none of frozen, memory and files", name);
+    if (!keep_memory && *out != SANDBOX_TIER_FILES)
+        return err_set(e, ERR_INVALID,
+                       "autoPauseMemory=false is autoPauseTier=\"files\": give one of the two.");
+    if (or_files && *out != SANDBOX_TIER_MEMORY_OR_FILES)
+        return err_set(e, ERR_INVALID,
+                       "autoPauseOrFiles only applies when autoPauseTier is \"memory\".");
+    return ERR_OK;
+}
+
 static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *r, struct err *e)
 {
     bool pause = false, keep_memory = true, resume = false;
@@ -90,12 +117,13 @@ static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *
     if (!keep_memory && !pause)
         return err_set(e, ERR_INVALID,
                        "autoPauseMemory=false only applies when autoPause is true.");
-    if (!keep_memory && resume)
+    if ((rc = read_pause_tier(body, pause, keep_memory, &r->timeout_tier, e)) != ERR_OK)
+        return rc;
+    if (r->timeout_tier == SANDBOX_TIER_FILES && resume)
         return err_set(e, ERR_INVALID,
                        "autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with "
                        "autoResume: it must be resumed explicitly.");
     r->on_timeout = pause ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL;
-    r->keep_memory = keep_memory;
     r->auto_resume = resume;
     return ERR_OK;
 }
@@ -150,10 +178,10 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
 {
     static const char *const instead[] = {"network", E2B_INTERNET_KEY};
     static const char *const known[] = {
-        "templateID", "timeout",     "metadata",       "envVars",    "policy",
-        "secure",     "level",       "seccompFilters", "autoPause",  "autoPauseMemory",
-        "autoResume", "idle",        "volumeMounts",   "hostMounts", "iam",
-        "mcp",        "startCommand"};
+        "templateID", "timeout",      "metadata",       "envVars",         "policy",
+        "secure",     "level",        "seccompFilters", "autoPause",       "autoPauseMemory",
+        "autoResume", "idle",         "volumeMounts",   "hostMounts",      "iam",
+        "mcp",        "startCommand", "autoPauseTier",  "autoPauseOrFiles"};
     const char *key;
     json_t *value;
 

@@ -80,7 +80,8 @@ enum err_code core_sandbox_set_auto_delete(struct core *c, const char *tenant, c
     lifecycle_check_clock(c);
     changed = o->s;
     changed.on_timeout = after_ms == 0 ? SANDBOX_ON_TIMEOUT_KILL : SANDBOX_ON_TIMEOUT_PAUSE;
-    changed.keep_memory = after_ms == 0 && changed.keep_memory;
+    if (after_ms != 0)
+        changed.timeout_tier = SANDBOX_TIER_FILES;
     changed.auto_delete_ms = MAX(after_ms, 0);
     code = store_sandbox_update(c->store, &changed, e);
     if (code != ERR_OK)

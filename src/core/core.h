@@ -88,8 +88,8 @@ struct sandbox {
     uint32_t level; /* enum privsep_level */
     bool secure;    /* its agent's calls need the token */
     bool auto_resume;
-    bool keep_memory; /* of a pause at the end of its time; false: SANDBOX_TIER_FILES */
-    uint32_t kept;    /* privd's number of its files (PRIVSEP_KEEP); 0: none */
+    enum sandbox_tier timeout_tier; /* of a pause at the end of its time */
+    uint32_t kept;                  /* privd's number of its files (PRIVSEP_KEEP); 0: none */
     /* Beside its files what ran in it is kept, or is just being; false: they alone are. And whether
      * they will do where that fails. */
     bool kept_memory, or_files;
@@ -184,7 +184,8 @@ struct sandbox_request {
     int64_t auto_delete_ms;  /* ended so long after its stop, at most CORE_AUTO_DELETE_MAX_MS; 0:
                                 never */
     enum sandbox_timeout_action on_timeout;
-    bool auto_resume, keep_memory, secure, allow_internet;
+    enum sandbox_tier timeout_tier; /* of the pause then */
+    bool auto_resume, secure, allow_internet;
     uint32_t level;               /* enum privsep_level */
     struct privsep_limits limits; /* 0 in a field = default */
     json_t *metadata, *env;       /* borrowed; may be NULL */
@@ -265,7 +266,8 @@ bool core_sandbox_has_memory(const struct sandbox *s);
 bool core_sandbox_is_stopped(const struct sandbox *s);
 
 /* Why its memory was not kept, or did not come back, at its last pause or resume, though that was
- * asked for: its files alone were or are kept. "": nothing of that kind. */
+ * asked for: its files alone were or are kept; or, at the end of its time, it is frozen. "":
+ * nothing of that kind. */
 const char *core_sandbox_fell(const struct sandbox *s);
 
 /* They go on; done when they do. Its start is now, its end ttl_ms later (0: the default; of several

@@ -85,7 +85,7 @@ static enum err_code check_request(struct core *c, const struct sandbox_request 
                        (long long)CORE_AUTO_DELETE_MAX_MS);
     if (r->name && sandbox_name_is_taken(c, r->tenant, r->name))
         return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
-    if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && !r->keep_memory &&
+    if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && r->timeout_tier != SANDBOX_TIER_FROZEN &&
         (code = keep_check(c, e)) != ERR_OK)
         return code;
     if (c->tenants.charged[TENANT_SANDBOXES] >= c->config.max_sandboxes) {

@@ -72,6 +72,7 @@ static void cannot(struct sandbox_obj *o, struct err *why)
 {
     dump_forget(o);
     if (!o->s.or_files) {
+        o->fell = *why;
         begin_with(why, "the sandbox was not paused");
         keep_not_done(o, why);
         return;

@@ -130,6 +130,8 @@ void pause_resumed(struct sandbox_obj *o)
         trace_sandbox_step(o, TRACE_RESUME_MADE, o->begun_us, o->made_us);
         trace_sandbox_step(o, TRACE_RESUME_AGENT, o->made_us, clock_mono_us());
     }
+    if (!sandbox_life(o)->files)
+        o->fell.text[0] = '\0'; /* nothing is lost */
     keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
     if (o->resume_ttl_ms == 0)
@@ -241,6 +243,21 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     pause_waiters_notify(o, &o->resumers, &e);
 }
 
+/* Its memory was not written at the end of its time: the next try freezes it, so that its time does
+ * not go on for as long as that fails, and each try does not stop it for nothing. fell says why. */
+static void freeze_next(struct sandbox_obj *o, const struct err *why)
+{
+    o->refused_end_ms = o->s.end_real_ms;
+    if (!o->fell.text[0])
+        o->fell = *why;
+}
+
+/* To the disk, with what runs. */
+static bool writes_memory(enum sandbox_tier tier)
+{
+    return tier != SANDBOX_TIER_FROZEN && tier_of(tier)->memory;
+}
+
 /* Its time goes on; where that is over already it is tried again soon. Callers that want it to run
  * are answered. */
 void pause_not_done(struct sandbox_obj *o, const struct err *why)
@@ -250,6 +267,10 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     bool rebooting = o->reboot, only_reboots = o->reboot_keeps;
     int64_t ttl_ms = o->resume_ttl_ms;
 
+    if (over && o->s.pause_reason != SANDBOX_PAUSE_API && writes_memory(tier_number(&o->s)))
+        freeze_next(o, why);
+    else
+        o->fell.text[0] = '\0';
     log_warn("sandbox %s: not paused: %s", o->s.id, why->text);
     logs_add(o, "warn", "not paused: %s", why->text);
     trace_sandbox_end(o, why->code);
@@ -324,12 +345,19 @@ static void begin_pause_again(struct sandbox_obj *o)
 
 void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
 {
-    enum sandbox_tier tier = o->s.keep_memory ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES;
+    bool refused = o->refused_end_ms == o->s.end_real_ms;
+    enum sandbox_tier tier = refused ? SANDBOX_TIER_FROZEN : o->s.timeout_tier;
+    const struct err fell = o->fell;
     struct err e;
 
     trace_sandbox_asked(o); /* by no call */
-    if (begin(o, reason, tier, &e) == ERR_OK)
+    if (begin(o, reason, tier, &e) == ERR_OK) {
+        if (refused)
+            o->fell = fell;
         return;
+    }
+    if (writes_memory(tier) && o->copies == 0)
+        freeze_next(o, &e);
     log_warn("sandbox %s: not paused at the end of its time, tried again: %s", o->s.id, e.text);
     timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
 }

@@ -97,6 +97,8 @@ struct sandbox_obj {
     uint64_t dump_until_ms;
     bool restoring;  /* being restarted from its memory */
     struct err fell; /* core_sandbox_fell */
+    int64_t
+        refused_end_ms; /* the end of its time at which its memory could not be written (pause.c) */
 
     /* sockets.c: unconnected sockets that came with a batch and were not needed yet */
     struct timer socket_cache_expiry;

@@ -157,7 +157,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->level = r->level;
     s->secure = r->secure;
     s->auto_resume = r->auto_resume;
-    s->keep_memory = r->keep_memory;
+    s->timeout_tier = r->timeout_tier;
     s->allow_internet = r->allow_internet;
     s->serves_volume = r->serves_volume;
     s->limits = sandbox_limits(c, r, requested);

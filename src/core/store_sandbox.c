@@ -25,13 +25,32 @@ enum sandbox_flag {
     FLAG_ARCHIVED = 512,
     FLAG_KEPT_MEMORY = 1024,
     FLAG_OR_FILES = 2048,
-    FLAG_IN_ARCHIVE = 4096
+    FLAG_IN_ARCHIVE = 4096,
+    FLAG_TIMEOUT_DISK = 8192, /* with FLAG_KEEP_MEMORY */
+    FLAG_TIMEOUT_OR_FILES = 16384
 };
+
+/* The tier of the pause at the end of its time. */
+static const int timeout_flags[] = {
+    [SANDBOX_TIER_FROZEN] = FLAG_KEEP_MEMORY,
+    [SANDBOX_TIER_FILES] = 0,
+    [SANDBOX_TIER_MEMORY] = FLAG_KEEP_MEMORY | FLAG_TIMEOUT_DISK,
+    [SANDBOX_TIER_MEMORY_OR_FILES] = FLAG_KEEP_MEMORY | FLAG_TIMEOUT_DISK | FLAG_TIMEOUT_OR_FILES};
+_Static_assert(ARRAY_SIZE(timeout_flags) == SANDBOX_TIER_COUNT, "flags for each tier");
+
+static enum sandbox_tier timeout_tier_of(int flags)
+{
+    if (!(flags & FLAG_KEEP_MEMORY))
+        return SANDBOX_TIER_FILES;
+    if (!(flags & FLAG_TIMEOUT_DISK))
+        return SANDBOX_TIER_FROZEN;
+    return flags & FLAG_TIMEOUT_OR_FILES ? SANDBOX_TIER_MEMORY_OR_FILES : SANDBOX_TIER_MEMORY;
+}
 
 static int flags_of(const struct sandbox *s)
 {
     return (s->secure ? FLAG_SECURE : 0) | (s->auto_resume ? FLAG_AUTO_RESUME : 0) |
-           (s->keep_memory ? FLAG_KEEP_MEMORY : 0) | (s->allow_internet ? FLAG_ALLOW_INTERNET : 0) |
+           timeout_flags[s->timeout_tier] | (s->allow_internet ? FLAG_ALLOW_INTERNET : 0) |
            (s->has_tenant_ca ? FLAG_HAS_TENANT_CA : 0) | (s->limits.filters ? FLAG_FILTERS : 0) |
            (s->network && s->network->f.private_ports ? FLAG_PRIVATE_PORTS : 0) |
            (s->idle_counts & SANDBOX_IDLE_PROCESSES ? FLAG_IDLE_PROCESSES : 0) |
@@ -207,7 +226,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->on_timeout = sqlite3_column_int(q, 5) ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL;
     s->secure = flags & FLAG_SECURE;
     s->auto_resume = flags & FLAG_AUTO_RESUME;
-    s->keep_memory = flags & FLAG_KEEP_MEMORY;
+    s->timeout_tier = timeout_tier_of(flags);
     s->allow_internet = flags & FLAG_ALLOW_INTERNET;
     s->has_tenant_ca = flags & FLAG_HAS_TENANT_CA;
     s->idle_counts = (flags & FLAG_IDLE_PROCESSES ? SANDBOX_IDLE_PROCESSES : 0u) |

@@ -121,7 +121,6 @@ static void make(struct request *r)
         .idle_ms = (int64_t)r->mcp->config.pause_ms,
         .on_timeout = SANDBOX_ON_TIMEOUT_PAUSE,
         .auto_resume = true,
-        .keep_memory = true,
         .secure = true,
         .allow_internet = strcmp(policy, "deny") != 0,
         .metadata = metadata_of(r),

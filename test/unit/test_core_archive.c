@@ -23,7 +23,7 @@ static void make_stopped(struct world *w, char id[static IDS_SANDBOX_SIZE])
     r.ttl_ms = 0;
     r.idle_ms = MINUTE_MS;
     r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
-    r.keep_memory = false;
+    r.timeout_tier = SANDBOX_TIER_FILES;
     world_create(w, &r, id);
     core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FILES, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);

@@ -29,7 +29,7 @@ static void make(struct world *w, int64_t after_ms, char id[static IDS_SANDBOX_S
     r.ttl_ms = 0;
     r.idle_ms = MINUTE_MS;
     r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
-    r.keep_memory = false;
+    r.timeout_tier = SANDBOX_TIER_FILES;
     r.auto_delete_ms = after_ms;
     world_create(w, &r, id);
 }

@@ -555,6 +555,103 @@ static void its_memory_is_there_after_a_start_that_failed(void **state)
     end(w, id);
 }
 
+/* -- at the end of its time --------------------------------------------------------------------- */
+
+static void its_time_is_over(struct world *w, const char *id)
+{
+    struct sandbox_obj *o = object(w, id);
+
+    o->s.end_real_ms = clock_real_ms();
+    timers_cancel(&w->core->timers, &o->end);
+    o->end.fire(&o->end);
+}
+
+static void make_timed(struct world *w, enum sandbox_tier tier, char id[static IDS_SANDBOX_SIZE])
+{
+    struct sandbox_request r = world_request();
+
+    r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
+    r.timeout_tier = tier;
+    world_create(w, &r, id);
+}
+
+static void await_state(struct world *w, const char *id, enum sandbox_state state)
+{
+    while (object(w, id)->s.state != state)
+        world_run_for(w, 10);
+}
+
+static void the_end_of_its_time_writes_its_memory(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    make_timed(w, SANDBOX_TIER_MEMORY, id);
+    its_time_is_over(w, id);
+    await_state(w, id, SANDBOX_KEPT);
+    assert_event(w, id, EVENT_SANDBOX_PAUSED, "\"reason\":\"timeout\",\"tier\":\"memory\"");
+    assert_true(resumed(w, id, false).good);
+    assert_int_equal(fake_counts(w->fake).restores, 1);
+    end(w, id);
+}
+
+/* Its time does not go on: it stands still with all that it has, and is told why it is not on the
+ * disk. The end of its next life tries it anew. */
+static void what_cannot_be_written_at_the_end_is_frozen_and_told(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct sandbox_obj *o;
+
+    fake_set(w->fake, FAKE_MEMORY_ERRNO, EOPNOTSUPP);
+    fake_set(w->fake, FAKE_FAIL_DUMPS, 1);
+    make_timed(w, SANDBOX_TIER_MEMORY, id);
+    its_time_is_over(w, id);
+    o = object(w, id);
+    await_state(w, id, SANDBOX_PAUSED);
+    assert_int_equal(fake_counts(w->fake).dumps, 1);
+    assert_int_equal(o->s.pause_reason, SANDBOX_PAUSE_TIMEOUT);
+    assert_non_null(strstr(core_sandbox_fell(&o->s), REFUSED));
+    assert_event(w, id, EVENT_SANDBOX_PAUSED, "\"tier\":\"frozen\"");
+    assert_event(w, id, EVENT_SANDBOX_PAUSED, "\"memoryError\":\"its memory cannot be kept");
+    assert_true(resumed(w, id, false).good);
+    assert_string_equal(core_sandbox_fell(&o->s), "");
+    its_time_is_over(w, id);
+    await_state(w, id, SANDBOX_KEPT);
+    assert_string_equal(core_sandbox_fell(&o->s), "");
+    assert_int_equal(fake_counts(w->fake).dumps, 2);
+    end(w, id);
+}
+
+static void where_files_will_do_at_the_end_they_are_kept(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    fake_set(w->fake, FAKE_FAIL_DUMPS, 1);
+    make_timed(w, SANDBOX_TIER_MEMORY_OR_FILES, id);
+    its_time_is_over(w, id);
+    await_state(w, id, SANDBOX_KEPT);
+    assert_string_equal(core_pause_tier_name(&object(w, id)->s), "files");
+    assert_event(w, id, EVENT_SANDBOX_PAUSED, "\"memoryError\":\"its memory cannot be kept");
+    end(w, id);
+}
+
+/* The wish is stored. */
+static void a_restart_before_the_end_changes_nothing(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    make_timed(w, SANDBOX_TIER_MEMORY, id);
+    world_stop_core(w);
+    world_start_core(w);
+    its_time_is_over(w, id);
+    await_state(w, id, SANDBOX_KEPT);
+    assert_string_equal(core_pause_tier_name(&object(w, id)->s), "memory");
+    end(w, id);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -578,6 +675,10 @@ int main(void)
         WORLD(memory_that_is_not_there_is_said_and_it_stays),
         WORLD(where_files_will_do_it_boots_and_that_is_told),
         WORLD(its_memory_is_there_after_a_start_that_failed),
+        WORLD(the_end_of_its_time_writes_its_memory),
+        WORLD(what_cannot_be_written_at_the_end_is_frozen_and_told),
+        WORLD(where_files_will_do_at_the_end_they_are_kept),
+        WORLD(a_restart_before_the_end_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -308,13 +308,13 @@ static enum sandbox_state undone(const struct case_of *k)
 static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_timeout_action action,
                            enum sandbox_tier tier)
 {
-    enum sandbox_state paused = tier == SANDBOX_TIER_FILES ? SANDBOX_KEPT : SANDBOX_PAUSED;
+    enum sandbox_state paused = tier == SANDBOX_TIER_FROZEN ? SANDBOX_PAUSED : SANDBOX_KEPT;
     struct sandbox_obj *o = arrange(w, k);
     enum life_timer timer = life_of(k->state)->timer;
     unsigned kills = fake_counts(w->fake).kills;
 
     o->s.on_timeout = action;
-    o->s.keep_memory = tier == SANDBOX_TIER_FROZEN;
+    o->s.timeout_tier = tier;
     o->kill_done = NULL;
     fire(w, o);
     world_run_for(w, 20);
@@ -332,6 +332,8 @@ static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_time
         assert_int_equal(object(w, k)->s.pause_reason, SANDBOX_PAUSE_TIMEOUT);
         assert_int_equal(fake_is_frozen(w->fake, k->id), tier == SANDBOX_TIER_FROZEN);
         assert_int_equal(fake_lives(w->fake, k->id), tier == SANDBOX_TIER_FROZEN);
+        assert_int_equal(object(w, k)->s.kept_memory,
+                         tier == SANDBOX_TIER_MEMORY || tier == SANDBOX_TIER_MEMORY_OR_FILES);
     } else if (timer == LIFE_TIMER_LIFETIME) {
         run_until_gone(w, k);
         assert_reason(w, k->id, "timeout");
@@ -351,10 +353,9 @@ static void expect_timeout(struct world *w, struct case_of *k, enum sandbox_time
 
 static void expect_timer(struct world *w, struct case_of *k)
 {
-    for (int a = 0; a < SANDBOX_TIMEOUT_ACTION_COUNT; a++) {
-        expect_timeout(w, k, (enum sandbox_timeout_action)a, SANDBOX_TIER_FROZEN);
-        expect_timeout(w, k, (enum sandbox_timeout_action)a, SANDBOX_TIER_FILES);
-    }
+    for (int a = 0; a < SANDBOX_TIMEOUT_ACTION_COUNT; a++)
+        for (int t = 0; t < SANDBOX_TIER_COUNT; t++)
+            expect_timeout(w, k, (enum sandbox_timeout_action)a, (enum sandbox_tier)t);
 }
 
 static void the_timer_does_what_the_row_says(void **state)
@@ -731,7 +732,6 @@ static void what_cannot_be_frozen_at_the_end_of_its_time_is_tried_again(void **s
 
     fake_set(w->fake, FAKE_FAIL_FREEZES, 1);
     o->s.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
-    o->s.keep_memory = true;
     o->s.end_real_ms = clock_real_ms();
     fire(w, o);
     run_until_state(w, &k, SANDBOX_PAUSED);
@@ -880,7 +880,7 @@ static void where_files_are_in_memory_they_are_not_kept(void **state)
     world_run_until(w, &b.calls, 1);
     assert_int_equal(b.why.code, ERR_UNIMPLEMENTED);
     r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
-    r.keep_memory = false;
+    r.timeout_tier = SANDBOX_TIER_FILES;
     assert_int_equal(world_create_fails(w, &r).why.code, ERR_UNIMPLEMENTED);
     clear(w, &k);
 }

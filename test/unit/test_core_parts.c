@@ -246,6 +246,25 @@ static enum err_code see(void *arg, const struct sandbox *s, struct err *e)
     return ERR_OK;
 }
 
+static void the_store_gives_back_each_tier_of_a_pause_at_the_end(void **state)
+{
+    struct store *st = open_store(*state);
+    struct sandbox s = {.tenant = "t", .template_id = "host", .state = SANDBOX_CREATING};
+    struct err e;
+
+    ids_sandbox(s.id);
+    assert_int_equal(store_sandbox_insert(st, &s, &e), ERR_OK);
+    for (int t = 0; t < SANDBOX_TIER_COUNT; t++) {
+        s.timeout_tier = (enum sandbox_tier)t;
+        assert_int_equal(store_sandbox_update(st, &s, &e), ERR_OK);
+        seen_n = 0;
+        assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_OK);
+        assert_int_equal(seen_n, 1);
+        assert_int_equal(seen.timeout_tier, t);
+    }
+    store_close(st);
+}
+
 static void the_store_gives_back_what_it_was_given(void **state)
 {
     struct store *st = open_store(*state);
@@ -286,8 +305,7 @@ static void the_store_gives_back_what_it_was_given(void **state)
     assert_string_equal(seen.template_requested, "base");
     assert_int_equal(seen.state, SANDBOX_RUNNING);
     assert_int_equal(seen.on_timeout, SANDBOX_ON_TIMEOUT_PAUSE);
-    assert_true(seen.secure && seen.allow_internet && seen.has_tenant_ca && !seen.auto_resume &&
-                !seen.keep_memory);
+    assert_true(seen.secure && seen.allow_internet && seen.has_tenant_ca && !seen.auto_resume);
     assert_int_equal(seen.level, PRIVSEP_LEVEL_VM);
     assert_true(seen.slot == s.slot && seen.gen == s.gen);
     assert_true(seen.started_real_ms == s.started_real_ms && seen.end_real_ms == s.end_real_ms);
@@ -511,6 +529,7 @@ int main(void)
         cmocka_unit_test(nothing_armed_wakes_nobody),
         cmocka_unit_test(the_registry_finds_and_orders),
         STORE(the_store_gives_back_what_it_was_given),
+        STORE(the_store_gives_back_each_tier_of_a_pause_at_the_end),
         STORE(no_secret_is_in_the_file_and_nobody_else_reads_it),
         STORE(network_settings_survive),
         STORE(rows_of_older_stores_are_read),

@@ -1,0 +1,77 @@
+"""The end of its time writes what runs to the disk, where its create said so; what cannot be written is frozen, or its files alone are
+kept where that was allowed, and that is told."""
+
+import pytest
+from test_dump import needs  # noqa: F401 (fixture)
+from test_pause import state
+from test_pause_memory import COUNTER, counted, detail, kept, own, resume, start  # noqa: F401 (fixtures)
+from test_pause_memory_ends import goes_on, refuses_to_be_kept, runs, told
+from test_recovery import kill_daemons, wait_ready
+from waitlib import until
+
+
+def ends(client, box):
+    """Its time is over once the test has made it ready; however long that took."""
+    assert client.call("POST", f"/sandboxes/{box.id}/timeout", {"timeout": 1}).status == 204
+    until(lambda: told(client, box, "sandbox.paused"), 60, "paused at the end of its time")
+
+
+def paused_event(client, box):
+    last = told(client, box, "sandbox.paused")[-1]
+    return last["reason"], last["tier"], last.get("memoryError", "")
+
+
+def test_it_is_written_and_goes_on_also_after_a_restart(kept, own):  # noqa: F811
+    with kept.create(autoPause=True, autoPauseTier="memory", autoResume={"enabled": True}) as box:
+        start(box, "count", COUNTER)
+        until(lambda: counted(box), 20, "it counts")
+        kill_daemons(own, "cayd")
+        wait_ready(kept)
+        ends(kept, box)
+        assert paused_event(kept, box) == ("timeout", "memory", "")
+        assert detail(kept, box)["memoryError"] == ""
+        kill_daemons(own, "cayd", "cay-privd")
+        wait_ready(kept)
+        now = detail(kept, box)
+        assert (now["state"], now["reason"], now["tier"]) == ("paused", "timeout", "memory")
+        assert box.request("GET", "/health").status == 204 and state(kept, box) == "running"
+        goes_on(box)
+
+
+def test_what_cannot_be_written_is_frozen_and_told(kept):  # noqa: F811
+    with kept.create(autoPause=True, autoPauseTier="memory") as box:
+        refuses_to_be_kept(box)
+        ends(kept, box)
+        reason, tier, error = paused_event(kept, box)
+        assert (reason, tier) == ("timeout", "frozen") and "no_new_privs" in error
+        now = detail(kept, box)
+        assert now["tier"] == "frozen" and "no_new_privs" in now["memoryError"]
+        assert resume(kept, box).status == 201
+        assert detail(kept, box)["memoryError"] == ""
+        goes_on(box)
+
+
+def test_its_files_alone_are_kept_only_where_that_was_allowed(kept):  # noqa: F811
+    with kept.create(autoPause=True, autoPauseTier="memory", autoPauseOrFiles=True) as box:
+        refuses_to_be_kept(box)
+        ends(kept, box)
+        reason, tier, error = paused_event(kept, box)
+        assert (reason, tier) == ("timeout", "files") and "no_new_privs" in error
+        assert "no_new_privs" in detail(kept, box)["memoryError"]
+        assert resume(kept, box).status == 201 and not runs(box) and counted(box)
+
+
+@pytest.mark.parametrize(("fields", "word"), [
+    ({"autoPauseTier": "memory"}, "autoPause is true"),
+    ({"autoPause": True, "autoPauseTier": "warm"}, "none of frozen"),
+    ({"autoPause": True, "autoPauseTier": ""}, "none of frozen"),
+    ({"autoPause": True, "autoPauseTier": 1}, "autoPauseTier"),
+    ({"autoPause": True, "autoPauseTier": "memory", "autoPauseMemory": False}, "one of the two"),
+    ({"autoPause": True, "autoPauseOrFiles": True}, "autoPauseTier"),
+    ({"autoPause": True, "autoPauseTier": "files", "autoPauseOrFiles": True}, "autoPauseTier"),
+    ({"autoPause": True, "autoPauseTier": "files", "autoResume": {"enabled": True}}, "autoResume"),
+])
+def test_what_a_create_refuses(cay, fields, word):
+    for path in ("/v2/sandboxes", "/cay/v1/sandboxes"):
+        reply = cay.call("POST", path, {"templateID": "host", **fields})
+        assert reply.status == 400 and word in reply.json["message"], reply.body
