@@ -20,7 +20,7 @@ streams = []
 
 
 class Stream:
-    """One of ipykernel's streams, whose pipe two threads read: who has the lock has put all that it read into the stream."""
+    """A stream of ipykernel's, whose pipe two threads read: the holder of the lock has put all that it read into the stream."""
 
     def __init__(self, out):
         self.out, self.lock = out, threading.Lock()
@@ -55,7 +55,7 @@ class Stream:
                 self.echo(data)
 
     def drain(self):
-        """What is there now; a program that goes on writing does not hold it."""
+        """Takes all that is there now; a program that goes on writing does not hold it."""
         taken = []
         with self.lock:
             (left,) = struct.unpack("i", fcntl.ioctl(self.out._fid, termios.FIONREAD, b"\0" * 4))
