@@ -341,8 +341,9 @@ def test_a_flood_of_connections_from_inside_does_not_keep_privd_out(privd):  # n
     c = privd.channel()
     box = Box(privd, c, "ifirsti")
     flood = ("import socket\nwhile True:\n  s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n  s.setblocking(False)\n"
-             "  try:\n    s.connect('\\0cay-init')\n  except OSError:\n    pass\n  s.close()")
+             "  try:\n    s.connect('\\0cay-init')\n  except OSError:\n    pass\n  s.close()\n  open('/tmp/floods', 'w').close()")
     box.agent.start("python3", "-c", flood, user="root")
+    until(lambda: pathlib.Path(f"/proc/{box.pid}/root/tmp/floods").exists())
     box.agent.prepare()
     r = dump(c, box, 7)  # CRIU refuses a connection that was closed before it was taken, of any socket
     assert r.status != 0 and "in-flight" in r.text(0, 192), r.text(0, 192)

@@ -250,7 +250,7 @@ def test_a_list_that_is_none(liar, name):
         reply = getattr(calls, call)()
         assert is_error(reply), (call, reply.status, reply.body[:300])
     for call in ("terminals", "contexts"):
-        assert getattr(calls, call)().status in (200, 500)
+        assert getattr(calls, call)().status in (200, 500, 503)
 
 
 def cayd_of(own_server):
