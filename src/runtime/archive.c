@@ -106,14 +106,7 @@ int runtime_archive_begin(struct runtime *rt, uint32_t number, int records_fd, s
 
 int runtime_archive_finish(struct task *t, char why[static TASK_WHY_SIZE])
 {
-    struct task_result result = {0};
-    int rc = task_collect(t, &result);
-
-    if (rc < 0)
-        return rc;
-    result.why[TASK_WHY_SIZE - 1] = '\0';
-    memcpy(why, result.why, TASK_WHY_SIZE);
-    return result.status;
+    return task_collect_status(t, why);
 }
 
 int runtime_archive_undo(const struct runtime *rt, uint32_t number)

@@ -209,7 +209,6 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
         task_move_high_fd(&out->pidfd);
         return 0;
     }
-    result.why[TASK_WHY_SIZE - 1] = '\0';
     if (rc < 0 && result.why[0])
         log_warn("a start on kept files: %s", result.why);
     for (uint32_t i = 0; i < result.n_fds; i++) {

@@ -179,12 +179,5 @@ int process_dump_begin(struct runtime *rt, const struct runtime_sandbox *sb,
 
 int process_dump_finish(struct runtime *rt, struct task *t, char why[static TASK_WHY_SIZE])
 {
-    struct task_result result = {0};
-    int rc = task_collect(t, &result);
-
-    if (rc < 0)
-        return rc;
-    result.why[TASK_WHY_SIZE - 1] = '\0';
-    memcpy(why, result.why, TASK_WHY_SIZE);
-    return result.status;
+    return task_collect_status(t, why);
 }

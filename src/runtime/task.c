@@ -133,8 +133,20 @@ int task_collect(struct task *t, struct task_result *out)
         return -ECHILD;
     }
     result.n_fds = (uint32_t)n_fds;
+    result.why[TASK_WHY_SIZE - 1] = '\0';
     *out = result;
     return 0;
+}
+
+int task_collect_status(struct task *t, char why[static TASK_WHY_SIZE])
+{
+    struct task_result result = {0};
+    int rc = task_collect(t, &result);
+
+    if (rc < 0)
+        return rc;
+    memcpy(why, result.why, TASK_WHY_SIZE);
+    return result.status;
 }
 
 /* Drops the message of a cancelled task; another process may still hold its end of the socket, so

@@ -10,6 +10,7 @@ from client import Client
 from conftest import BUILD, OwnServer
 from test_archive import SEAL
 from test_pause import listed, state
+from test_pause_memory import kept  # noqa: F401 (fixture)
 from test_recovery import daemons, kill_daemons, wait_ready
 from waitlib import until
 
@@ -24,13 +25,8 @@ def own():
 
 
 @pytest.fixture
-def cay(own):
-    client = Client(own.url, own.key())
-    if client.call("GET", "/cay/v1/status").json["disk"]["backend"] == "memory":
-        pytest.skip("files are in memory here")
-    yield client
-    for one in client.call("GET", "/v2/sandboxes?state=running,paused").json:
-        client.call("DELETE", f"/sandboxes/{one['sandboxID']}")
+def cay(kept):  # noqa: F811
+    return kept
     until(lambda: kept_names(own) == [], what="the end of what was kept")
 
 
