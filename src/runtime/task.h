@@ -52,7 +52,7 @@ void task_move_high_fd(int *fd);
 int task_spawn(task_fn fn, void *arg, struct task *out) WARN_UNUSED;
 
 /* Reaps a child that has ended and takes its result. Does not block.
- * 0: *out is filled, why NUL-terminated, and t is TASK_NONE again; the caller owns out->fds[0..n_fds).
+ * 0: *out is filled and t is TASK_NONE again; the caller owns out->fds[0..n_fds).
  * -EAGAIN: it has not ended yet. -ECHILD: the child died without a result; t is TASK_NONE again. */
 int task_collect(struct task *t, struct task_result *out) WARN_UNUSED;
 
