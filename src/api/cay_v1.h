@@ -7,7 +7,7 @@
  * e2b_...`. Errors are {"code": <HTTP status>, "message": text[, "hint": text]}.
  *
  * The operator is the tenant CORE_OPERATOR_TENANT. At its start cayd makes a key for it when the
- * file STATE_DIR/CAY_V1_KEY_FILE is missing (or holds a key that is not known any more) and writes
+ * file STATE_DIR/CORE_KEY_FILE is missing (or holds a key that is not known any more) and writes
  * it there, one line, mode 0600: a user that can read that file may run this server, and no
  * password is needed.
  *
@@ -176,7 +176,6 @@
 
 #include "api/api.h"
 
-#define CAY_V1_KEY_FILE  "api-key"
 #define CAY_V1_JOBS      16
 #define CAY_V1_JOB_LINES 512
 
@@ -226,7 +225,7 @@ json_t *cay_v1_idle_json(const struct sandbox *s);
 void cay_v1_key_create(struct api_call *call);
 void cay_v1_key_list(struct api_call *call);
 void cay_v1_key_revoke(struct api_call *call);
-/* The operator's key is in the file CAY_V1_KEY_FILE, and good; else one is made. */
+/* The operator's key is in the file CORE_KEY_FILE, and good; else one is made. */
 enum err_code cay_v1_ensure_operator_key(struct core *core, const char *state_dir, struct err *e);
 
 /* cay_v1_egress.c */

@@ -129,7 +129,7 @@ static bool key_is_good(struct core *core, int dir)
 {
     struct core_identity who;
     char key[CORE_TOKEN_SIZE];
-    bool good = io_read_text_at(dir, CAY_V1_KEY_FILE, key, sizeof(key)) > 0 &&
+    bool good = io_read_text_at(dir, CORE_KEY_FILE, key, sizeof(key)) > 0 &&
                 core_authenticate(core, key, &who, NULL) == ERR_OK &&
                 who.role == CORE_ROLE_OPERATOR;
 
@@ -153,11 +153,11 @@ enum err_code cay_v1_ensure_operator_key(struct core *core, const char *state_di
     if (rc != ERR_OK)
         return rc;
     snprintf(line, sizeof(line), "%s\n", key);
-    err = io_replace_file_at(dir, CAY_V1_KEY_FILE, line, strlen(line), 0600);
+    err = io_replace_file_at(dir, CORE_KEY_FILE, line, strlen(line), 0600);
     explicit_bzero(key, sizeof(key));
     explicit_bzero(line, sizeof(line));
     if (err < 0)
-        return err_set_sys(e, ERR_INTERNAL, err, "cannot write %s/%s", state_dir, CAY_V1_KEY_FILE);
-    log_info("made the operator's key: %s/%s", state_dir, CAY_V1_KEY_FILE);
+        return err_set_sys(e, ERR_INTERNAL, err, "cannot write %s/%s", state_dir, CORE_KEY_FILE);
+    log_info("made the operator's key: %s/%s", state_dir, CORE_KEY_FILE);
     return ERR_OK;
 }

@@ -4,6 +4,7 @@
 #include "core/core.h"
 
 #define CORE_OPERATOR_TENANT "default" /* its keys alone may have the role of the operator */
+#define CORE_KEY_FILE        "api-key" /* of the operator's, which the first start makes */
 
 /* The rights of a key: docs/tenants.md. The store holds these numbers. 0 is no role, and permits
  * nothing. */

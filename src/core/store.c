@@ -288,8 +288,7 @@ enum err_code store_fail(struct store *st, const char *what, struct err *e)
     if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED)
         err_hint(e, "another program writes to cay.db, which is cayd's alone: end that program");
     if (rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT)
-        err_hint(e, "cay.db is damaged: bring a copy of it back, or move it away to start afresh "
-                    "without its keys and sandboxes");
+        err_hint(e, STORE_DAMAGED);
     return code;
 }
 
@@ -472,7 +471,8 @@ static enum err_code open_all(struct store *st, const char *dir, struct err *e)
 
     if (asprintf(&path, "%s/cay.db", dir) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
-    if ((code = lock_dir(st, dir, e)) != ERR_OK || (code = open_db(st, path, e)) != ERR_OK ||
+    if ((code = lock_dir(st, dir, e)) != ERR_OK || (code = store_check_cut(dir, e)) != ERR_OK ||
+        (code = open_db(st, path, e)) != ERR_OK ||
         (code = migrate(st, ARRAY_SIZE(migrations), e)) != ERR_OK ||
         (code = prepare_all(st, e)) != ERR_OK)
         return code;

@@ -94,6 +94,14 @@ const char *store_migration(size_t i);
 /* For tests: a database as the schema's version (the number of its steps) had it. */
 enum err_code store_make_old(const char *dir, size_t version, struct err *e);
 
+#define STORE_DAMAGED                                                                          \
+    "cay.db is damaged: bring a copy of it back, or move it away to start afresh without its " \
+    "keys "                                                                                    \
+    "and sandboxes"
+
+/* ERR_INTERNAL where dir's cay.db has become an empty file (store_cut.c). */
+enum err_code store_check_cut(const char *dir, struct err *e);
+
 /* SQLite's last error on this database as ours, with what was tried. */
 enum err_code store_fail(struct store *st, const char *what, struct err *e);
 

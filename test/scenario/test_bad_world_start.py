@@ -145,6 +145,31 @@ def test_a_damaged_store(world):
     works(starts(world))  # what the message said to do
 
 
+def test_a_store_that_was_cut_to_nothing(world):
+    """The control: without the key it is what a first start leaves that was killed at its beginning."""
+    client = starts(world)
+    if client.call("GET", "/cay/v1/status").json["disk"]["backend"] == "memory":
+        pytest.skip("files are in memory here")
+    box = client.create()
+    assert box.write("/home/user/mark", b"kept").status == 200
+    assert client.call("POST", f"/sandboxes/{box.id}/pause", {"memory": False}).status == 204
+    world.stop()
+    path, key = world.state / "cayd/cay.db", world.state / "cayd/api-key"
+    good, text = path.read_bytes(), key.read_bytes()
+    path.write_bytes(b"")
+    refused(world, "cay.db is empty", "move it away")
+    path.write_bytes(good)
+    client = starts(world)
+    assert client.call("POST", f"/sandboxes/{box.id}/connect", {"timeout": 300}).status == 201
+    assert box.read("/home/user/mark").body == b"kept"
+    assert box.kill().status == 204
+    world.stop()
+    key.unlink()
+    path.write_bytes(b"")
+    works(starts(world))
+    assert key.read_bytes() != text
+
+
 def test_a_store_that_another_program_has_locked(world):
     """A create, which has to be written, is refused with the reason, and no more is; once the lock is gone it works."""
     client = starts(world)
