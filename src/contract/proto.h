@@ -92,9 +92,11 @@ enum privsep_op {
     PRIVSEP_COMMAND_SANDBOX_END,
     /* slot, gen. Every process of it stops, its command sandboxes' too. Reply when all have (0), or
      * when all go on again: -ETIMEDOUT (one could not be stopped: it waits for the disk or the
-     * kernel), -ECANCELED (THAW came first) */
+     * kernel), -ECANCELED (THAW came first). -ENOTRECOVERABLE: that was so, but they cannot be told
+     * to go on, and it is frozen */
     PRIVSEP_FREEZE,
-    /* slot, gen. Every process of it goes on. Reply at once, also where it was not frozen */
+    /* slot, gen. Every process of it goes on. Reply when they were told to, mostly at once, also
+     * where it was not frozen; -ENOTRECOVERABLE: they cannot be told, and it is frozen */
     PRIVSEP_THAW,
     /* slot, gen, u.kept.number and .owner: it ends, and its files are kept by that number. Reply
      * when they are on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory
@@ -107,7 +109,8 @@ enum privsep_op {
     PRIVSEP_KEPTS,
     /* slot, gen, u.kept.number and .owner: its files are copied to that number, for which it stands
      * still a few milliseconds, where it was not frozen. Reply when the copy is on the disk and it
-     * goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT as of FREEZE */
+     * goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT, -ENOTRECOVERABLE as of FREEZE: there is
+     * no copy */
     PRIVSEP_COPY,
     /* u.volume.number, bytes and owner: an empty volume by that number, which can hold so much.
      * Reply when it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in

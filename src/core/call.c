@@ -131,6 +131,11 @@ enum err_code call_privd_err(struct err *e, int64_t status, const char *what)
         err_set(e, ERR_EXHAUSTED, "%s: too many requests are under way", what);
         err_hint(e, "try again in a second");
         return ERR_EXHAUSTED;
+    case ENOTRECOVERABLE:
+        err_set(e, ERR_INTERNAL,
+                "%s: its processes stand still, and the kernel does not let them go on", what);
+        err_hint(e, "resume it, which tries that again");
+        return ERR_INTERNAL;
     default: return err_set_sys(e, err_code_from_errno((int)status), (int)status, "%s", what);
     }
 }

@@ -51,7 +51,8 @@ enum sandbox_pause_reason {
     SANDBOX_PAUSE_NONE, /* it is not */
     SANDBOX_PAUSE_API,
     SANDBOX_PAUSE_TIMEOUT,
-    SANDBOX_PAUSE_IDLE, /* it was not used for its idle time */
+    SANDBOX_PAUSE_IDLE,  /* it was not used for its idle time */
+    SANDBOX_PAUSE_ERROR, /* not asked for: its processes could not be told to go on */
     SANDBOX_PAUSE_REASON_COUNT
 };
 
@@ -249,7 +250,7 @@ bool core_keeps_files(const struct core *c);
 void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *id,
                                 core_done_cb done, void *arg);
 
-/* "api", "timeout", "idle"; "" where it is not paused. */
+/* "api", "timeout", "idle", "error"; "" where it is not paused. */
 const char *core_pause_reason_name(enum sandbox_pause_reason reason);
 
 /* The tier by its name for clients; or_files: the one, where there is one, that does with the files

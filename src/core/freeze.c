@@ -4,6 +4,7 @@
 #include "core/freeze.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/hooks.h"
@@ -15,6 +16,7 @@
 #include "core/timers.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Row first: privd, or the sandbox, is asked only for what the next start would look for. On
  * failure nothing has changed. */
@@ -70,6 +72,39 @@ static void on_thawed(struct core *c, const char *id, int status, const struct p
     pause_not_resumed(o, SANDBOX_PAUSED, &why);
 }
 
+/* Its owner sees it as what it is, and can resume it. */
+static void show_as_paused(struct sandbox_obj *o, int status)
+{
+    log_error("sandbox %s: it is to run, and stands still: %s; it is shown as paused", o->s.id,
+              strerror(-status));
+    sandbox_move(o, SANDBOX_PAUSING);
+    o->s.pause_reason = SANDBOX_PAUSE_ERROR;
+    o->fell.text[0] = '\0';
+    timers_cancel(&o->core->timers, &o->end);
+    timers_cancel(&o->core->timers, &o->sample);
+    sockets_discard(o);
+    pause_done(o, SANDBOX_PAUSED);
+}
+
+static void on_let_go_on(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                         int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || status == 0 || status == -ESTALE || call_is_channel_error(status))
+        return; /* ENDED, or the next LIST */
+    if (sandbox_life(o)->pause == LIFE_CALL_DO)
+        show_as_paused(o, status);
+    else
+        log_warn("sandbox %s: it does not go on: %s", id, strerror(-status));
+}
+
+void freeze_let_go_on(struct sandbox_obj *o)
+{
+    log_warn("sandbox %s: cay-privd has it frozen, though it is to run: it goes on", o->s.id);
+    (void)send_change(o, PRIVSEP_THAW, on_let_go_on);
+}
+
 enum err_code freeze_resume(struct sandbox_obj *o, struct err *e)
 {
     const uint64_t begun_us = clock_mono_us();
@@ -115,6 +150,8 @@ static void on_frozen(struct core *c, const char *id, int status, const struct p
     else
         call_privd_err(&why, status, "pausing the sandbox");
     pause_not_done(o, &why);
+    if (status == -ENOTRECOVERABLE && sandbox_life(o)->pause == LIFE_CALL_DO)
+        freeze_let_go_on(o);
 }
 
 enum err_code freeze_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,

@@ -10,3 +10,7 @@ enum err_code freeze_begin(struct sandbox_obj *o, enum sandbox_pause_reason reas
 void freeze_go_on(struct sandbox_obj *o, const struct err *why);
 enum err_code freeze_resume(struct sandbox_obj *o, struct err *e);
 bool freeze_on_timer(struct sandbox_obj *o);
+
+/* Of one that cay-privd has frozen though it is to run. Where cay-privd cannot, it is shown as
+ * paused, with SANDBOX_PAUSE_ERROR. */
+void freeze_let_go_on(struct sandbox_obj *o);

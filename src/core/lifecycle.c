@@ -22,6 +22,7 @@
 #include "core/deferred.h"
 #include "core/egress.h"
 #include "core/events.h"
+#include "core/freeze.h"
 #include "core/idle.h"
 #include "core/keep.h"
 #include "core/life.h"
@@ -348,22 +349,6 @@ void lifecycle_on_missing(struct sandbox_obj *o)
     }
 }
 
-static void ignore_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
-                          int *fds, size_t n_fds, void *arg)
-{
-    if (status < 0)
-        log_warn("sandbox %s: it is to run, and does not go on: %s", id, strerror(-status));
-}
-
-/* Nothing of ours leaves one that runs frozen: who froze it did so by hand. */
-static void let_go_on(struct sandbox_obj *o)
-{
-    struct privsep_msg m = {.op = PRIVSEP_THAW, .slot = o->s.slot, .gen = o->s.gen};
-
-    log_warn("sandbox %s: cay-privd has it frozen, though it is to run: it goes on", o->s.id);
-    call_privd(o->core, o->s.id, &m, ignore_thawed, NULL);
-}
-
 void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen, bool frozen)
 {
     enum life_listed listed = sandbox_life(o)->listed;
@@ -383,7 +368,7 @@ void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen, boo
         if (moved)
             write_state(o);
         if (frozen)
-            let_go_on(o);
+            freeze_let_go_on(o);
         break;
     case LIFE_LISTED_SETTLE:
         if (moved)
@@ -393,12 +378,12 @@ void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen, boo
     case LIFE_LISTED_RUNS:
         keep_on_listed_running(o);
         if (frozen)
-            let_go_on(o);
+            freeze_let_go_on(o);
         break;
     case LIFE_LISTED_AGAIN:
         keep_on_listed_again(o);
         if (frozen && o->s.kept_memory) /* it goes on; one that boots is kept again, and ends */
-            let_go_on(o);
+            freeze_let_go_on(o);
         break;
     case LIFE_LISTED_WAIT: break;
     }

@@ -6,10 +6,9 @@
 #include "core/tier.h"
 
 static const char *const reasons[] = {
-    [SANDBOX_PAUSE_NONE] = "",
-    [SANDBOX_PAUSE_API] = "api",
-    [SANDBOX_PAUSE_TIMEOUT] = "timeout",
-    [SANDBOX_PAUSE_IDLE] = "idle",
+    [SANDBOX_PAUSE_NONE] = "",           [SANDBOX_PAUSE_API] = "api",
+    [SANDBOX_PAUSE_TIMEOUT] = "timeout", [SANDBOX_PAUSE_IDLE] = "idle",
+    [SANDBOX_PAUSE_ERROR] = "error",
 };
 
 _Static_assert(ARRAY_SIZE(reasons) == SANDBOX_PAUSE_REASON_COUNT, "each reason has a word");

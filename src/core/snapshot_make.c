@@ -11,6 +11,7 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
+#include "core/freeze.h"
 #include "core/keep.h"
 #include "core/life.h"
 #include "core/quota.h"
@@ -44,6 +45,10 @@ static void copy_error(struct err *e, int status)
         err_set(e, ERR_TIMEOUT,
                 "no snapshot was made: a process of the sandbox cannot be stopped now, as it waits "
                 "for the disk or in the kernel; everything in it goes on");
+    else if (status == -ENOTRECOVERABLE)
+        err_set(e, ERR_INTERNAL,
+                "no snapshot was made: the processes of the sandbox stood still for it, and the "
+                "kernel did not let them go on; see whether it is paused now");
     else if (status == -ESTALE || status == -ENOENT || status == -ECANCELED)
         err_set(e, ERR_NOT_FOUND, "the sandbox ended while its snapshot was made");
     else
@@ -116,6 +121,8 @@ static void on_copied(struct core *c, const char *id, int status, const struct p
     copied(o, status);
     begin_next(c, sandbox);
     source = sandbox_get(c, NULL, sandbox);
+    if (source && status == -ENOTRECOVERABLE && sandbox_life(source)->pause == LIFE_CALL_DO)
+        freeze_let_go_on(source);
     if (source && source->copies == 0)
         reboot_copies_made(source);
 }

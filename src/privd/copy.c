@@ -43,12 +43,19 @@ static struct slot *source(struct privd *p)
 }
 
 /* Whatever was made of the copy is dropped by the next that has the number, or at the next
- * start. */
+ * start. It has failed where its sandbox stands still for it. */
 static void end(struct privd *p, int status)
 {
     uint32_t number = p->copier.number;
     struct reply_to to = p->copier.requested[number];
 
+    if (p->copier.thawing) {
+        p->copier.over = true;
+        p->copier.status = status;
+        return;
+    }
+    if (p->copier.source_status < 0)
+        status = p->copier.source_status;
     p->copier.requested[number] = (struct reply_to){0};
     p->copier.number = 0;
     if (status == 0)
@@ -90,10 +97,27 @@ static void go_on(struct privd *p)
 {
     struct slot *s = source(p);
 
-    if (s && s->state == SLOT_COPYING)
-        slots_enter(p, s, SLOT_FROZEN);
-    if (s && p->copier.thaw && s->state == SLOT_FROZEN)
+    if (!s || s->state != SLOT_COPYING)
+        return;
+    slots_enter(p, s, SLOT_FROZEN);
+    p->copier.thawing = p->copier.thaw;
+    if (p->copier.thaw)
         freeze_end(s);
+}
+
+/* The copy is made meanwhile. */
+void copy_went_on(struct slot *s, int status)
+{
+    struct privd *p = s->privd;
+
+    if (!p->copier.thawing || s != &p->slots[p->copier.slot] || s->gen != p->copier.gen)
+        return;
+    p->copier.thawing = false;
+    p->copier.source_status = status;
+    if (!p->copier.over)
+        return;
+    end(p, p->copier.status);
+    loop_arm(&p->loop, &p->copier.timer, 0, copy_next, p);
 }
 
 static void on_copied(void *arg, uint32_t events)
@@ -147,6 +171,8 @@ static void begin(struct privd *p, uint32_t number)
     p->copier.number = number;
     p->copier.slot = r->slot;
     p->copier.gen = r->gen;
+    p->copier.thawing = p->copier.over = false;
+    p->copier.source_status = 0;
     s = source(p);
     p->copier.thaw = s && s->state == SLOT_RUNNING;
     if (!s || s->state == SLOT_FREEZING || s->state == SLOT_DUMPING) {

@@ -5,7 +5,11 @@
  * of a timer, so that nothing here waits. A process that cannot be stopped in time (it waits for a
  * disk, or in the kernel) ends the attempt: all go on, and the requester is told. FROZEN is in the
  * record before it is answered, RUNNING before anything goes on: a privd that takes over in between
- * lets go on what was not answered. */
+ * lets go on what was not answered.
+ *
+ * The write by which they go on can fail, as any can where memory or descriptors are short. Then
+ * the slot is FREEZING again, and it is tried again for a while; a sandbox that stands still for
+ * good is FROZEN, and who asked for the thaw, the freeze or the copy is told (-ENOTRECOVERABLE). */
 #include "privd/freeze.h"
 
 #include "privd/command_sandbox.h"
@@ -27,9 +31,11 @@
 #define FREEZE_MS            5000
 #define POLL_MAX_MS          100 /* looks after 1, 1, 2, 4, ... ms, then each time so long */
 #define POLL_SHIFT           7
-#define AFRESH_POLLS         10 /* so many looks, and it is begun again */
+#define AFRESH_POLLS         10   /* so many looks, and it is begun again */
+#define THAW_MS              3000 /* so long it is tried to let them go on */
 
 static void poll_frozen(void *arg);
+static void poll_thawed(void *arg);
 
 static void answer_freezer(struct slot *s, int status)
 {
@@ -46,24 +52,88 @@ static void answer_freezer(struct slot *s, int status)
         (void)request_reply(s->privd, &to, &m, NULL, 0);
 }
 
-/* The record first: a frozen sandbox whose record says that it runs is let go on by the next
- * privd. */
-static int go_on(struct slot *s)
+static void answer_thawer(struct slot *s, int status)
+{
+    struct privsep_msg m = {.op = PRIVSEP_THAW, .status = status, .slot = s->number, .gen = s->gen};
+    struct reply_to to = s->thawer;
+
+    s->thawer = (struct reply_to){0};
+    if (to.seq != 0)
+        (void)request_reply(s->privd, &to, &m, NULL, 0);
+}
+
+/* status: 0, or -ENOTRECOVERABLE for what stands still. A FREEZE that was given up, or was undone,
+ * has its own. */
+static void went_on(struct slot *s, int status)
+{
+    answer_thawer(s, status);
+    if (s->copying || s->freezer.seq != 0)
+        answer_freezer(s, status < 0 ? status : s->freeze_status);
+    copy_went_on(s, status);
+}
+
+/* Without a freezer nothing was frozen. */
+static int thaw(struct slot *s)
 {
     struct runtime_sandbox sb = slots_sandbox(s);
+    int r = s->driver->thaw(s->privd->rt, &sb);
+
+    return r == -EOPNOTSUPP ? 0 : r;
+}
+
+static void thaw_again_later(struct slot *s)
+{
+    uint32_t in_ms = MIN(1u << MIN(s->freeze_polls, POLL_SHIFT), POLL_MAX_MS);
+
+    s->freeze_polls++;
+    loop_arm(&s->privd->loop, &s->timer, in_ms, poll_thawed, s);
+}
+
+static void poll_thawed(void *arg)
+{
+    struct slot *s = arg;
+    int r = thaw(s);
+
+    if (r < 0 && clock_mono_ms() < s->freeze_end_ms) {
+        thaw_again_later(s);
+        return;
+    }
+    if (r < 0)
+        log_error("sandbox %.*s, slot %u: its processes cannot be told to go on, and stand still: "
+                  "%s",
+                  PRIVSEP_ID_SIZE, s->id, s->number, strerror(-r));
+    slots_enter(s->privd, s, r < 0 ? SLOT_FROZEN : SLOT_RUNNING);
+    went_on(s, r < 0 ? -ENOTRECOVERABLE : 0);
+}
+
+/* The record first: a frozen sandbox whose record says that it runs is let go on by the next
+ * privd. */
+static void go_on(struct slot *s)
+{
+    int r;
 
     loop_disarm(&s->privd->loop, &s->timer);
     if (s->state != SLOT_RUNNING)
         slots_enter(s->privd, s, SLOT_RUNNING);
-    return s->driver->thaw(s->privd->rt, &sb);
+    r = thaw(s);
+    if (r == 0) {
+        went_on(s, 0);
+        return;
+    }
+    log_warn("sandbox %.*s, slot %u: its processes are not told to go on, tried again: %s",
+             PRIVSEP_ID_SIZE, s->id, s->number, strerror(-r));
+    slots_enter(s->privd, s, SLOT_FREEZING);
+    s->freeze_end_ms = clock_mono_ms() + THAW_MS;
+    s->freeze_polls = 0;
+    thaw_again_later(s);
 }
 
 static void give_up(struct slot *s, int status)
 {
     log_warn("sandbox %.*s, slot %u: not frozen: %s; it goes on", PRIVSEP_ID_SIZE, s->id, s->number,
              strerror(-status));
-    (void)go_on(s);
-    answer_freezer(s, status);
+    s->freeze_status = status;
+    go_on(s);
 }
 
 /* The process that makes one stands in the sandbox's control group, and privd waits for it: it must
@@ -155,25 +225,28 @@ void freeze_for_copy(struct slot *s)
 
 void freeze_end(struct slot *s)
 {
-    (void)go_on(s);
+    go_on(s);
 }
 
 void freeze_undo_requested(struct privd *p, struct slot *s, const struct reply_to *to,
                            const struct privsep_msg *m)
 {
-    struct privsep_msg r = {.op = PRIVSEP_THAW, .slot = s->number, .gen = s->gen};
     struct runtime_sandbox sb = slots_sandbox(s);
 
     if (s->state == SLOT_FROZEN)
         s->driver->notify_resumed(&sb);
-    r.status = go_on(s);
-    answer_freezer(s, -ECANCELED);
-    (void)request_reply(p, to, &r, NULL, 0);
+    answer_thawer(s, -ECANCELED);
+    s->thawer = *to;
+    s->freeze_status = -ECANCELED;
+    go_on(s);
 }
 
 void freeze_forget(struct slot *s)
 {
+    s->freeze_status = -ESTALE;
+    answer_thawer(s, -ESTALE);
     answer_freezer(s, -ESTALE);
+    copy_went_on(s, 0);
 }
 
 void freeze_forget_all(struct privd *p)
@@ -183,8 +256,8 @@ void freeze_forget_all(struct privd *p)
 
         if (s->state != SLOT_FREEZING)
             continue;
-        s->freezer = (struct reply_to){0};
-        (void)go_on(s);
-        answer_freezer(s, -ECANCELED); /* of a COPY */
+        s->freezer = s->thawer = (struct reply_to){0};
+        s->freeze_status = -ECANCELED; /* of a COPY */
+        go_on(s);
     }
 }

@@ -24,5 +24,5 @@ void freeze_forget_all(struct privd *p);
 /* As FREEZE, for a COPY of its layer: copy_frozen is called instead of an answer. s is running. */
 void freeze_for_copy(struct slot *s);
 
-/* s, which is frozen, goes on. */
+/* s, which is frozen, goes on: copy_went_on tells how, at once or later. */
 void freeze_end(struct slot *s);

@@ -162,19 +162,26 @@ static int open_recorded(const struct privd *p, const struct record *rec)
 
 /* Frozen is what the record says was answered and the kernel says is so. All else goes on: a freeze
  * that was not answered, a thaw that was begun. A sandbox that stood still for a copy is frozen:
- * LIST tells cayd, which knows whether it was paused. */
+ * LIST tells cayd, which knows whether it was paused. So is one that cannot be told to go on: cayd
+ * has it tried again. */
 static void take_over_frozen(struct privd *p, struct slot *s, const struct record *rec)
 {
     struct runtime_sandbox sb = slots_sandbox(s);
+    bool answered = rec->state == SLOT_FROZEN || rec->state == SLOT_COPYING;
+    int r;
 
-    if ((rec->state == SLOT_FROZEN || rec->state == SLOT_COPYING) &&
-        s->driver->is_frozen(p->rt, &sb)) {
+    if (answered && s->driver->is_frozen(p->rt, &sb)) {
+        slots_enter(p, s, SLOT_FROZEN);
+        return;
+    }
+    r = s->driver->thaw(p->rt, &sb);
+    if (r < 0 && r != -EOPNOTSUPP &&
+        (rec->state != SLOT_RUNNING || s->driver->is_frozen(p->rt, &sb))) {
+        log_error("slot %u: its processes cannot be told to go on: %s", s->number, strerror(-r));
         slots_enter(p, s, SLOT_FROZEN);
         return;
     }
     slots_enter(p, s, SLOT_RUNNING);
-    if (s->driver->thaw(p->rt, &sb) < 0 && rec->state != SLOT_RUNNING)
-        log_error("slot %u: its processes cannot be told to go on", s->number);
 }
 
 static bool take_over(struct privd *p, const struct record *rec)

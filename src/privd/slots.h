@@ -47,8 +47,10 @@ struct slot {
     uint32_t failure_stage;
     struct reply_to killer;  /* the request that waits for its end */
     struct reply_to freezer; /* the FREEZE that waits: SLOT_FREEZING */
+    struct reply_to thawer;  /* the THAW that waits: SLOT_FREEZING, too */
     uint64_t freeze_end_ms;  /* SLOT_FREEZING: when it is given up (clock_mono_ms) */
     bool copying;            /* SLOT_FREEZING: for a COPY */
+    int freeze_status;       /* of a freeze that was given up, for when all go on */
     /* since the kernel was asked; 0: its command sandboxes are being made still */
     uint32_t freeze_polls;
     struct resize resize;

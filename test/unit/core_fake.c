@@ -363,8 +363,15 @@ static void do_dump(struct fake *f, const struct privsep_msg *m)
 static void do_copy(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
-    bool there = slot_of(f, m) != NULL;
+    struct slot *of = slot_of(f, m);
+    bool there = of != NULL;
 
+    if (there && f->knobs[FAKE_STUCK_COPIES] > 0) {
+        f->knobs[FAKE_STUCK_COPIES]--;
+        of->frozen = true;
+        reply(f, &r, -ENOTRECOVERABLE);
+        return;
+    }
     f->kept[m->u.kept.number] |= there;
     if (there)
         memcpy(f->owner[m->u.kept.number], m->u.kept.owner, PRIVSEP_OWNER_SIZE);

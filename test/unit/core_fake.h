@@ -63,6 +63,7 @@ enum fake_knob {
     FAKE_PREPARE, /* status of an agent's answer when it is to prepare for a dump: 204; 0: none comes */
     FAKE_ARCHIVE_ERRNO, /* of an answer to ARCHIVE, as it is sent: 0 or -errno */
     FAKE_LATE_GO_ONS,   /* that many times an agent that is to go on says that it cannot yet */
+    FAKE_STUCK_COPIES,  /* that many copies fail with -ENOTRECOVERABLE: their sandbox is frozen */
     FAKE_KNOB_COUNT
 };
 

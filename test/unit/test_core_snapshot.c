@@ -99,6 +99,41 @@ static void one_that_is_not_written_takes_no_name(void **state)
     assert_true(snapshot(w, box, "x").good);
 }
 
+/* Its source stands still: that is told, and it is let go on, or seen as what it is. */
+static void a_source_that_does_not_go_on_is_paused(void **state)
+{
+    struct world *w = *state;
+    char box[IDS_SANDBOX_SIZE];
+    struct answer a, resumed = {0};
+    const struct sandbox *s;
+
+    world_create_default(w, box);
+    fake_set(w->fake, FAKE_STUCK_COPIES, 1);
+    a = snapshot(w, box, "x");
+    assert_false(a.good);
+    assert_int_equal(a.why.code, ERR_INTERNAL);
+    for (int i = 0; i < 1000 && fake_is_frozen(w->fake, box); i++)
+        world_run_for(w, 2);
+    assert_false(fake_is_frozen(w->fake, box));
+    assert_true(snapshot(w, box, "x").good);
+
+    fake_set(w->fake, FAKE_STUCK_COPIES, 1);
+    fake_set(w->fake, FAKE_FAIL_THAWS, 1);
+    assert_false(snapshot(w, box, "y").good);
+    s = core_sandbox_find(w->core, "default", box);
+    for (int i = 0; i < 1000 && s->state != SANDBOX_PAUSED; i++)
+        world_run_for(w, 2);
+    assert_int_equal(s->state, SANDBOX_PAUSED);
+    assert_string_equal(core_pause_reason_name(s->pause_reason), "error");
+    assert_true(fake_is_frozen(w->fake, box));
+    assert_int_equal(world_query(w, "SELECT state FROM sandboxes"), SANDBOX_PAUSED);
+    core_sandbox_resume(w->core, "default", box, 0, false, world_on_answer, &resumed);
+    world_run_until(w, &resumed.calls, 1);
+    assert_true(resumed.good);
+    assert_int_equal(s->state, SANDBOX_RUNNING);
+    assert_false(fake_is_frozen(w->fake, box));
+}
+
 /* The key that an MCP session is found by again is the source's alone. */
 static void a_fork_has_the_metadata_but_for_cays_own(void **state)
 {
@@ -222,6 +257,7 @@ static void a_snapshot_whose_number_is_anothers_is_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {WORLD(a_name_moves_to_the_newer),
+                                       WORLD(a_source_that_does_not_go_on_is_paused),
                                        WORLD(one_that_is_not_written_takes_no_name),
                                        WORLD(a_fork_has_the_metadata_but_for_cays_own),
                                        WORLD(a_fork_has_the_name_and_the_times_that_are_asked_for),

@@ -25,6 +25,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -47,6 +48,8 @@ static struct dummy {
         command_sandboxes, command_sandbox_kills, adopts, resizes, backs, listings, signals,
         notices, copies, settles;
 } dummy, other; /* other: what went through the second row */
+
+static int stuck_thaws; /* that many fail */
 
 static const char
     *stuck_path; /* not NULL: a start is a real task that looks it up, and hangs there */
@@ -232,6 +235,10 @@ static int dummy_freeze(const struct runtime *rt, const struct runtime_sandbox *
 static int dummy_thaw(const struct runtime *rt, const struct runtime_sandbox *sb)
 {
     dummy.thaws++;
+    if (stuck_thaws > 0) {
+        stuck_thaws--;
+        return -ENOMEM;
+    }
     return 0;
 }
 
@@ -764,6 +771,7 @@ static int set_up(void **state)
     struct world *w = calloc(1, sizeof(*w));
 
     dummy = other = (struct dummy){0};
+    stuck_thaws = 0;
     for (uint32_t i = 0; i < SLOTS; i++)
         dummy.boot_far[i] = -1;
     snprintf(w->dir, sizeof(w->dir), "/tmp/cay-levels-XXXXXX");
@@ -983,6 +991,107 @@ static void copies_go_through_the_row_of_the_level(void **state)
     leave(w);
 }
 
+/* The time for it is over at the next try. */
+static void give_thaw_up(struct world *w, const struct privsep_msg *created)
+{
+    struct slot *s = &w->p.slots[created->slot];
+
+    for (int i = 0; i < 1000 && (s->state != SLOT_FREEZING || dummy.thaws == 0); i++)
+        run_a_while(w);
+    assert_int_equal(s->state, SLOT_FREEZING);
+    s->freeze_end_ms = 0;
+}
+
+static struct privsep_msg answer_to(struct world *w, uint64_t seq)
+{
+    struct privsep_msg got;
+
+    do
+        got = next_packet(w);
+    while (got.seq != seq);
+    return got;
+}
+
+static void a_thaw_that_fails_is_tried_again(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg created;
+    uint64_t seq;
+
+    NEEDS_ROOT;
+    begin(w);
+    created = create(w, "first", PRIVSEP_LEVEL_PROCESS);
+    assert_int_equal(ask(w, of(PRIVSEP_FREEZE, &created)).status, 0);
+    stuck_thaws = 3;
+    assert_int_equal(ask(w, of(PRIVSEP_THAW, &created)).status, 0);
+    assert_int_equal(w->p.slots[created.slot].state, SLOT_RUNNING);
+    assert_int_equal(dummy.thaws, 4);
+
+    /* For good: it is frozen, and said to be. The next THAW may help. */
+    assert_int_equal(ask(w, of(PRIVSEP_FREEZE, &created)).status, 0);
+    stuck_thaws = INT_MAX;
+    seq = send_request(w, of(PRIVSEP_THAW, &created));
+    give_thaw_up(w, &created);
+    assert_int_equal(answer_to(w, seq).status, -ENOTRECOVERABLE);
+    assert_int_equal(w->p.slots[created.slot].state, SLOT_FROZEN);
+    stuck_thaws = 0;
+    assert_int_equal(ask(w, of(PRIVSEP_THAW, &created)).status, 0);
+    assert_int_equal(w->p.slots[created.slot].state, SLOT_RUNNING);
+    leave(w);
+}
+
+static struct privsep_msg copy_of(const struct privsep_msg *created, uint32_t number)
+{
+    struct privsep_msg m = of(PRIVSEP_COPY, created);
+
+    m.u.kept.number = number;
+    memcpy(m.u.kept.owner, "the owner", 9);
+    return m;
+}
+
+static void a_copy_is_told_only_when_its_sandbox_goes_on(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg created;
+    uint64_t seq;
+
+    NEEDS_ROOT;
+    begin(w);
+    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
+    can_keep = true;
+    created = create(w, "first", PRIVSEP_LEVEL_PROCESS);
+    stuck_thaws = 3;
+    assert_int_equal(ask(w, copy_of(&created, 1)).status, 0);
+    assert_int_equal(w->p.slots[created.slot].state, SLOT_RUNNING);
+    assert_int_equal(w->p.kept.all[1].state, KEPT_WHOLE);
+
+    stuck_thaws = INT_MAX;
+    seq = send_request(w, copy_of(&created, 2));
+    give_thaw_up(w, &created);
+    assert_int_equal(answer_to(w, seq).status, -ENOTRECOVERABLE);
+    assert_int_equal(w->p.slots[created.slot].state, SLOT_FROZEN);
+    assert_int_equal(w->p.kept.all[2].state, KEPT_NONE);
+
+    /* Its end while that is tried: the copy is whole, and the next has its turn. */
+    stuck_thaws = 0;
+    assert_int_equal(ask(w, of(PRIVSEP_THAW, &created)).status, 0);
+    stuck_thaws = INT_MAX;
+    seq = send_request(w, copy_of(&created, 2));
+    for (int i = 0; i < 1000 && !w->p.copier.over; i++)
+        run_a_while(w);
+    assert_true(w->p.copier.over);
+    (void)send_request(w, of(PRIVSEP_KILL, &created));
+    assert_int_equal(answer_to(w, seq).status, 0);
+    stuck_thaws = 0;
+    for (int i = 0; i < 20; i++)
+        run_a_while(w);
+    created = create(w, "second", PRIVSEP_LEVEL_PROCESS);
+    assert_int_equal(ask(w, copy_of(&created, 3)).status, 0);
+    can_keep = false;
+    kept_close(&w->p.kept);
+    leave(w);
+}
+
 static void more_than_are_pooled_of_another_level(void **state)
 {
     struct world *w = *state;
@@ -996,6 +1105,25 @@ static void more_than_are_pooled_of_another_level(void **state)
     }
     assert_int_equal(create(w, "more", PRIVSEP_LEVEL_GVISOR).status, -EAGAIN);
     assert_int_equal(other.claims, SLOTS);
+    leave(w);
+}
+
+/* The next privd: it is said to be frozen, so that cayd has that tried again. */
+static void one_that_cannot_be_told_to_go_on_is_taken_over_frozen(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg created;
+
+    NEEDS_ROOT;
+    begin(w);
+    created = create(w, "first", PRIVSEP_LEVEL_PROCESS);
+    leave(w);
+    stuck_thaws = INT_MAX;
+    begin(w);
+    assert_int_equal(w->p.slots[created.slot].state, SLOT_FROZEN);
+    stuck_thaws = 0;
+    assert_int_equal(ask(w, of(PRIVSEP_THAW, &created)).status, 0);
+    assert_int_equal(w->p.slots[created.slot].state, SLOT_RUNNING);
     leave(w);
 }
 
@@ -1328,16 +1456,6 @@ static uint64_t begin_resize(struct world *w, const struct privsep_msg *created)
     return seq;
 }
 
-static struct privsep_msg answer_to(struct world *w, uint64_t seq)
-{
-    struct privsep_msg m;
-
-    do
-        m = next_packet(w);
-    while (m.seq != seq);
-    return m;
-}
-
 /* The task dies in the middle, as for want of memory: those of before are set again, then it is answered. */
 static void a_resize_that_is_cut_off_goes_back(void **state)
 {
@@ -1440,7 +1558,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(kept_files_of_another_level_are_refused_with_the_reason,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_go_through_the_row_of_the_level, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_thaw_that_fails_is_tried_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_copy_is_told_only_when_its_sandbox_goes_on, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(more_than_are_pooled_of_another_level, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_cannot_be_told_to_go_on_is_taken_over_frozen,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(list_and_recovery_know_the_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(locks_are_limited_through_the_row_of_the_level, set_up,
                                         tear_down),
