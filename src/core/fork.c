@@ -9,6 +9,8 @@
 #include "core/events.h"
 #include "core/keep.h"
 #include "core/lifecycle.h"
+#include "core/pause.h"
+#include "core/reboot.h"
 #include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
@@ -33,8 +35,8 @@ struct fork_op {
     struct volume_mount mounts[PRIVSEP_CREATE_VOLUMES];
     struct network *network;
     size_t n, begun, answered;
-    bool resumes; /* with memory: the source was paused for this, and lives for so long again */
-    int64_t source_ttl_ms;
+    bool holds;            /* with memory: the source stays paused until all are made */
+    int64_t source_ttl_ms; /* where it is paused for this */
     core_fork_cb done;
     void *arg;
     struct err why;
@@ -109,6 +111,29 @@ static void finish(struct fork_op *op, const struct err *why)
     op_free(op);
 }
 
+/* While it is held a resume of it waits (reboot.h). */
+static void hold_source(struct fork_op *op, struct sandbox_obj *o)
+{
+    o->copies++;
+    op->holds = true;
+}
+
+/* How long the source, which was paused for forks, is to run when this was the last of the calls
+ * that make some; 0: it is not to be resumed. */
+static int64_t release_source(struct fork_op *op)
+{
+    struct sandbox_obj *o = op->holds ? sandbox_get(op->core, op->tenant, op->source) : NULL;
+    int64_t ttl_ms = 0;
+
+    op->holds = false;
+    if (!o || --o->copies > 0)
+        return 0;
+    ttl_ms = o->forks_ttl_ms;
+    o->forks_ttl_ms = 0;
+    reboot_copies_made(o);
+    return ttl_ms;
+}
+
 /* Its time goes on from where it stood; another caller may have resumed it. */
 static void on_source_resumed(void *arg, const struct sandbox *s, const struct err *why)
 {
@@ -122,9 +147,10 @@ static void on_source_resumed(void *arg, const struct sandbox *s, const struct e
 
 static void all_answered(struct fork_op *op)
 {
-    if (op->resumes)
-        core_sandbox_resume(op->core, op->tenant, op->source, op->source_ttl_ms, false,
-                            on_source_resumed, op);
+    int64_t ttl_ms = release_source(op);
+
+    if (ttl_ms > 0)
+        core_sandbox_resume(op->core, op->tenant, op->source, ttl_ms, false, on_source_resumed, op);
     else
         finish(op, NULL);
 }
@@ -148,11 +174,37 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
         begin_next(op);
 }
 
+/* The way out is the source's as it is now: its owner may have changed it meanwhile. false: memory
+ * is out. */
+static bool take_way_out(struct fork_op *op)
+{
+    const struct sandbox_obj *o = sandbox_get(op->core, op->tenant, op->source);
+    json_t *policy, *credentials;
+
+    if (!o)
+        return true; /* it has ended: as it was last */
+    policy = o->s.policy ? json_deep_copy(o->s.policy) : NULL;
+    credentials = o->s.credentials ? json_deep_copy(o->s.credentials) : NULL;
+    if ((o->s.policy && !policy) || (o->s.credentials && !credentials)) {
+        json_decref(policy);
+        json_decref(credentials);
+        return false;
+    }
+    json_decref(op->policy);
+    json_decref(op->credentials);
+    network_unref(op->network);
+    op->r.policy = op->policy = policy;
+    op->r.credentials = op->credentials = credentials;
+    op->r.network = op->network = network_ref(o->s.network);
+    op->r.allow_internet = o->s.allow_internet;
+    return true;
+}
+
 /* Never answers from inside. false: it is answered, as no create can be taken on without memory. */
 static bool begin_one(struct fork_op *op, size_t i)
 {
     op->ones[i] = (struct fork_one){op, i};
-    if (core_call_begin(op->core)) {
+    if (take_way_out(op) && core_call_begin(op->core)) {
         core_sandbox_create(op->core, &op->r, on_created, &op->ones[i]);
         return true;
     }
@@ -174,9 +226,10 @@ static void begin_next(struct fork_op *op)
         all_answered(op);
 }
 
-static void begin_with_memory(struct fork_op *op, const struct sandbox *s)
+static void begin_with_memory(struct fork_op *op, struct sandbox_obj *o)
 {
-    op->env = json_deep_copy(s->env);
+    hold_source(op, o);
+    op->env = json_deep_copy(o->s.env);
     op->r.env = op->env;
     op->r.memory_of = op->source;
     begin_next(op);
@@ -185,13 +238,15 @@ static void begin_with_memory(struct fork_op *op, const struct sandbox *s)
 static void on_source_paused(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct fork_op *op = arg;
+    struct sandbox_obj *o;
 
     if (!s) {
         finish(op, why);
         return;
     }
-    op->resumes = true;
-    begin_with_memory(op, s);
+    o = sandbox_get(op->core, NULL, s->id);
+    o->forks_ttl_ms = op->source_ttl_ms;
+    begin_with_memory(op, o);
 }
 
 static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
@@ -257,10 +312,7 @@ static bool take_over(struct fork_op *op, const struct sandbox *s,
                       const struct core_fork_request *r)
 {
     op->metadata = s->metadata ? copy_metadata(s->metadata) : NULL;
-    op->policy = s->policy ? json_deep_copy(s->policy) : NULL;
     op->volumes = json_incref(s->volumes); /* paths of mounts are its */
-    op->credentials = s->credentials ? json_deep_copy(s->credentials) : NULL;
-    op->network = network_ref(s->network);
     memcpy(op->source, s->id, sizeof(op->source));
     memcpy(op->made_of, s->template_requested, sizeof(op->made_of));
     memcpy(op->tenant, s->tenant, strlen(s->tenant) + 1);
@@ -278,17 +330,12 @@ static bool take_over(struct fork_op *op, const struct sandbox *s,
                                      .auto_resume = s->auto_resume,
                                      .timeout_tier = s->timeout_tier,
                                      .secure = s->secure,
-                                     .allow_internet = s->allow_internet,
                                      .level = s->level,
                                      .limits = s->limits,
                                      .metadata = op->metadata,
-                                     .network = op->network,
-                                     .policy = op->policy,
                                      .mounts = op->mounts,
-                                     .n_mounts = volumes_mounts(op->volumes, op->mounts),
-                                     .credentials = op->credentials};
-    return (op->metadata || !s->metadata) && (op->policy || !s->policy) &&
-           (op->credentials || !s->credentials);
+                                     .n_mounts = volumes_mounts(op->volumes, op->mounts)};
+    return (op->metadata || !s->metadata) && take_way_out(op);
 }
 
 static enum err_code check_request(const struct core *c, const char *tenant,
@@ -339,7 +386,7 @@ static void begin_deferred(void *arg)
     struct sandbox_obj *o = sandbox_get(op->core, op->tenant, op->source);
 
     if (o && keep_has_memory(o)) {
-        begin_with_memory(op, &o->s);
+        begin_with_memory(op, o);
         return;
     }
     err_set(&op->why, ERR_CONFLICT, "sandbox %s was resumed meanwhile", op->source);
@@ -373,7 +420,7 @@ void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
         if (keep_has_memory(o))
             core_defer(c, &op->later, begin_deferred, op);
         else
-            core_sandbox_pause(c, tenant, id, SANDBOX_TIER_MEMORY, on_source_paused, op);
+            pause_for_forks(o, on_source_paused, op);
         return;
     }
     if (code == ERR_OK) {

@@ -6,7 +6,8 @@
  *
  * With memory their programs go on where the source's stood. The source is paused with its memory
  * on the disk, the forks are made of copies of that one after the other, and it is resumed; one
- * that is paused so already stays so. A cayd that ends meanwhile leaves it paused. */
+ * that is paused so already stays so. A resume that is asked for meanwhile waits for the last of
+ * them. A cayd that ends meanwhile leaves it paused. */
 
 #include "core/core.h"
 

@@ -232,7 +232,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
         c->on_paused(c->on_paused_arg, o->s.id);
     if (!only_reboots)
         is_paused(o);
-    if (o->resumers && pause_begin_resume(o, &e) == ERR_OK)
+    if (o->resumers && reboot_begin(o, &e) == ERR_OK) /* or waits for forks of it */
         return;
     o->reboot_ran = false;
     if (only_reboots)
@@ -423,6 +423,24 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
         core_defer_error(c, done, arg, &e);
 }
 
+void pause_for_forks(struct sandbox_obj *o, core_sandbox_cb done, void *arg)
+{
+    struct err e;
+    enum err_code code = tier_functions(SANDBOX_TIER_MEMORY)->check(o->core, &e);
+
+    if (code == ERR_OK && sandbox_life(o)->pause != LIFE_CALL_DO)
+        code = sandbox_not_running(o, &e);
+    trace_sandbox_asked(o);
+    if (code == ERR_OK)
+        code = begin(o, SANDBOX_PAUSE_API, SANDBOX_TIER_MEMORY, &e);
+    if (code != ERR_OK) {
+        core_defer_error(o->core, done, arg, &e);
+        return;
+    }
+    o->pause_tier = SANDBOX_TIER_MEMORY;
+    pause_waiters_add(o->core, &o->pausers, done, arg);
+}
+
 void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
                          bool reboot_it, core_sandbox_cb done, void *arg)
 {
@@ -444,8 +462,7 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
     if (code == ERR_OK)
         o->reboot |= reboot_it;
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
-        code = reboot_it || !sandbox_life(o)->files ? reboot_begin(o, &e)
-                                                    : pause_begin_resume(o, &e);
+        code = reboot_begin(o, &e);
     if (code != ERR_OK) {
         if (o)
             o->reboot = rebooted;

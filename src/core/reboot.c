@@ -31,8 +31,8 @@ static void on_copies_wait(struct timer *t)
     struct sandbox_obj *o = CONTAINER_OF(t, struct sandbox_obj, copies_wait);
     struct err why;
 
-    err_set(&why, ERR_UNAVAILABLE, "a snapshot of sandbox %s is still being made; try again",
-            o->s.id);
+    err_set(&why, ERR_UNAVAILABLE,
+            "a snapshot of sandbox %s, or forks of it, are still being made; try again", o->s.id);
     pause_not_rebooted(o, &why);
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 /* Booting anew one that runs or is paused: a resume with the files alone (pause.h), and a
  * rollback, which is the same on a copy of a snapshot's files. Its own files stay where they are
- * until copies of them that are being made are made; that is waited for, for some seconds. keep.c
- * has the requests to privd, and the state after each step when a program ends. */
+ * until copies of them that are being made are made, and forks of its memory; that is waited for,
+ * for some seconds. keep.c has the requests to privd, and the state after each step when a program
+ * ends. */
 
 #include "base/err.h"
 #include "core/core.h"
@@ -21,13 +22,13 @@ void core_sandbox_rollback(struct core *c, const char *tenant, const char *id, c
 
 /* -- for pause.c and snapshot_make.c ----------------------------------------------------------- */
 
-/* A sandbox that runs or is paused begins to boot anew, or, where no boot is asked for, a frozen
- * one to go on: at once or when the copies that are being made of it are made. On failure nothing
- * has changed. */
+/* A sandbox that runs or is paused begins to boot anew, or, where no boot is asked for, one that is
+ * paused to go on: at once or when the copies that are being made of it are made. On failure
+ * nothing has changed. */
 enum err_code reboot_begin(struct sandbox_obj *o, struct err *e);
 
 /* It is not to boot anew any more. */
 void reboot_forget(struct sandbox_obj *o);
 
-/* The last copy of its files is made. */
+/* The last copy of its files is made, or the last fork of its memory. */
 void reboot_copies_made(struct sandbox_obj *o);

@@ -69,9 +69,10 @@ struct sandbox_obj {
 
     /* keep.c */
     bool rolled_back; /* being restarted on a copy of a snapshot's files: its own are kept still */
-    unsigned copies;  /* of its files that are being made (snapshot_make.c) */
-    uint32_t copy_of; /* its create: the kept number whose copy it begins with; 0: none */
-    bool copies_memory; /* with the processes, from the memory beside those files */
+    unsigned copies;  /* of its files that are being made (snapshot_make.c), and calls of fork.c */
+    int64_t forks_ttl_ms; /* paused for forks alone: for so long it goes on after them; 0: not so */
+    uint32_t copy_of;     /* its create: the kept number whose copy it begins with; 0: none */
+    bool copies_memory;   /* with the processes, from the memory beside those files */
     /* create.c: CREATE waits until the contents of a volume that it is to have are not served any
      * more (volume_content.h); what is sent then */
     bool held;

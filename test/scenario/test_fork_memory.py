@@ -137,22 +137,18 @@ def in_background(call):
 
 
 def test_one_that_is_resumed_while_it_is_forked_runs_afterwards(kept):  # noqa: F811
-    """The call waits for the copy that is being made, and the forks after it are refused."""
+    """The call waits until all of them are made."""
     with kept.create() as box:
         start(box, "count", COUNTER)
         until(lambda: counted(box), 20, "it counts")
         forking, forks = in_background(lambda: fork(kept, box, count=4))
         until(lambda: state(kept, box) == "paused", 60, "it is paused for the forks", every=0.01)
         reply = resume(kept, box)
-        assert reply.status in (200, 201), reply.body  # 200: they were all made by then
+        assert reply.status in (200, 201, 503), reply.body  # 200: they were all made by then; 503: they take longer than it may wait
         forking.join()
         assert state(kept, box) == "running"
-        goes_on(box)
-        for one in forks[0]:
-            if isinstance(one, Sandbox):
-                goes_on(one)
-            else:
-                assert one["code"] == 409 and "is not paused" in one["message"]
+        for one in [box, *forks[0]]:
+            goes_on(one)
 
 
 def test_two_that_fork_one_at_once_leave_it_running(kept):  # noqa: F811

@@ -1,0 +1,216 @@
+/* Forks with memory: calls that come for the source meanwhile, and what each fork has of it. */
+#include "core/core_internal.h"
+#include "core/fork.h"
+#include "core/network.h"
+#include "core/quota.h"
+#include "core/sandbox.h"
+#include "core_world.h"
+
+#include <string.h>
+
+#define FORKS 3u
+
+struct forked {
+    unsigned calls, made;
+    char id[FORKS][IDS_SANDBOX_SIZE];
+    struct err why;
+};
+
+static void on_forked(void *arg, const struct core_fork *forks, size_t n, const struct err *why)
+{
+    struct forked *f = arg;
+
+    f->calls++;
+    if (why)
+        f->why = *why;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(f->id[i], forks[i].id, sizeof(f->id[i]));
+        f->made += forks[i].id[0] != '\0';
+    }
+}
+
+static void fork_it(struct world *w, const char *id, size_t count, struct forked *f)
+{
+    *f = (struct forked){0};
+    core_sandbox_fork(w->core, "default", id,
+                      &(struct core_fork_request){.count = count, .memory = true, .ttl_ms = 60000},
+                      on_forked, f);
+}
+
+static struct sandbox_obj *object(struct world *w, const char *id)
+{
+    return sandbox_get(w->core, NULL, id);
+}
+
+static void run_until_copied(struct world *w, const char *id)
+{
+    for (int i = 0; i < 1000 && object(w, id)->copies == 0; i++)
+        world_run_for(w, 2);
+    assert_int_equal(object(w, id)->copies, 1);
+    assert_int_equal(object(w, id)->s.state, SANDBOX_KEPT);
+}
+
+static void a_resume_waits_for_all_of_them(void **state)
+{
+    struct world *w = *state;
+    struct answer resumed = {0};
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f;
+
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
+    fork_it(w, id, FORKS, &f);
+    run_until_copied(w, id);
+    core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &resumed);
+    world_run_for(w, 20);
+    assert_true(resumed.calls == 0 && f.calls == 0);
+    assert_int_equal(object(w, id)->s.state, SANDBOX_KEPT);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    world_run_until(w, &f.calls, 1);
+    world_run_until(w, &resumed.calls, 1);
+    assert_int_equal(f.made, FORKS);
+    assert_true(resumed.good);
+    assert_int_equal(object(w, id)->s.state, SANDBOX_RUNNING);
+    assert_int_equal(object(w, id)->copies, 0);
+}
+
+/* Asked for while its source is being paused for them. */
+static void a_resume_before_the_first_waits_too(void **state)
+{
+    struct world *w = *state;
+    struct answer resumed = {0};
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f;
+
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_HOLD_DUMPS, 1);
+    fork_it(w, id, FORKS, &f);
+    world_run_for(w, 20);
+    core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &resumed);
+    fake_set(w->fake, FAKE_HOLD_DUMPS, 0);
+    world_run_until(w, &f.calls, 1);
+    world_run_until(w, &resumed.calls, 1);
+    assert_int_equal(f.made, FORKS);
+    assert_true(resumed.good);
+    assert_int_equal(object(w, id)->s.state, SANDBOX_RUNNING);
+}
+
+/* The first call has paused it, and the last to end has it go on. */
+static void two_calls_at_once_leave_it_running(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f, g;
+
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
+    fork_it(w, id, 1, &f);
+    run_until_copied(w, id);
+    fork_it(w, id, FORKS, &g);
+    for (int i = 0; i < 1000 && object(w, id)->copies < 2; i++)
+        world_run_for(w, 2);
+    assert_int_equal(object(w, id)->copies, 2);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    world_run_until(w, &f.calls, 1);
+    world_run_until(w, &g.calls, 1);
+    assert_true(f.made == 1 && g.made == FORKS);
+    assert_int_equal(object(w, id)->copies, 0);
+    assert_int_equal(object(w, id)->s.state, SANDBOX_RUNNING);
+}
+
+static void a_source_that_was_paused_stays_so(void **state)
+{
+    struct world *w = *state;
+    struct answer a = {0};
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f;
+
+    world_create_default(w, id);
+    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_MEMORY, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    fork_it(w, id, FORKS, &f);
+    world_run_until(w, &f.calls, 1);
+    assert_int_equal(f.made, FORKS);
+    assert_int_equal(object(w, id)->s.state, SANDBOX_KEPT);
+    assert_int_equal(object(w, id)->copies, 0);
+}
+
+/* It ends: forks that were made are told, the others not. */
+static void an_end_of_the_source_ends_the_rest(void **state)
+{
+    struct world *w = *state;
+    struct answer killed = {0};
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f;
+
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
+    fork_it(w, id, FORKS, &f);
+    run_until_copied(w, id);
+    core_sandbox_kill(w->core, "default", id, world_on_answer, &killed);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    world_run_until(w, &killed.calls, 1);
+    world_run_until(w, &f.calls, 1);
+    assert_true(killed.good && f.made < FORKS);
+    assert_null(object(w, id));
+}
+
+static void no_quota_of_pauses_is_needed(void **state)
+{
+    struct world *w = *state;
+    struct answer a = {0};
+    char id[IDS_SANDBOX_SIZE];
+    const int64_t most[QUOTA_COUNT] = {0};
+    bool given[QUOTA_COUNT] = {[QUOTA_PAUSED] = true};
+    struct forked f;
+    struct err e;
+
+    world_create_default(w, id);
+    assert_int_equal(core_tenant_set_quotas(w->core, "default", most, given, &e), ERR_OK);
+    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_MEMORY, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_EXHAUSTED); /* the control */
+    fork_it(w, id, FORKS, &f);
+    world_run_until(w, &f.calls, 1);
+    assert_int_equal(f.made, FORKS);
+}
+
+/* Of the forks that are begun after a change each has what the source has then. */
+static void a_change_of_the_policy_holds_for_the_forks_after_it(void **state)
+{
+    struct world *w = *state;
+    struct core_network changed = {.allow_internet = true};
+    char id[IDS_SANDBOX_SIZE];
+    struct answer set = {0};
+    struct forked f;
+
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
+    fork_it(w, id, 2, &f);
+    run_until_copied(w, id);
+    changed.policy = json_pack("{s:s}", "default", "deny");
+    core_sandbox_set_network(w->core, "default", id, &changed, world_on_answer, &set);
+    world_run_until(w, &set.calls, 1);
+    assert_true(set.good);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    world_run_until(w, &f.calls, 1);
+    assert_int_equal(f.made, 2);
+    assert_false(json_equal(object(w, f.id[0])->s.policy, changed.policy));
+    assert_true(json_equal(object(w, f.id[1])->s.policy, changed.policy));
+    json_decref(changed.policy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WORLD(a_resume_waits_for_all_of_them),
+        WORLD(a_resume_before_the_first_waits_too),
+        WORLD(two_calls_at_once_leave_it_running),
+        WORLD(a_source_that_was_paused_stays_so),
+        WORLD(an_end_of_the_source_ends_the_rest),
+        WORLD(no_quota_of_pauses_is_needed),
+        WORLD(a_change_of_the_policy_holds_for_the_forks_after_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
