@@ -6,9 +6,9 @@
 #include "contract/agent_boot.h"
 #include "core/call.h"
 #include "core/core.h"
+#include "http/json.h"
 
 #include <errno.h>
-#include <jansson.h>
 
 /* A stage's failure as an error for the caller; ERR_OK: the errno decides. */
 static const struct {
@@ -114,8 +114,7 @@ void create_explain(struct err *e, const struct sandbox *s, int status, const st
 /* The start command's output is its owner's own, and text. */
 void create_explain_agent(struct err *e, int http_status, const char *body, size_t len)
 {
-    json_t *answer = http_status == AGENT_START_FAILED && body ? json_loadb(body, len, 0, NULL)
-                                                               : NULL;
+    json_t *answer = http_status == AGENT_START_FAILED && body ? json_load_answer(body, len) : NULL;
     const char *why = json_string_value(json_object_get(answer, "message"));
 
     if (why) {

@@ -21,6 +21,7 @@
 #include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/tenant.h"
+#include "http/json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -138,7 +139,7 @@ void exec_op_call(struct exec_op *op, const struct call_agent_request *r, call_a
 void exec_op_fail_by_agent(struct exec_op *op, const char *what, int status, const char *body,
                            size_t len)
 {
-    json_t *o = body ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *o = body ? json_load_answer(body, len) : NULL;
     const char *message = json_string_value(json_object_get(o, "message"));
     struct err e;
 

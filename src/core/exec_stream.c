@@ -129,13 +129,12 @@ static void take_trailer(struct exec_stream *s, const json_t *trailer)
 
 static bool take_envelope(struct exec_stream *s, const struct envelope *in)
 {
-    json_t *o = NULL;
-    struct err e;
+    json_t *o;
     bool good;
 
-    if ((in->flags & ~ENVELOPE_END) || s->over ||
-        json_parse(in->data, in->len, false, &o, &e) != ERR_OK)
+    if ((in->flags & ~ENVELOPE_END) || s->over)
         return false;
+    o = json_load_answer(in->data, in->len);
     good = json_is_object(o);
     if (good && (in->flags & ENVELOPE_END))
         take_trailer(s, o);

@@ -176,7 +176,7 @@ static void on_agent_logs(struct core *c, const char *id, const struct err *why,
                                                     sizeof(*items));
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
     char note[LINE_SIZE_MAX];
-    json_t *root = NULL;
+    json_t *root;
     size_t n;
 
     if (!o || !items) {
@@ -185,8 +185,7 @@ static void on_agent_logs(struct core *c, const char *id, const struct err *why,
         w->done(w->arg, NULL, 0, &w->why);
         return;
     }
-    if (!why && http_status == 200 && json_parse(body, len, false, &root, NULL) != ERR_OK)
-        root = NULL;
+    root = !why && http_status == 200 ? json_load_answer(body, len) : NULL;
     n = add_own(o, items);
     n += add_inside(why, http_status, root, note, items + n);
     qsort(items, n, sizeof(*items), by_time);

@@ -1,5 +1,7 @@
 #include "mcp/file_call.h"
 
+#include "http/json.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +96,7 @@ static bool is_type(const json_t *entry, const char *type)
 
 bool file_read_stat(const char *body, size_t len, struct file_stat *out)
 {
-    json_t *o = body ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *o = body ? json_load_answer(body, len) : NULL;
     const json_t *entry = json_object_get(o, "entry");
     bool good = json_is_object(entry);
 

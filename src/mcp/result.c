@@ -1,5 +1,7 @@
 #include "mcp/result.h"
 
+#include "http/json.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,7 +83,7 @@ bool result_agent_failed(struct request *r, const char *what, const struct err *
     }
     if (status / 100 == 2)
         return false;
-    o = body ? json_loadb(body, len, 0, NULL) : NULL;
+    o = body ? json_load_answer(body, len) : NULL;
     message = json_string_value(json_object_get(o, "message"));
     result_fail(r, "%s: %.600s", what, message ? message : "the sandbox refused it");
     json_decref(o);

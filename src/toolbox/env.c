@@ -15,7 +15,7 @@
 /* The agent says {"code", "message"}. */
 static void refuse(struct toolbox_call *c, const char *body, size_t len)
 {
-    json_t *o = json_loadb(body, len, 0, NULL);
+    json_t *o = json_load_answer(body, len);
     const char *message = json_string_value(json_object_get(o, "message"));
 
     toolbox_fail(c, 400, "INVALID_REQUEST_BODY", "invalid request body: %.300s",

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "http/json.h"
 #include "toolbox/agent.h"
 #include "toolbox/call.h"
 #include "toolbox/collect.h"
@@ -194,7 +195,7 @@ static void on_stat(void *arg, const struct http_head *head, const char *body, s
         toolbox_fail_file(p->call, head, body, len, why, p->path);
         return;
     }
-    o = json_loadb(body, len, 0, NULL);
+    o = json_load_answer(body, len);
     if (is_entry(json_object_get(o, "entry")))
         toolbox_reply_json(p->call, 200, file_json(json_object_get(o, "entry")));
     else
@@ -214,7 +215,7 @@ void toolbox_files_info(struct toolbox_call *c)
 
 static bool is_word(const char *body, size_t len, const char *field, const char *word)
 {
-    json_t *o = len ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *o = len ? json_load_answer(body, len) : NULL;
     const char *text = json_string_value(json_object_get(o, field));
     bool is = text && strcmp(text, word) == 0;
 
@@ -318,9 +319,11 @@ static void on_stat_before_delete(void *arg, const struct http_head *head, const
         toolbox_fail_file(p->call, head, body, len, why, p->path);
         return;
     }
-    o = json_loadb(body, len, 0, NULL);
+    o = json_load_answer(body, len);
     type = json_string_value(json_object_get(json_object_get(o, "entry"), "type"));
-    if (type && strstr(type, "DIRECTORY") && !p->recursive)
+    if (!is_entry(json_object_get(o, "entry")))
+        no_answer(p);
+    else if (type && strstr(type, "DIRECTORY") && !p->recursive)
         toolbox_fail(p->call, 400, "BAD_REQUEST",
                      "cannot delete a folder without recursive=true: %.800s", p->path);
     else if (p->call->x)

@@ -131,13 +131,15 @@ void interpreter_list(struct toolbox_call *c)
 static bool on_ready(void *arg, int which, const char *bytes, size_t len)
 {
     struct making *m = arg;
+    const char *cwd, *line_end;
     json_t *said;
-    const char *cwd;
 
-    if (which != 0 || buf_append(&m->ready, bytes, len) < 0 ||
-        !memchr(m->ready.data, '\n', m->ready.len))
+    if (which != 0 || buf_append(&m->ready, bytes, len) < 0)
         return true;
-    said = json_loadb(m->ready.data, m->ready.len, JSON_DISABLE_EOF_CHECK, NULL);
+    line_end = memchr(m->ready.data, '\n', m->ready.len);
+    if (!line_end)
+        return true;
+    said = json_load_output(m->ready.data, (size_t)(line_end - m->ready.data));
     cwd = json_string_value(json_object_get(said, "cwd"));
     m->made = cwd != NULL;
     if (cwd)

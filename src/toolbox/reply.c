@@ -173,7 +173,7 @@ void toolbox_fail_err(struct toolbox_call *c, const struct err *why)
 static void read_refusal(const char *body, size_t len, char *code, size_t code_size, char *text,
                          size_t text_size)
 {
-    json_t *o = len ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *o = len ? json_load_answer(body, len) : NULL;
     const char *word = json_string_value(json_object_get(o, "code"));
     const char *message = json_string_value(json_object_get(o, "message"));
     struct err e;

@@ -14,6 +14,7 @@
 #include "base/signal_names.h"
 #include "core/exec_stream.h"
 #include "http/client.h"
+#include "http/json.h"
 #include "toolbox/agent.h"
 #include "toolbox/call.h"
 #include "toolbox/collect.h"
@@ -136,7 +137,7 @@ static void on_end(void *arg, const struct http_head *head, const char *body, si
     } else if (why) {
         answer(op, NULL, why);
     } else if (head->status / 100 != 2) {
-        refusal = len ? json_loadb(body, len, 0, NULL) : NULL;
+        refusal = len ? json_load_answer(body, len) : NULL;
         message = json_string_value(json_object_get(refusal, "message"));
         err_set(&e,
                 head->status == 429   ? ERR_EXHAUSTED

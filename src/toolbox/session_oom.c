@@ -2,6 +2,7 @@
  * (answered). */
 #include "toolbox/session_oom.h"
 
+#include "http/json.h"
 #include "toolbox/agent.h"
 #include "toolbox/call.h"
 #include "toolbox/files.h"
@@ -40,7 +41,7 @@ static void answered(void *arg, const struct http_head *head, const char *body, 
                      const struct err *why)
 {
     struct oom_check *k = arg;
-    json_t *o = why || head->status != 200 ? NULL : json_loadb(body, len, 0, NULL);
+    json_t *o = why || head->status != 200 ? NULL : json_load_answer(body, len);
 
     end(k, (uint64_t)json_integer_value(json_object_get(o, "kills")),
         json_string_value(json_object_get(o, "text")));

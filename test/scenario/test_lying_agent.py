@@ -5,6 +5,7 @@ import concurrent.futures
 import http.client
 import json
 import pathlib
+import socket
 import sqlite3
 import threading
 
@@ -12,7 +13,8 @@ import leftovers
 import pytest
 from agentlib import need_plain_build
 from client import Reply
-from lying_agent import END, OVER, START, Liar, answer, chunk, envelope, event, head, honest, out, stream
+from lying_agent import END, ENTRY, HONEST, OVER, START, Liar, answer, chunk, envelope, event, head, honest, out, stream
+from mcplib import STATELESS, Mcp
 from test_toolbox import Box
 
 CALL_SECONDS = 110  # a call that takes longer has no end
@@ -59,6 +61,15 @@ def new_liar(cay, own_server):
 @pytest.fixture(scope="module")
 def liar(new_liar):
     return new_liar()
+
+
+def tool(name, **arguments):
+    """The call of a tool of MCP: its error is a text."""
+    def call(self):
+        result = Mcp(self.cay, STATELESS).call(name, sandbox=self.box.id, **arguments).result
+        text = result["content"][-1]["text"]
+        return Reply(500 if result["isError"] else 200, {}, json.dumps({"message": text}).encode())
+    return call
 
 
 class Calls:
@@ -110,6 +121,23 @@ class Calls:
     def ports(self):
         return self.toolbox("GET", "/port")
 
+    def folder(self):
+        return self.toolbox("POST", "/files/folder", query={"path": "/home/daytona/d"})
+
+    def remove(self):
+        return self.toolbox("DELETE", "/files", query={"path": "/home/daytona/f"})
+
+    def env(self):
+        return self.toolbox("POST", "/env", {"set": {"A": "b"}})
+
+    def context(self):
+        return self.toolbox("POST", "/process/interpreter/context", {})
+
+    tool_read = tool("read", path="/home/daytona/f")
+    tool_edit = tool("edit", path="/home/daytona/f", old="a", new="b")
+    tool_list = tool("list", path="/home/daytona")
+    tool_write = tool("write", path="/home/daytona/f", content="a")
+
 
 STREAMS = ("execute", "exec", "session", "sessions", "git", "ports")
 LISTS = ("terminals", "contexts", "list", "info")
@@ -125,10 +153,11 @@ def is_error(reply):
 
 
 def lies(data):
-    """Sends it, whatever was asked, and ends."""
+    """Sends it, whatever was asked, and ends: the end comes with the last of it, so that cayd does not take the connection for one that
+    can be asked again."""
     def lie(connection, _):
-        connection.sendall(data)
-        connection.shutdown(1)
+        connection.sendall(data, socket.MSG_MORE)
+        connection.shutdown(socket.SHUT_WR)
     return lie
 
 
@@ -251,6 +280,37 @@ def test_a_list_that_is_none(liar, name):
         assert is_error(reply), (call, reply.status, reply.body[:300])
     for call in ("terminals", "contexts"):
         assert getattr(calls, call)().status in (200, 500, 503)
+
+
+# More values than such a length may have, or deeper than an answer may be: what they stand beside is not believed.
+BURDENS = {"dense": [0] * 24000, "deep": json.loads("[" * 40 + "]" * 40)}
+
+
+def with_burden(burden, **said):
+    return json.dumps(said | ({"x": BURDENS[burden]} if burden else {}), separators=(",", ":")).encode()
+
+
+# Of a list of terminals and of contexts an error has no words of the agent.
+@pytest.mark.parametrize("call", [*STREAMS, "list", "info", "download", "folder", "remove", "env", "tool_read", "tool_edit", "tool_list", "tool_write"])
+def test_the_words_of_a_refusal_are_read_within_bounds(liar, call):
+    status = 400 if call == "env" else 500
+    for burden in (None, *BURDENS):
+        liar.liar.lie = lies(answer(with_burden(burden, code="internal", message="words of the agent"), status))
+        reply = getattr(Calls(liar), call)()
+        assert is_error(reply) and (b"words of the agent" in reply.body) == (not burden), (burden, reply.body[:300])
+
+
+@pytest.mark.parametrize("call", ["info", "remove", "tool_read", "context", "execute"])
+def test_an_answer_is_read_within_bounds(liar, call):
+    for burden in (None, *BURDENS):
+        text = with_burden(burden, entry=ENTRY, cwd="/made/up")
+        began = stream(START, *(out((text + b"\n")[i:i + 30000]) for i in range(0, len(text) + 1, 30000)), END, OVER)
+        ran = stream(START, envelope(with_burden(burden, event={"data": {"stdout": "YQ=="}})), END, OVER)
+        by_path = {"/filesystem.Filesystem/Stat": answer(text), "/files": answer(HONEST), "/filesystem.Filesystem/Remove": answer(b"{}"),
+                   "/process.Process/List": answer(b'{"processes":[]}'), "/process.Process/Start": ran if call == "execute" else began}
+        liar.liar.lie = lambda connection, path, by=by_path: connection.sendall(by.get(path, b""))
+        reply = getattr(Calls(liar), call)()
+        assert is_error(reply) == bool(burden), (burden, reply.status, reply.body[:300])
 
 
 def cayd_of(own_server):
