@@ -171,6 +171,15 @@ static const struct method *find(const char *name, bool stateless)
     return NULL;
 }
 
+/* A token goes with each progress that is told. */
+static bool has_good_token(const struct request *r)
+{
+    const json_t *meta = json_object_get(r->message.params, "_meta");
+    const json_t *token = json_object_get(meta, "progressToken");
+
+    return !token || json_is_null(token) || rpc_is_id(token);
+}
+
 void methods_call(struct request *r)
 {
     const struct method *method = find(r->message.method, r->revision->stateless);
@@ -183,6 +192,10 @@ void methods_call(struct request *r)
         request_error(r, 200, RPC_INVALID_REQUEST,
                       "this connection has no right to do that: X-Cay-Rights, which its owner "
                       "sets, does not name it",
+                      NULL);
+    } else if (!has_good_token(r)) {
+        request_error(r, 200, RPC_INVALID_PARAMS,
+                      "\"progressToken\" must be a text of at most 256 bytes, or a whole number",
                       NULL);
     } else {
         method->run(r);

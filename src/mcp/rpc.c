@@ -11,8 +11,8 @@ static int refuse(struct err *e, int code, const char *text)
     return code;
 }
 
-/* An id is a text or a whole number; MCP forbids null. */
-static bool is_id(const json_t *id)
+/* MCP forbids null. */
+bool rpc_is_id(const json_t *id)
 {
     return json_is_integer(id) || (json_is_string(id) && json_string_length(id) <= RPC_ID_MAX);
 }
@@ -35,7 +35,7 @@ static int read_call(const json_t *o, const json_t *method, struct rpc_message *
         json_string_length(method) > RPC_METHOD_MAX ||
         strlen(json_string_value(method)) != json_string_length(method))
         return refuse(e, RPC_INVALID_REQUEST, "\"method\" must be a text of 1 to 128 bytes");
-    if (id && !is_id(id))
+    if (id && !rpc_is_id(id))
         return refuse(e, RPC_INVALID_REQUEST,
                       "\"id\" must be a text of at most 256 bytes, or a whole number");
     if (params && !json_is_object(params))

@@ -45,6 +45,9 @@ json_t *rpc_error(const json_t *id, int code, const char *message,
                   json_t *data); /* data may be NULL */
 json_t *rpc_notification(const char *method, json_t *params);
 
+/* Is it an id, or a progress token: a text of at most RPC_ID_MAX bytes, or a whole number? */
+bool rpc_is_id(const json_t *id);
+
 /* Are both ids the same? */
 bool rpc_same_id(const json_t *a, const json_t *b);
 

@@ -351,6 +351,7 @@ static void start(struct request *r)
 void tool_run(struct request *r)
 {
     const json_t *meta = json_object_get(r->message.params, "_meta");
+    const json_t *token = json_object_get(meta, "progressToken");
     struct run *run = calloc(1, sizeof(*run));
 
     if (!run) {
@@ -362,7 +363,7 @@ void tool_run(struct request *r)
     for (size_t i = 0; i < ARRAY_SIZE(run->out); i++)
         buf_init(&run->out[i], TOOL_OUTPUT_KEPT_MAX);
     run->max_bytes = (size_t)schema_integer(r->args, "max_bytes", TOOL_TEXT_BYTES);
-    run->progress_token = json_object_get(meta, "progressToken");
+    run->progress_token = json_is_null(token) ? NULL : token;
     ids_random_text(run->name, sizeof(run->name) - 1);
     target_running(r, start);
 }

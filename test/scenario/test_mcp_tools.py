@@ -173,15 +173,22 @@ def test_progress(mcp):
     assert answer.result["structuredContent"]["stdout"].count("line") == 4
 
 
-@pytest.mark.parametrize("token_bytes", [200_000, 900_000])
-def test_a_client_that_is_slow_has_its_answer(mcp, token_bytes):
-    """It does not read while more progress is told than is held for it: the token goes with each. Progress may be left
-    out, the answer, of 3 MiB, is not."""
-    mark = f"done-{token_bytes}"
+def test_a_token_of_progress_is_a_short_text_or_a_whole_number(mcp):
+    for token in ("t" * 256, "", 7, -1, None):
+        assert mcp.call("run", {"progressToken": token}, command="echo a").result["structuredContent"]["stdout"] == "a\n"
+    for token in ("t" * 257, "t" * 900_000, 1.5, True, [], {"a": 1}):
+        answer = mcp.call("run", {"progressToken": token}, command="touch ran")
+        assert answer.error["code"] == -32602 and "progressToken" in answer.error["message"], answer.last
+    assert "ran" not in mcp.tool("run", command="ls")["stdout"].split()
+
+
+def test_a_client_that_is_slow_has_its_answer(mcp):
+    """It does not read while progress is told. Progress may be left out, the answer, of 3 MiB, is not."""
+    mark = "done-slow"
     zeros = "head -c 262144 /dev/zero"
     command = f"for i in $(seq 12); do echo line $i; sleep 0.3; done; {zeros}; {zeros} >&2; touch {mark}"
     params = {"name": "run", "arguments": {"command": command, "max_bytes": 262144}}
-    message = mcp.body("tools/call", params, 79, {"progressToken": "t" * token_bytes})
+    message = mcp.body("tools/call", params, 79, {"progressToken": "t" * 256})
     connection = mcp.client.connect()
     connection.connect()
     connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
