@@ -11,14 +11,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/netlink.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -282,96 +278,6 @@ static void check_kvm(struct doctor_result *r)
                    strerror(errno));
 }
 
-/* -- limits ------------------------------------------------------------------------------------ */
-
-static bool has_capability(unsigned cap)
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {{0}};
-
-    return syscall(SYS_capget, &head, data) == 0 && (data[cap / 32].effective & (1u << (cap % 32)));
-}
-
-static void check_root(struct doctor_result *r)
-{
-    if (geteuid() == 0 && has_capability(CAP_SYS_ADMIN))
-        doctor_say(r, DOCTOR_OK, "this is root, with CAP_SYS_ADMIN");
-    else
-        doctor_say(r, DOCTOR_MISSING, "`cay up` must be run as root, with CAP_SYS_ADMIN");
-}
-
-static void check_open_files(struct doctor_result *r)
-{
-    struct rlimit l = {0, 0};
-
-    getrlimit(RLIMIT_NOFILE, &l);
-    if (l.rlim_max >= 65536)
-        doctor_say(r, DOCTOR_OK, "%llu open files at most", (unsigned long long)l.rlim_max);
-    else
-        doctor_say(r, DOCTOR_LIMITED,
-                   "%llu open files at most: about that many connections and idle "
-                   "sandboxes together",
-                   (unsigned long long)l.rlim_max);
-}
-
-/* It binds every uid of a sandbox apart, and only CAP_SYS_RESOURCE could raise it. */
-static void check_processes(struct doctor_result *r)
-{
-    struct rlimit l = {0};
-
-    getrlimit(RLIMIT_NPROC, &l);
-    if (l.rlim_max >= 1024)
-        doctor_say(r, DOCTOR_OK, "no low limit on processes of a user");
-    else
-        doctor_say(r, DOCTOR_LIMITED,
-                   "%llu processes at most for each user, in sandboxes too (RLIMIT_NPROC of the "
-                   "program that starts the server)",
-                   (unsigned long long)l.rlim_max);
-}
-
-static void check_sys_resource(struct doctor_result *r)
-{
-    if (has_capability(CAP_SYS_RESOURCE))
-        doctor_say(r, DOCTOR_OK, "CAP_SYS_RESOURCE is there: limits can be raised");
-    else
-        doctor_say(r, DOCTOR_LIMITED, "no CAP_SYS_RESOURCE: hard limits cannot be raised");
-}
-
-/* False: there is none above it. */
-static bool to_parent(char *path)
-{
-    char *slash = strrchr(path, '/');
-
-    if (!slash || !slash[1])
-        return false;
-    slash[slash == path] = '\0';
-    return true;
-}
-
-/* Of the state directory, or, where that is not there yet, of the one in which it will be made. */
-static void check_space(const char *state_dir, struct doctor_result *r)
-{
-    CLEANUP_FREE char *dir = strdup(state_dir);
-    struct statvfs v;
-    char amount[32];
-    uint64_t bytes;
-
-    while (dir && statvfs(dir, &v) < 0) {
-        if (errno != ENOENT || !to_parent(dir)) {
-            doctor_say(r, DOCTOR_LIMITED, "%s: %s", dir, strerror(errno));
-            return;
-        }
-    }
-    if (!dir) {
-        doctor_say(r, DOCTOR_LIMITED, "memory is out");
-        return;
-    }
-    bytes = (uint64_t)v.f_bavail * v.f_frsize;
-    table_bytes(bytes, amount, sizeof(amount));
-    doctor_say(r, bytes < (UINT64_C(4) << 30) ? DOCTOR_LIMITED : DOCTOR_OK, "%s free in %.120s",
-               amount, dir);
-}
-
 /* -- programs ---------------------------------------------------------------------------------- */
 
 struct program {
@@ -411,7 +317,7 @@ static const struct {
     bool needed;
     void (*check)(struct doctor_result *r);
 } checks[] = {
-    {"root", true, check_root},
+    {"root", true, doctor_root},
     {"kernel", true, check_kernel},
     {"namespaces", true, check_userns},
     {"overlayfs", true, check_overlay},
@@ -422,9 +328,9 @@ static const struct {
     {"cgroups", true, check_cgroup},
     {"state disk", false, check_btrfs},
     {"memory", false, doctor_memory},
-    {"open files", false, check_open_files},
-    {"processes of a user", false, check_processes},
-    {"raising limits", false, check_sys_resource},
+    {"open files", false, doctor_open_files},
+    {"processes of a user", false, doctor_processes},
+    {"raising limits", false, doctor_sys_resource},
     {"pools of the host", false, doctor_pools},
     {"kvm", false, check_kvm},
     {"criu", false, check_criu},
@@ -445,7 +351,7 @@ size_t doctor_run(const char *state_dir, struct doctor_result *out)
         checks[i].check(&out[n++]);
     }
     out[n].name = "free space";
-    check_space(state_dir, &out[n++]);
+    doctor_space(state_dir, &out[n++]);
     for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
         out[n].name = programs[i].name;
         check_program(&programs[i], &out[n++]);

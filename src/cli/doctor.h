@@ -40,6 +40,17 @@ void doctor_memory(struct doctor_result *r);
  * program, or NULL. It is run with --version, for five seconds at most. */
 void doctor_criu(const char *path, struct doctor_result *r);
 
+/* Others, of the process that runs it (doctor_limits.c): whether it is root, and its limits. That
+ * on processes binds every uid of a sandbox apart, and only CAP_SYS_RESOURCE could raise it. */
+void doctor_root(struct doctor_result *r);
+void doctor_open_files(struct doctor_result *r);
+void doctor_processes(struct doctor_result *r);
+void doctor_sys_resource(struct doctor_result *r);
+
+/* Another: the space free in the state directory, or, where that is not there yet, in the one in
+ * which it will be made. */
+void doctor_space(const char *state_dir, struct doctor_result *r);
+
 /* Whether clients that know only the server's domain find it and trust it, and whether this shell's
  * E2B_DOMAIN and E2B_API_KEY are its: fills out[DOCTOR_NAMES]. Asks the server that runs (without
  * one, the domain is that of the settings), five seconds at most for each question. */
