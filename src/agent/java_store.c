@@ -1,5 +1,6 @@
 #include "agent/java_store.h"
 
+#include "agent/sha1.h"
 #include "base/base64.h"
 #include "base/util.h"
 
@@ -10,102 +11,24 @@
 #define MAGIC        0xfeedfeedu
 #define VERSION      2u
 #define HEAD_BYTES   12u /* magic, version, number of entries */
-#define DIGEST_BYTES 20u
+#define DIGEST_BYTES SHA1_DIGEST_BYTES
 #define TAG_TRUSTED  2u
 #define TYPE         "X.509"
 
-/* -- SHA-1, FIPS 180-4 section 6.1 ------------------------------------------------------------- */
-
-struct sha1 {
-    uint32_t h[5];
-    uint64_t bytes;
-    uint8_t block[64];
-};
-
-static uint32_t rotate(uint32_t x, unsigned n)
-{
-    return x << n | x >> (32 - n);
-}
+/* -- the digest -------------------------------------------------------------------------------- */
 
 static uint32_t read_u32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Ch, Parity and Maj of the round, with its constant. */
-static uint32_t mix(unsigned t, uint32_t b, uint32_t c, uint32_t d)
-{
-    if (t < 20)
-        return ((b & c) | (~b & d)) + 0x5a827999u;
-    if (t < 40)
-        return (b ^ c ^ d) + 0x6ed9eba1u;
-    if (t < 60)
-        return ((b & c) | (b & d) | (c & d)) + 0x8f1bbcdcu;
-    return (b ^ c ^ d) + 0xca62c1d6u;
-}
-
-static void take_block(struct sha1 *s, const uint8_t *block)
-{
-    uint32_t w[80], v[5];
-
-    for (unsigned t = 0; t < 16; t++)
-        w[t] = read_u32(block + (size_t)4 * t);
-    for (unsigned t = 16; t < 80; t++)
-        w[t] = rotate(w[t - 3] ^ w[t - 8] ^ w[t - 14] ^ w[t - 16], 1);
-    memcpy(v, s->h, sizeof(v));
-    for (unsigned t = 0; t < 80; t++) {
-        uint32_t next = rotate(v[0], 5) + mix(t, v[1], v[2], v[3]) + v[4] + w[t];
-
-        v[4] = v[3];
-        v[3] = v[2];
-        v[2] = rotate(v[1], 30);
-        v[1] = v[0];
-        v[0] = next;
-    }
-    for (unsigned i = 0; i < 5; i++)
-        s->h[i] += v[i];
-}
-
-static void sha1_add(struct sha1 *s, const void *bytes, size_t n)
-{
-    const uint8_t *p = bytes;
-
-    while (n > 0) {
-        size_t at = s->bytes % sizeof(s->block), part = MIN(n, sizeof(s->block) - at);
-
-        if (part == sizeof(s->block)) {
-            take_block(s, p);
-        } else {
-            memcpy(s->block + at, p, part);
-            if (at + part == sizeof(s->block))
-                take_block(s, s->block);
-        }
-        s->bytes += part;
-        p += part;
-        n -= part;
-    }
-}
-
-static void sha1_end(struct sha1 *s, uint8_t out[static DIGEST_BYTES])
-{
-    static const uint8_t padding[64] = {0x80};
-    uint64_t bits = s->bytes * 8;
-    uint8_t length[8];
-
-    for (unsigned i = 0; i < 8; i++)
-        length[i] = (uint8_t)(bits >> (56 - 8 * i));
-    sha1_add(s, padding, 1 + (119 - s->bytes % 64) % 64);
-    sha1_add(s, length, sizeof(length));
-    for (unsigned i = 0; i < DIGEST_BYTES; i++)
-        out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
-}
-
 /* Of the store without its digest: the password as UTF-16, a constant, the bytes. */
 static void digest_of(const char *store, size_t n, uint8_t out[static DIGEST_BYTES])
 {
     static const char password[] = "\0c\0h\0a\0n\0g\0e\0i\0t", salt[] = "Mighty Aphrodite";
-    struct sha1 s = {.h = {0x67452301u, 0xefcdab89u, 0x98badcfeu, 0x10325476u, 0xc3d2e1f0u}};
+    struct sha1 s;
 
+    sha1_begin(&s);
     sha1_add(&s, password, sizeof(password) - 1);
     sha1_add(&s, salt, sizeof(salt) - 1);
     sha1_add(&s, store, n);

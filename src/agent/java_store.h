@@ -6,8 +6,7 @@
  * The form is that of sun.security.provider.JavaKeyStore: magic, version, number of entries; of
  * each entry a tag, alias, time and certificate; behind all of them a SHA-1 of the store's password
  * and the rest. The password of these stores is public (`changeit`): the digest finds damage, and
- * protects from nothing. It is computed here, for the agent is static, and libcrypto alone would be
- * larger than it is. */
+ * protects from nothing (agent/sha1.h). */
 
 #include "base/buf.h"
 
