@@ -160,6 +160,8 @@ int cgroup_open(const char *name, struct cgroup **out, char *why, size_t why_siz
                      : "");
     else
         rc = check(cg, why, why_size);
+    if (rc == 0 && (rc = cgroup_spare_open(cg)) < 0)
+        snprintf(why, why_size, "a page that tasks share: %s", strerror(-rc));
     if (rc < 0) {
         cgroup_close(cg);
         return rc;
@@ -181,5 +183,6 @@ void cgroup_close(struct cgroup *cg)
         util_close(&cg->h[i].fd);
         util_close(&cg->h[i].mount_fd);
     }
+    cgroup_spare_close(cg);
     free(cg);
 }

@@ -3,6 +3,8 @@
 
 #include "sys/cgroup.h"
 
+#include <stdint.h>
+
 /* The controllers that cay uses, and whether each needs leaves: the freezer and the processor
  * accounting act on the whole sandbox, so that there is one directory less to make and remove. */
 enum controller { MEMORY, PIDS, CPU, CPUACCT, FREEZER, CONTROLLERS };
@@ -19,6 +21,9 @@ struct cgroup {
     int count;
     struct hierarchy h[CONTROLLERS];
     int of[CONTROLLERS]; /* index into h, or -1 */
+    /* Bit k: the name spare.k is taken, as far as the tasks know, which share this page with the
+     * process that opened it; NULL in version 2. A bit is where to look: rename(2) decides. */
+    _Atomic uint32_t *spares;
 };
 
 #define PATH_SIZE 64
@@ -48,8 +53,12 @@ int cgroup_delegate(int dir_fd) WARN_UNUSED;
  * and cay reads one, of processes killed for memory: a group with one is not kept. Test: unit
  * cgroup_spare. */
 
-#define CGROUP_SPARES    32u
+#define CGROUP_SPARES    32u /* a bit each */
 #define SPARE_CHARGE_MAX (512u << 10)
+
+/* Finds those that are there. Version 2: nothing. 0 or -errno. close is safe after a failure. */
+int cgroup_spare_open(struct cgroup *cg) WARN_UNUSED;
+void cgroup_spare_close(struct cgroup *cg);
 
 /* 0; -errno: they are not kept (-EBUSY: a process is there), and still the slot's, or in parts. */
 int cgroup_spare_put(const struct cgroup *cg, uint32_t slot) WARN_UNUSED;

@@ -1,9 +1,11 @@
 /* Control groups of ended sandboxes that are kept to be used again (version 1 only, where making
  * and removing one is slow): renamed to spare-N at an end, and to the slot's name at the next
  * start. Called by cgroup.c inside tasks of cay-privd, several at a time, so that rename(2)
- * alone decides who gets one. A group is kept only if nothing of its old sandbox is left in it:
- * no process, little memory charged, no OOM, no quota; it is removed otherwise. Version 2 has
- * none. */
+ * alone decides who gets one. Which names there are is a page of bits that the tasks share: to try
+ * all of them is 32 renames that fail, for each slot that finds none. A task that is killed midway
+ * leaves a bit that is wrong, which costs others one such rename. A group is kept only if nothing
+ * of its old sandbox is left in it: no process, little memory charged, no OOM, no quota; it is
+ * removed otherwise. Version 2 has none. */
 
 #include "sys/cgroup_internal.h"
 
@@ -12,9 +14,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#define SPARE  "spare."
 #define NO_OOM "oom_kill 0"
 
 static const char *slot_file(char path[static PATH_SIZE], uint32_t slot, const char *rest)
@@ -25,8 +30,66 @@ static const char *slot_file(char path[static PATH_SIZE], uint32_t slot, const c
 
 static const char *spare_name(char name[static PATH_SIZE], unsigned k, const char *rest)
 {
-    snprintf(name, PATH_SIZE, "spare.%u%s", k, rest);
+    snprintf(name, PATH_SIZE, SPARE "%u%s", k, rest);
     return name;
+}
+
+/* --- which there are -------------------------------------------------------------------------- */
+
+_Static_assert(CGROUP_SPARES == 32, "a bit each of a uint32_t");
+
+static bool note_name(void *arg, const char *name)
+{
+    const struct cgroup *cg = arg;
+    char *end;
+    unsigned long k;
+
+    if (strncmp(name, SPARE, strlen(SPARE)) != 0)
+        return true;
+    k = strtoul(name + strlen(SPARE), &end, 10);
+    if (*end == '\0' && end[-1] != '.' && k < CGROUP_SPARES)
+        atomic_fetch_or(cg->spares, UINT32_C(1) << k);
+    return true;
+}
+
+int cgroup_spare_open(struct cgroup *cg)
+{
+    void *page;
+
+    if (cg->v2)
+        return 0;
+    page = mmap(NULL, sizeof(*cg->spares), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                0);
+    if (page == MAP_FAILED)
+        return -errno;
+    cg->spares = page;
+    /* In the last hierarchy each appears first, and goes last. */
+    return io_each_name_at(cg->h[cg->count - 1].fd, ".", note_name, cg);
+}
+
+void cgroup_spare_close(struct cgroup *cg)
+{
+    if (cg->spares)
+        (void)munmap(cg->spares, sizeof(*cg->spares));
+    cg->spares = NULL;
+}
+
+/* Name k becomes taken; false: it was. */
+static bool mark(const struct cgroup *cg, unsigned k)
+{
+    uint32_t bit = UINT32_C(1) << k;
+
+    return !(atomic_fetch_or(cg->spares, bit) & bit);
+}
+
+static void unmark(const struct cgroup *cg, unsigned k)
+{
+    atomic_fetch_and(cg->spares, ~(UINT32_C(1) << k));
+}
+
+static bool is_marked(const struct cgroup *cg, unsigned k)
+{
+    return atomic_load(cg->spares) >> k & 1;
 }
 
 /* --- is it as new? ---------------------------------------------------------------------------- */
@@ -114,13 +177,19 @@ int cgroup_spare_put(const struct cgroup *cg, uint32_t slot)
         return -EUCLEAN;
     slot_file(from, slot, "");
     for (; rc == -EEXIST && k < CGROUP_SPARES; k++)
-        rc = rename_in(cg, last, from, spare_name(to, k, ""));
-    if (rc < 0)
+        if (mark(cg, k))
+            rc = rename_in(cg, last, from, spare_name(to, k, ""));
+    if (rc < 0) {
+        if (rc != -EEXIST) /* which stays taken */
+            unmark(cg, k - 1);
         return rc;
+    }
     for (int i = last - 1; rc == 0 && i >= 0; i--)
         rc = rename_in(cg, i, from, to);
     for (int i = last; rc < 0 && i >= 0; i--)
         remove_one(cg, i, k - 1);
+    if (rc < 0)
+        unmark(cg, k - 1);
     return rc;
 }
 
@@ -134,10 +203,14 @@ int cgroup_spare_take(const struct cgroup *cg, uint32_t slot)
         return rc;
     slot_file(to, slot, "");
     for (; rc == -ENOENT && k < CGROUP_SPARES; k++)
-        rc = rename_in(cg, 0, spare_name(from, k, ""), to);
+        if (is_marked(cg, k))
+            rc = rename_in(cg, 0, spare_name(from, k, ""), to);
+    if (rc < 0)
+        return rc;
     /* Whatever is missing in the end is made: cgroup_make does not mind what is there already. */
     for (int i = 1; rc == 0 && i < cg->count; i++)
         rc = rename_in(cg, i, from, to);
+    unmark(cg, k - 1);
     return rc;
 }
 
@@ -146,4 +219,6 @@ void cgroup_spare_remove_all(const struct cgroup *cg)
     for (unsigned k = 0; !cg->v2 && k < CGROUP_SPARES; k++)
         for (int i = 0; i < cg->count; i++)
             remove_one(cg, i, k);
+    if (cg->spares)
+        atomic_store(cg->spares, 0);
 }

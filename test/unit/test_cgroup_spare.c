@@ -198,6 +198,50 @@ static void test_what_something_is_left_in_is_not_kept(void **state)
     is_not_kept(8);
 }
 
+/* Tasks are children that are gone when their work is done. */
+static void test_those_that_a_child_kept_are_found(void **state)
+{
+    int pidfd = -1, code, status;
+    NEEDS_V1;
+    make(20, &usual);
+    pid_t pid = ns_fork(0, SIGCHLD, &pidfd);
+    if (pid == 0)
+        _exit(cgroup_remove(cg, 20) < 0);
+    assert_true(pid > 0);
+    assert_int_equal(pid_wait(pidfd, &code, &status), 0);
+    close(pidfd);
+    assert_int_equal(code, CLD_EXITED);
+    assert_int_equal(status, 0);
+    assert_int_equal(count_spares(), 1);
+    assert_int_equal(cgroup_make(cg, 21), 0);
+    assert_int_equal(count_spares(), 0);
+    assert_int_equal(cgroup_remove(cg, 21), 0);
+}
+
+static void test_those_of_before_a_restart_are_found(void **state)
+{
+    struct cgroup *next;
+    NEEDS_V1;
+    make(22, &usual);
+    assert_int_equal(cgroup_remove(cg, 22), 0);
+    assert_int_equal(count_spares(), 1);
+    assert_int_equal(cgroup_open(cgroup_name, &next, NULL, 0), 0);
+    assert_int_equal(cgroup_make(next, 23), 0);
+    assert_int_equal(count_spares(), 0);
+    /* The first has a bit that is wrong by now, as after a task that was killed. */
+    make(24, &usual);
+    assert_int_equal(cgroup_remove(cg, 24), 0);
+    assert_int_equal(count_spares(), 1);
+    assert_int_equal(cgroup_make(cg, 25), 0);
+    assert_int_equal(count_spares(), 0);
+    assert_int_equal(cgroup_make(next, 26), 0);
+    assert_int_equal(cgroup_remove(next, 23), 0);
+    assert_int_equal(cgroup_remove(cg, 25), 0);
+    assert_int_equal(cgroup_remove(next, 26), 0); /* passes the name that only the first knows of */
+    assert_int_equal(count_spares(), 3);
+    cgroup_close(next);
+}
+
 static void test_only_so_many_are_kept(void **state)
 {
     NEEDS_V1;
@@ -241,6 +285,8 @@ int main(void)
         cmocka_unit_test(test_what_nothing_is_left_in_is_used_again),
         cmocka_unit_test(test_what_a_process_is_in_stays),
         cmocka_unit_test(test_what_something_is_left_in_is_not_kept),
+        cmocka_unit_test(test_those_that_a_child_kept_are_found),
+        cmocka_unit_test(test_those_of_before_a_restart_are_found),
         cmocka_unit_test(test_only_so_many_are_kept),
     };
     return cmocka_run_group_tests_name("cgroup_spare", tests, set_up, tear_down);
