@@ -11,32 +11,48 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define OWN_FILE_MAX   4096         /* bytes; the names and addresses of one sandbox are less */
-#define ACCOUNT_MAX    (128u << 10) /* an empty tree takes a block of 16 KiB or 64 */
-#define OWN_INODES_MAX 40 /* between the old root and the new: cay's and overlay's, twice, are 26 */
+#define OWN_FILE_MAX   4096 /* bytes; the names and addresses of one sandbox are less */
+#define TRUST_FILE_MAX (1u << 20)
+/* Left in the account. An empty tree takes a block of 16 KiB or 64; blocks of the files that were
+ * just removed are still to be freed where they had been written. */
+#define ACCOUNT_MAX    (1u << 20)
+#define OWN_INODES_MAX 48 /* between the old root and the new: cay's and overlay's are 29 */
 
-/* Files that cay and the kernel make in a layer, each directory after its contents. `usr` comes
- * first: of a sandbox that was used it is the likeliest to hold something. */
+#define DIRECTORY 0
+
+/* Files that cay and the kernel make in a layer, each directory after its contents, with the bytes
+ * that one has at most. `usr` comes first: of a sandbox that was used it is the likeliest to hold
+ * something. Those of etc/ssl are the certificates of the way out (agent/trust.c), which every
+ * sandbox gets where there is one; a kill may come while one is written. */
 static const struct {
     const char *dir, *name;
-    bool is_dir;
+    off_t max; /* DIRECTORY: it is one */
 } made[] = {
-    {"", "usr", true},
-    {"root/etc", "hosts", false},
-    {"root/etc", "hostname", false},
-    {"root/etc", "machine-id", false},
-    {"root", "etc", true},
-    {"", "root", true},
-    {"root.work/work/incompat/volatile", "dirty", false},
-    {"root.work/work/incompat", "volatile", true},
-    {"root.work/work", "incompat", true},
-    {"root.work", "work", true},
-    {"", "root.work", true},
-    {"usr.work/work/incompat/volatile", "dirty", false},
-    {"usr.work/work/incompat", "volatile", true},
-    {"usr.work/work", "incompat", true},
-    {"usr.work", "work", true},
-    {"", "usr.work", true},
+    {"", "usr", DIRECTORY},
+    {"root/etc", "hosts", OWN_FILE_MAX},
+    {"root/etc", "hostname", OWN_FILE_MAX},
+    {"root/etc", "machine-id", OWN_FILE_MAX},
+    {"root/etc", "environment", OWN_FILE_MAX},
+    {"root/etc/ssl/certs/java", "cacerts", TRUST_FILE_MAX},
+    {"root/etc/ssl/certs/java", ".cacerts.tmp", TRUST_FILE_MAX},
+    {"root/etc/ssl/certs", "java", DIRECTORY},
+    {"root/etc/ssl/certs", "ca-certificates.crt", TRUST_FILE_MAX},
+    {"root/etc/ssl/certs", "cay-egress.pem", TRUST_FILE_MAX},
+    {"root/etc/ssl/certs", ".cay-egress.pem.tmp", TRUST_FILE_MAX},
+    {"root/etc/ssl", "certs", DIRECTORY},
+    {"root/etc", "ssl", DIRECTORY},
+    {"root", "etc", DIRECTORY},
+    {"", "root", DIRECTORY},
+    {"root.work/work/incompat/volatile", "dirty", OWN_FILE_MAX},
+    {"root.work/work/incompat", "volatile", DIRECTORY},
+    {"root.work/work", "incompat", DIRECTORY},
+    {"root.work", "work", DIRECTORY},
+    {"", "root.work", DIRECTORY},
+    {"usr.work/work/incompat/volatile", "dirty", OWN_FILE_MAX},
+    {"usr.work/work/incompat", "volatile", DIRECTORY},
+    {"usr.work/work", "incompat", DIRECTORY},
+    {"usr.work", "work", DIRECTORY},
+    {"", "usr.work", DIRECTORY},
 };
 
 int recycled_layer_make_dirs(int layer_fd)
@@ -49,12 +65,12 @@ int recycled_layer_make_dirs(int layer_fd)
 }
 
 /* A file that a tenant made large would take long to free: that is the kernel's cleaner's work. */
-static int remove_file(int dir_fd, const char *name)
+static int remove_file(int dir_fd, const char *name, off_t max)
 {
     struct stat st;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
-    if (!S_ISREG(st.st_mode) || st.st_size > OWN_FILE_MAX)
+    if (!S_ISREG(st.st_mode) || st.st_size > max)
         return -ENOTEMPTY;
     return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
 }
@@ -68,8 +84,8 @@ static int remove_made(int layer_fd, size_t i)
     if (*made[i].dir && dir < 0)
         return dir;
     int at = *made[i].dir ? dir : layer_fd;
-    if (!made[i].is_dir)
-        return remove_file(at, made[i].name);
+    if (made[i].max != DIRECTORY)
+        return remove_file(at, made[i].name, made[i].max);
     return unlinkat(at, made[i].name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 

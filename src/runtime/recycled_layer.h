@@ -9,8 +9,8 @@
  * looked for, no tree is walked: a directory that cannot be removed holds something of a tenant's,
  * and the layer is not kept. All directories are new when it is used again, so no mode, owner, time
  * or attribute comes along; nor does an inode number tell more than that it was used before, as one
- * in which more inodes were made than cay makes is not kept; nor an account with anything left in
- * it. Test: unit recycled_layer "a layer that was used is not kept".
+ * in which more inodes were made than cay makes is not kept; nor an account with more left in it
+ * than those files take. Test: unit recycled_layer "a layer that was used is not kept".
  *
  * With each use the numbers of its inodes go on. They may not come to those of templates, which
  * stand beside them in a sandbox, so that a layer is given up long before. */

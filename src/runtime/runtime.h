@@ -49,7 +49,7 @@
  *   disk/sysview/<sum>         what sandboxes see at /sys (sysfs_stub.h)
  *   disk/inodes                empty: the numbers of templates' inodes begin with its own
  *                              (job/inodes.h)
- *   disk/spare/<any>           one that nothing was written to, to be used again (recycled_layer.h)
+ *   disk/spare/<any>           one with nothing of a tenant, to be used again (recycled_layer.h)
  *   disk.img                   the loop image, where the host's file system is not usable
  *   stage/                     an empty directory: where set-up code of a sandbox puts its first
  * mount */

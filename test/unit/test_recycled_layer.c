@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#define OWN_INODES 40 /* more than one use of a layer makes */
+#define OWN_INODES 48 /* more than one use of a layer makes */
 
 static char state_dir[64];
 static struct disk disk = {.root_fd = -1};
@@ -63,6 +63,15 @@ static void use(uint32_t slot)
                 "touch $d.work/work/incompat/volatile/dirty; done && chmod 0 root.work/work");
 }
 
+/* The certificates of the way out, of the sizes of Debian's, which are on the disk by now. */
+static void trust(uint32_t slot)
+{
+    shell(slot, "mkdir -p root/etc/ssl/certs/java && cd root/etc/ssl/certs && "
+                "head -c 220000 /dev/urandom > ca-certificates.crt && "
+                "head -c 166000 /dev/urandom > java/cacerts && echo mine > cay-egress.pem && "
+                "echo A=b > ../../environment && sync -f .");
+}
+
 static void forget_recycled(void)
 {
     for (uint32_t slot = 900; count("spare") > 0; slot++) {
@@ -79,6 +88,7 @@ static void test_an_unused_layer_is_used_again(void **state)
     NEEDS_DISK;
     make(1);
     use(1);
+    trust(1);
     shell(1, "echo 127.0.0.1 localhost > root/etc/hosts && chmod 700 root && chown 5:5 usr && "
              "touch -d 2001-01-01 usr");
     snprintf(path, sizeof(path), "%s/disk/layers/1.1/root", state_dir);
@@ -116,11 +126,18 @@ static const char *const uses[] = {
     "ln root/etc/hosts root/etc/hosts2",
     "truncate -s 5000 root/etc/hostname",
     "touch root.work/work/x",
+    "touch root/etc/ssl/certs/mine.pem",
+    "touch root/etc/ssl/openssl.cnf",
+    "truncate -s 2000000 root/etc/ssl/certs/ca-certificates.crt",
+    "truncate -s 5000 root/etc/environment",
+    "rm root/etc/ssl/certs/java/cacerts && mkdir root/etc/ssl/certs/java/cacerts",
+    "rm -r root/etc/ssl && ln -s $PWD/../../../victim root/etc/ssl",
+    "rm -r root/etc/ssl/certs && ln -s ../../../../../victim root/etc/ssl/certs",
     "mkdir root.work/index",
     "touch beside",
     /* nothing is there any more, but something was */
     "for i in $(seq 60); do touch root/x && rm root/x; done",
-    "head -c 4000000 /dev/urandom > root/x && sync && rm root/x",
+    "head -c 4000000 /dev/urandom > root/x && sync -f root/x && rm root/x",
 };
 
 static void test_a_layer_that_was_used_is_not_kept(void **state)
@@ -128,12 +145,15 @@ static void test_a_layer_that_was_used_is_not_kept(void **state)
     char path[256];
     struct stat st;
     NEEDS_DISK;
-    snprintf(path, sizeof(path), "mkdir -p %s/victim && touch %s/victim/hosts %s/victim/hostname",
-             state_dir, state_dir, state_dir);
+    snprintf(path, sizeof(path),
+             "mkdir -p %s/victim && cd %s/victim && touch hosts hostname "
+             "ca-certificates.crt",
+             state_dir, state_dir);
     assert_int_equal(system(path), 0);
     for (uint32_t i = 0; i < ARRAY_SIZE(uses); i++) {
         make(100 + i);
         use(100 + i);
+        trust(100 + i);
         shell(100 + i, uses[i]);
         destroy(100 + i);
         if (count("spare") != 0 || count("layers") != 0)
@@ -142,6 +162,8 @@ static void test_a_layer_that_was_used_is_not_kept(void **state)
     snprintf(path, sizeof(path), "%s/victim/hosts", state_dir);
     assert_int_equal(stat(path, &st), 0);
     snprintf(path, sizeof(path), "%s/victim/hostname", state_dir);
+    assert_int_equal(stat(path, &st), 0);
+    snprintf(path, sizeof(path), "%s/victim/ca-certificates.crt", state_dir);
     assert_int_equal(stat(path, &st), 0);
 }
 
