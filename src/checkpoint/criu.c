@@ -110,7 +110,7 @@ static void read_log(const char *log, struct checkpoint_why *why)
             last = at;
     if (!last)
         return;
-    snprintf(why->text, sizeof(why->text), "CRIU: %.*s", (int)strcspn(last, "\n"), last);
+    snprintf(why->text, sizeof(why->text), CRIU_SAYS "%.*s", (int)strcspn(last, "\n"), last);
     for (char *c = why->text; *c; c++)
         if (!isprint((unsigned char)*c))
             *c = '?';

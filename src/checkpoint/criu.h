@@ -9,6 +9,7 @@
 #define CRIU_PROGRAM     "/usr/local/sbin/criu"
 #define CRIU_DUMP_LOG    "dump.log"
 #define CRIU_RESTORE_LOG "restore.log"
+#define CRIU_SAYS        "CRIU: " /* before a line of its log */
 #define CRIU_MADE        "made" /* a restore's: how long its log was when all processes were made */
 
 /* Words that a dump and a restore of the same image have to have in common: no right on the host is

@@ -146,6 +146,8 @@ int dump_run(const struct criu_limits *limits, struct checkpoint_why *why)
     rc = dump_options_make(&words, pid, self, why);
     if (rc == 0)
         rc = criu_run(words.argv, limits, why);
+    if (rc == -EIO && strncmp(why->text, CRIU_SAYS, strlen(CRIU_SAYS)) == 0)
+        rc = refusal_of_criu(why->text);
     criu_remove_beside();
     if (rc < 0 && rc != -ETIMEDOUT && rc != -ECHILD && terminals_make(CHECKPOINT_PID_FD) < 0)
         rc = checkpoint_fail(why, -ECHILD, "terminals of commands could not be made anew");

@@ -73,7 +73,7 @@ int refusal_of(const char *status, const char *pid, unsigned filters, struct che
 struct check {
     int proc_fd;
     const char *pid; /* the process whose threads are looked at */
-    unsigned filters;
+    unsigned filters, processes;
     int rc;
     struct checkpoint_why *why;
 };
@@ -172,6 +172,26 @@ static int check_connections(const char *path, struct checkpoint_why *why)
                  : 0;
 }
 
+int refusal_of_criu(const char *line)
+{
+    static const int of_the_host[] = {ENOSPC, EFBIG, EDQUOT, ENOMEM, EMFILE, ENFILE, EIO};
+
+    for (size_t i = 0; i < ARRAY_SIZE(of_the_host); i++)
+        if (strstr(line, strerror(of_the_host[i])))
+            return -of_the_host[i];
+    return -EOPNOTSUPP;
+}
+
+/* Each costs CRIU some milliseconds, more the more there are, and the sandbox is ended by a dump that
+ * does not come to its end in time. */
+static int count(struct check *c)
+{
+    if (++c->processes <= CHECKPOINT_PROCESSES_MAX)
+        return 0;
+    return checkpoint_fail(c->why, -EOPNOTSUPP, "more than %u processes run in it",
+                           CHECKPOINT_PROCESSES_MAX);
+}
+
 static bool each_process(void *arg, const char *pid)
 {
     struct check *c = arg;
@@ -179,6 +199,9 @@ static bool each_process(void *arg, const char *pid)
 
     if (!is_number(pid))
         return true;
+    c->rc = count(c);
+    if (c->rc < 0)
+        return false;
     c->pid = pid;
     snprintf(path, sizeof(path), "%.16s/task", pid);
     int rc = io_each_name_at(c->proc_fd, path, each_thread, c);

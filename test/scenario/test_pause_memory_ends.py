@@ -55,6 +55,39 @@ def refuses_to_be_kept(box):
     until(lambda: box.run("cat /tmp/set").exit_code == 0, 20, "it has set no_new_privs")
 
 
+# A descriptor of a kind that CRIU does not know.
+QUEUE = """
+import ctypes, time
+libc = ctypes.CDLL("librt.so.1", use_errno=True)
+assert libc.mq_open(b"/queue", 0o102, 0o600, None) >= 0, ctypes.get_errno()
+open("/tmp/set", "w")
+time.sleep(1000)
+"""
+
+
+def test_what_criu_does_not_keep_is_refused_with_its_words(kept):  # noqa: F811
+    with kept.create() as box:
+        start(box, "count", COUNTER)
+        start(box, "queue", QUEUE)
+        until(lambda: box.run("cat /tmp/set").exit_code == 0, 20, "it has the queue")
+        reply = pause(kept, box)
+        assert reply.status == 501 and "CRIU: Error" in reply.json["message"], reply.body
+        goes_on(box)
+        assert box.run("pkill -f '[q]ueue.py'").exit_code == 0
+        until(lambda: pause(kept, box).status == 200, 20, "it is paused without that")
+
+
+def test_more_processes_than_can_be_kept_are_refused(kept):  # noqa: F811
+    with kept.create() as box:
+        start(box, "count", COUNTER)
+        box.run("for i in $(seq 505); do setsid sleep 1000 >/dev/null 2>&1 </dev/null & done")
+        reply = pause(kept, box)
+        assert reply.status == 501 and "more than 500 processes" in reply.json["message"], reply.body
+        goes_on(box)
+        box.run("pkill sleep")
+        assert pause(kept, box).status == 200
+
+
 def test_requests_wake_it_once_after_all_programs_began_anew(kept, own):  # noqa: F811
     with kept.create(autoPause=True, autoResume={"enabled": True}) as box:
         start(box, "count", COUNTER)

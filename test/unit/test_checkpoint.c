@@ -111,6 +111,27 @@ static void half_closed_connections_are_found(void **state)
             fail_msg("%s", cases[i].line);
 }
 
+static void words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep(void **state)
+{
+    static const struct {
+        const char *line;
+        int rc;
+    } cases[] = {
+        {"CRIU: Error (criu/files.c:496): Can't dump file 3 of that type [100600] (unknown)",
+         -EOPNOTSUPP},
+        {"CRIU: Error (criu/sk-unix.c:1): Can't dump half of stream unix connection.", -EOPNOTSUPP},
+        {"CRIU: Error (criu/image.c:1): Unable to open pages-1.img: No space left on device",
+         -ENOSPC},
+        {"CRIU: Error (criu/page-xfer.c:1): Unable to write: File too large", -EFBIG},
+        {"CRIU: Error (criu/mem.c:1): Can't map: Cannot allocate memory", -ENOMEM},
+        {"CRIU: Error (criu/pipes.c:1): Can't create pipe: Too many open files", -EMFILE},
+        {"CRIU: Error (criu/bfd.c:1): Error flushing image: Input/output error", -EIO},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        assert_int_equal(refusal_of_criu(cases[i].line), cases[i].rc);
+}
+
 static void mounts_are_external_but_those_that_criu_makes(void **state)
 {
     static const struct {
@@ -297,6 +318,7 @@ int main(void)
         cmocka_unit_test(threads_that_lose_something_are_refused),
         cmocka_unit_test(shared_mappings_of_memory_files_are_seen),
         cmocka_unit_test(half_closed_connections_are_found),
+        cmocka_unit_test(words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep),
         cmocka_unit_test(mounts_are_external_but_those_that_criu_makes),
         cmocka_unit_test(options_of_a_process_are_whole),
         cmocka_unit_test(mounts_below_a_root_are_told_by_their_path),
