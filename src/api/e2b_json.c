@@ -103,6 +103,8 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
         json_object_set_new(out, "reason", json_string(core_pause_reason_name(s->pause_reason)));
         json_object_set_new(out, "tier", json_string(core_pause_tier_name(s)));
     }
+    if (core_sandbox_fell(s)[0]) /* not E2B's */
+        json_object_set_new(out, "memoryError", json_string(core_sandbox_fell(s)));
     if (s->name[0]) /* not E2B's: Daytona's clients give names */
         json_object_set_new(out, "name", json_string(s->name));
     return out;

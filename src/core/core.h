@@ -94,6 +94,7 @@ struct sandbox {
     /* Beside its files what ran in it is kept, or is just being; false: they alone are. And whether
      * they will do where that fails. */
     bool kept_memory, or_files;
+    const char *memory_error; /* core_sandbox_fell */
     int64_t started_real_ms, end_real_ms;
     int64_t idle_ms;          /* its end moves to so long after the last use; 0: it stands */
     unsigned idle_counts;     /* bits of enum sandbox_idle: what is a use */

@@ -97,6 +97,9 @@ struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
         free(o);
         return NULL;
     }
+    if (s->memory_error && s->memory_error[0])
+        err_set(&o->fell, ERR_UNIMPLEMENTED, "%s", s->memory_error);
+    o->s.memory_error = o->fell.text;
     return o;
 }
 
@@ -180,6 +183,7 @@ enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
     if (!o)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     fill(c, &o->s, r, requested, used);
+    o->s.memory_error = o->fell.text;
     if (!copy_json(&o->s, r) || !enter(c, o, r->tenant)) {
         release(o);
         return err_set(e, ERR_EXHAUSTED, "memory is out");

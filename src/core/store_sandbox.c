@@ -136,6 +136,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 34, s->kept_real_ms);
     sqlite3_bind_int64(q, 35, s->auto_archive_ms);
     sqlite3_bind_int64(q, 36, s->auto_delete_ms);
+    store_bind_text(q, 37, s->memory_error ? s->memory_error : "");
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -159,6 +160,7 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 15, s->kept_real_ms);
     sqlite3_bind_int64(q, 16, s->auto_archive_ms);
     sqlite3_bind_int64(q, 17, s->auto_delete_ms);
+    store_bind_text(q, 18, s->memory_error ? s->memory_error : "");
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
 }
 
@@ -269,6 +271,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->kept_real_ms = sqlite3_column_int64(q, 33);
     s->auto_archive_ms = sqlite3_column_int64(q, 34);
     s->auto_delete_ms = sqlite3_column_int64(q, 35);
+    s->memory_error = (const char *)sqlite3_column_text(q, 36);
     s->archived = flags & FLAG_ARCHIVED;
     s->in_archive = flags & FLAG_IN_ARCHIVE;
     return true;

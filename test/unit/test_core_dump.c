@@ -81,6 +81,20 @@ static void assert_event(struct world *w, const char *id, unsigned type, const c
         fail_msg("no \"%s\" in %s", text, lines);
 }
 
+/* Why its memory is not there has text in it, or is "", in the next cayd too. */
+static struct sandbox_obj *seen_after_a_restart(struct world *w, const char *id, const char *text)
+{
+    struct sandbox_obj *o;
+
+    world_stop_core(w);
+    world_start_core(w);
+    o = object(w, id);
+    assert_non_null(o);
+    assert_non_null(strstr(core_sandbox_fell(&o->s), text));
+    assert_int_equal(core_sandbox_fell(&o->s)[0] == '\0', text[0] == '\0');
+    return o;
+}
+
 /* -- as it is to be ----------------------------------------------------------------------------- */
 
 static void what_ran_goes_on(void **state)
@@ -535,6 +549,7 @@ static void where_files_will_do_it_boots_and_that_is_told(void **state)
         assert_int_equal(fake_counts(w->fake).inits, inits + 1);
         assert_non_null(strstr(core_sandbox_fell(&object(w, id)->s), "damaged"));
         assert_event(w, id, EVENT_SANDBOX_RESUMED, "\"memoryError\":\"its memory does not come");
+        (void)seen_after_a_restart(w, id, "damaged");
         end(w, id);
     }
     assert_int_equal(core_sandbox_allow_files(w->core, "default", "inone", NULL), ERR_NOT_FOUND);
@@ -614,8 +629,10 @@ static void what_cannot_be_written_at_the_end_is_frozen_and_told(void **state)
     assert_non_null(strstr(core_sandbox_fell(&o->s), REFUSED));
     assert_event(w, id, EVENT_SANDBOX_PAUSED, "\"tier\":\"frozen\"");
     assert_event(w, id, EVENT_SANDBOX_PAUSED, "\"memoryError\":\"its memory cannot be kept");
+    o = seen_after_a_restart(w, id, REFUSED);
     assert_true(resumed(w, id, false).good);
     assert_string_equal(core_sandbox_fell(&o->s), "");
+    o = seen_after_a_restart(w, id, "");
     its_time_is_over(w, id);
     await_state(w, id, SANDBOX_KEPT);
     assert_string_equal(core_sandbox_fell(&o->s), "");
@@ -634,6 +651,7 @@ static void where_files_will_do_at_the_end_they_are_kept(void **state)
     await_state(w, id, SANDBOX_KEPT);
     assert_string_equal(core_pause_tier_name(&object(w, id)->s), "files");
     assert_event(w, id, EVENT_SANDBOX_PAUSED, "\"memoryError\":\"its memory cannot be kept");
+    (void)seen_after_a_restart(w, id, REFUSED);
     end(w, id);
 }
 
