@@ -10,7 +10,7 @@ import zlib
 import pytest
 
 from worldlib import API, OTHER_HOST, RULES, inject, sandbox, seal, world_with_origin  # isort: skip: it makes the next ones found
-from origins import MODEL, REAL_KEY
+from origins import MODEL, PLAIN, REAL_KEY
 
 URL = f"https://{API}:{MODEL}"
 HERE = "cay-secret:KEY"
@@ -175,6 +175,21 @@ def test_only_where_the_policy_names_it(world, origins, bind):
         origins.clear()
         copied = curl(s, "-X", "POST", "-H", f"X-Own: {HERE}", "-H", "x-amz-copy-source: /v1/y", f"{URL}/v1/x")
         assert "does not name it here" in copied.stdout and origins.seen() == []  # a second path
+
+
+@pytest.mark.parametrize("base", [URL, f"http://{API}:{PLAIN}"], ids=["read", "plain"])
+def test_refused_of_a_sandbox_without_credentials(world, origins, base):
+    """A placeholder that it has from elsewhere, where its requests are read: the server would learn the credential's name, and the
+    program that it is no key. The controls are the same requests without one, and one in a body."""
+    ways = [("-H", f"X-Own: {HERE}"), ("-H", f"Authorization: Bearer {HERE}"), ("-u", f"user:{HERE}"),
+            ("-H", "Cookie: k=${e2b.secrets.KEY}"), ("-G", "--data-urlencode", f"k={HERE}")]
+    with sandbox(world, [], [], [{"action": "allow", "domains": [API], "paths": ["/v1*"]}]) as s:
+        said = [curl(s, "-i", *way, f"{base}/v1/x").stdout for way in ways]
+        assert all("403" in text and "there is no credential KEY for this sandbox" in text for text in said), said
+        assert origins.seen() == []
+        curl(s, "-H", "X-Own: secret:KEY", "-u", "user:own", f"{base}/v1/x")
+        curl(s, "-H", "Content-Type: text/plain", "-d", HERE, f"{base}/v1/x")
+    assert [seen["body"] for seen in origins.seen()] == ["", HERE] and sent(origins, "x-own") == ["secret:KEY"]
 
 
 def test_not_on_what_a_policy_only_warns_of(world, origins):

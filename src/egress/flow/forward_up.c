@@ -13,6 +13,7 @@
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
 #include "egress/flow/tls_intercept.h"
+#include "egress/http/inject.h"
 #include "egress/http/override.h"
 #include "egress/http/websocket_check.h"
 #include "http/relay.h"
@@ -77,6 +78,14 @@ static void not_reached(struct client_conn *l, struct flow *f, const struct err 
     flow_not_reached(f, &l->want, &v, h, why);
 }
 
+/* Also where no credential is put on this one: its answer may hold a secret. And where the sandbox
+ * has none: a placeholder that it took from elsewhere tells the server a credential's name. */
+static bool is_changed(const struct flow *f, const struct policy_verdict *v,
+                       const struct http_head *h)
+{
+    return v->credential || f->sandbox->credentials || inject_has_placeholder(h);
+}
+
 /* end is connected to l->want, and taken over. */
 static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoint end)
 {
@@ -110,8 +119,7 @@ static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoi
         forward_say_refused(x, f, 403);
         return;
     }
-    /* Also where none is put on this one: it may hold a placeholder, its answer a secret. */
-    if ((v.credential || f->sandbox->credentials) && f->egress->intercept &&
+    if (is_changed(f, &v, h) && f->egress->intercept &&
         intercept_prepare(f, &l->want, x, &v, l->tls, &o, &e) != ERR_OK) {
         tls_endpoint_close(&end, true);
         request_refuse(f, NULL, "credential", h, "%s", e.text);

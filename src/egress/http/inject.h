@@ -53,7 +53,11 @@ enum err_code inject_decide(const struct inject_request *r, const struct http_he
                             struct arena *arena, struct inject_plan *out, struct err *e);
 void inject_plan_free(struct inject_plan *plan);
 
-/* The same for the relay. Fills o->remove from x's arena, and o->filter where anything is to
+/* Has its target or a header one, also inside of Basic? A request with one is not for the server as
+ * it is: inject_decide says what becomes of it. Also true where memory is out. */
+bool inject_has_placeholder(const struct http_head *head);
+
+/* inject_decide for the relay. Fills o->remove from x's arena, and o->filter where anything is to
  * be changed or searched (turns and owner: rewrite_relay). On an error nothing was changed. */
 enum err_code inject_prepare(struct turns *turns, uint64_t owner, const struct inject_request *r,
                              struct http_exchange *x, struct http_relay_options *o,

@@ -5,6 +5,7 @@
 #include "base/base64.h"
 #include "egress/credential/placeholder.h"
 
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 
@@ -78,26 +79,33 @@ enum err_code inject_substitute(struct plan *p, const struct inject_text *t, str
 
 /* -- headers ----------------------------------------------------------------------------------- */
 
-/* "Basic " and base64 of text with placeholders. ERR_NOT_FOUND: it is none. */
-static enum err_code basic_value(struct plan *p, const struct http_header *h, struct buf *out)
+/* The text of "Basic " and base64: *raw, malloc'd. -ENOENT: it is none with a placeholder. */
+static ssize_t basic_text(const char *value, char **raw)
 {
-    const char *value = h->value;
     size_t n = strlen(value);
-    CLEANUP_FREE char *raw = NULL, *text = NULL;
-    CLEANUP_BUF struct buf plain;
     struct placeholder at;
-    enum err_code code;
     ssize_t len;
 
-    buf_init(&plain, INJECT_TEXT_MAX);
     if (strncasecmp(value, "basic ", 6) != 0)
-        return ERR_NOT_FOUND;
-    raw = malloc(base64_decoded_max(n) + 1);
-    if (!raw)
-        return inject_no_memory(p);
-    len = base64_decode(value + 6, n - 6, raw);
-    if (len < 0 || !placeholder_find(raw, (size_t)len, &at))
-        return ERR_NOT_FOUND;
+        return -ENOENT;
+    *raw = malloc(base64_decoded_max(n) + 1);
+    if (!*raw)
+        return -ENOMEM;
+    len = base64_decode(value + 6, n - 6, *raw);
+    return len >= 0 && placeholder_find(*raw, (size_t)len, &at) ? len : -ENOENT;
+}
+
+/* ERR_NOT_FOUND: it is no Basic with a placeholder. */
+static enum err_code basic_value(struct plan *p, const struct http_header *h, struct buf *out)
+{
+    CLEANUP_FREE char *raw = NULL, *text = NULL;
+    CLEANUP_BUF struct buf plain;
+    ssize_t len = basic_text(h->value, &raw);
+    enum err_code code;
+
+    buf_init(&plain, INJECT_TEXT_MAX);
+    if (len < 0)
+        return len == -ENOENT ? ERR_NOT_FOUND : inject_no_memory(p);
     code = inject_substitute(
         p, &(struct inject_text){raw, (size_t)len, PLACEHOLDER_PLAIN, INJECT_HEADER, h->name, true},
         &plain);
@@ -109,6 +117,20 @@ static enum err_code basic_value(struct plan *p, const struct http_header *h, st
     base64_encode(plain.data, plain.len, text);
     explicit_bzero(plain.base, plain.cap);
     return inject_take_rc(p, buf_printf(out, "Basic %s", text));
+}
+
+bool inject_has_placeholder(const struct http_head *head)
+{
+    struct placeholder at;
+    bool found = placeholder_find(head->target, strlen(head->target), &at);
+
+    for (size_t i = 0; !found && i < head->header_count; i++) {
+        const char *value = head->headers[i].value;
+        CLEANUP_FREE char *raw = NULL;
+
+        found = placeholder_find(value, strlen(value), &at) || basic_text(value, &raw) != -ENOENT;
+    }
+    return found;
 }
 
 static enum err_code replace_in_header(struct plan *p, const struct http_header *h)
