@@ -393,15 +393,21 @@ static bool step(struct conn *c)
 
 /* -- the pump ---------------------------------------------------------------------------------- */
 
+/* Requests that were sent together are a connection's own, and each takes a step or two. */
+static bool may_go_on(const struct conn *c, int round)
+{
+    return round < MAX_ROUNDS && (round == 0 || !server_is_over(c->server, c->tag));
+}
+
 void conn_pump(struct conn *c)
 {
-    int round = 0;
+    bool more = true;
 
     if (c->pumping || c->state == CONN_DEAD)
         return;
     c->pumping = true;
-    while (round < MAX_ROUNDS && step(c))
-        round++;
+    for (int round = 0; more && may_go_on(c, round); round++)
+        more = step(c);
     conn_input_keep(c);
     if (c->broken && c->exchange)
         exchange_lost(c);
@@ -411,7 +417,7 @@ void conn_pump(struct conn *c)
         return;
     }
     conn_wait_settle(c);
-    if (round == MAX_ROUNDS)
+    if (more)
         server_mark_dirty(c);
 }
 
@@ -461,7 +467,7 @@ static void on_event(struct conn *c, int status, int events)
 void conn_on_event(uv_poll_t *poll, int status, int events)
 {
     struct conn *c = poll->data;
-    bool entered = server_enter(c->server, c->tag, &c->round);
+    bool entered = server_enter(c->server, c->tag, false, &c->round);
 
     if (entered || status < 0)
         on_event(c, status, events);

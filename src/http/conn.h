@@ -6,6 +6,7 @@
  * conn.h             one connection: reading, heads, the order of things (conn_pump), its end
  * conn_input.h       bytes that were read and not used yet
  * conn_wait.h        what it waits for: events of its socket, and times
+ * conn_turn.c        its part of the loop's time, where that is shared out
  * conn_layer.h       its bytes, through TLS or not
  * held.h             answers that no client takes: how many bytes of them there may be
  * exchange.h         an exchange's memory and its two ends: done or lost
@@ -98,6 +99,9 @@ int conn_new(struct http_server *s, int fd, uint64_t tag, const struct http_laye
 
 /* Does all that can be done now. */
 void conn_pump(struct conn *c);
+
+/* The same before the loop sleeps, of a connection that was marked dirty; or marks it again. */
+void conn_pump_again(struct conn *c);
 
 /* Writes what is queued, as far as the socket takes it. No callback. */
 void conn_flush(struct conn *c);

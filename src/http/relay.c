@@ -365,7 +365,7 @@ static bool enter(struct wire *w)
 {
     struct relay *r = CONTAINER_OF(w, struct relay, wire);
 
-    return server_enter(r->server, r->tag, &r->round);
+    return server_enter(r->server, r->tag, false, &r->round);
 }
 
 static void leave(struct wire *w)

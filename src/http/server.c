@@ -150,7 +150,7 @@ static void on_prepare(uv_prepare_t *prepare)
         if (!s->dirty)
             s->dirty_tail = &s->dirty;
         c->dirty = false;
-        conn_pump(c);
+        conn_pump_again(c);
     }
     if (s->dirty) { /* those that still have work let the sockets have their turn first */
         timer_by(s, uv_now(s->loop));
@@ -191,20 +191,6 @@ static void unmark_dirty(struct conn *c)
         break;
     }
     c->dirty = false;
-}
-
-bool server_enter(struct http_server *s, uint64_t tag, uint32_t *round)
-{
-    if (!tag || !s->config.enter)
-        return true;
-    s->piece = s->config.enter(s->ctx, tag, round);
-    return s->piece > 0;
-}
-
-void server_leave(struct http_server *s, uint64_t tag)
-{
-    if (tag && s->config.enter)
-        s->config.leave(s->ctx);
 }
 
 /* -- accepting --------------------------------------------------------------------------------- */

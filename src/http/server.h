@@ -62,8 +62,11 @@ struct http_server_config {
      * the server that it is relayed to. 0: the event is left, and comes again in a later turn of
      * the loop. Else how many bytes of a body are to be passed on at once, and `leave` follows in
      * the same call. *round is the connection's or the relay's, 0 at first, for `enter` to use.
-     * Both or none. */
-    size_t (*enter)(void *ctx, uint64_t tag, uint32_t *round);
+     * again: what an event of the connection has left to do; an answer of 0 puts it off likewise.
+     * is_over: is what was entered to end where it can? A connection's further requests are left
+     * to another turn then. All or none. */
+    size_t (*enter)(void *ctx, uint64_t tag, bool again, uint32_t *round);
+    bool (*is_over)(void *ctx);
     void (*leave)(void *ctx);
 };
 

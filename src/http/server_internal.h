@@ -54,8 +54,9 @@ void server_wait(struct http_server *s, struct wait *w, enum wait_kind kind);
 void server_wait_stop(struct wait *w);
 void server_mark_dirty(struct conn *c);
 
-/* http_server_config.enter and leave, of a connection with this tag. */
-bool server_enter(struct http_server *s, uint64_t tag, uint32_t *round);
+/* http_server_config.enter, is_over and leave, of a connection with this tag (conn_turn.c). */
+bool server_enter(struct http_server *s, uint64_t tag, bool again, uint32_t *round);
+bool server_is_over(const struct http_server *s, uint64_t tag);
 void server_leave(struct http_server *s, uint64_t tag);
 /* Whether new connections are taken; not while it rests. */
 void server_set_accepting(struct http_server *s, bool on);

@@ -27,7 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = {"rules": [{"name": "some", "domains": ["v4.example.com"], "paths": ["/", "/0", "/4000"], "ports": [80, 443, 9100, 9101], "action": "allow"}]}
-ROUNDS = 5
+ROUNDS = 9
 DOWNLOADS, NEIGHBOURS, CARRIED = 9100, 9101, 9102  # ports
 CALLS = 5  # of each kind in a round
 CREDENTIALS = 62

@@ -77,6 +77,37 @@ static bool event(struct world *w, size_t flow)
     return true;
 }
 
+/* What an event has left to do goes on in its turn while its owner has time, and no flow of that owner is passed by: a flow
+ * that has always more to do, and is asked about first, has as many turns as one that has no events. */
+static void test_what_is_left_of_an_event(void **state)
+{
+    struct world w;
+    unsigned again[2] = {0, 0};
+
+    open_world(&w);
+    next_turn(&w);
+    assert_true(event(&w, 0));
+    assert_false(event(&w, 0)); /* the control: another event of it is of another round */
+    assert_true(turns_enter_again(w.turns, w.owner[0], &w.round[0]));
+    now_ns += TURNS_NS;
+    assert_true(turns_is_over(w.turns));
+    turns_exit(w.turns);
+    assert_false(turns_enter_again(w.turns, w.owner[0], &w.round[0]));
+    for (int turn = 0; turn < TURNS; turn++) {
+        next_turn(&w);
+        for (size_t flow = 0; flow < 2; flow++) {
+            if (!turns_enter_again(w.turns, w.owner[flow], &w.round[flow]))
+                continue;
+            now_ns += TURNS_NS;
+            turns_exit(w.turns);
+            again[flow]++;
+        }
+    }
+    assert_true(again[0] > TURNS / 8 && again[1] > TURNS / 8);
+    assert_true(again[0] <= again[1] + 2 && again[1] <= again[0] + 2);
+    close_world(&w);
+}
+
 /* All flows have something to do in every turn, and their events come in the same order. Returns the longest that any owner
  * worked in one turn. */
 static uint64_t run(struct world *w)
@@ -406,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_what_takes_longer_is_owed),
         cmocka_unit_test(test_time_of_other_programs_is_not_owed),
+        cmocka_unit_test(test_what_is_left_of_an_event),
         cmocka_unit_test(test_lines_are_worked_on_for_a_share),
     };
 

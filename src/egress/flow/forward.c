@@ -376,13 +376,13 @@ static void on_flow_end(struct flow *f)
         http_exchange_abort(l->x);
 }
 
-static size_t enter(void *ctx, uint64_t tag, uint32_t *round)
+static size_t enter(void *ctx, uint64_t tag, bool again, uint32_t *round)
 {
     const struct client_conn *l = (void *)(uintptr_t)tag;
     struct flow *f = forward_flow(l);
     struct turns *turns = l->egress->turns;
 
-    if (!turns_enter(turns, l->owner, round))
+    if (!(again ? turns_enter_again : turns_enter)(turns, l->owner, round))
         return 0;
     if (f && flow_settle(f) != FLOW_SETTLED) { /* it has ended, and http_server is told later */
         turns_exit(turns);
@@ -390,6 +390,13 @@ static size_t enter(void *ctx, uint64_t tag, uint32_t *round)
     }
     return MIN(turns_piece(turns),
                f && registry_counts_bytes(f->sandbox) ? LIMITED_PIECE : SIZE_MAX);
+}
+
+static bool is_over(void *ctx)
+{
+    const struct forward *fw = ctx;
+
+    return turns_is_over(fw->egress->turns);
 }
 
 static void leave(void *ctx)
@@ -462,6 +469,7 @@ int forward_new(struct egress *eg, struct forward **out)
     c.proxy = c.relays = c.adopts_layers = true;
     c.on_tagged_end = on_tagged_end;
     c.enter = enter;
+    c.is_over = is_over;
     c.leave = leave;
     rc = http_server_new(eg->loop, &c, handle, fw, &fw->server);
     if (rc < 0) {

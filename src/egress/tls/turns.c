@@ -12,6 +12,7 @@ struct share {
     uint32_t round; /* a flow with this number has had its part */
     uint32_t lined; /* flows that wait in line */
     bool left;      /* an event was left for want of time, in that turn */
+    bool behind;    /* and in the one before: the round goes on for those */
     /* of an owner: the round of its tenant that it has had its part of, in that turn */
     uint32_t part;
     uint64_t part_turn;
@@ -110,6 +111,7 @@ static struct share *begin_share(const struct turns *t, struct share *s, uint64_
         !s->left; /* those that were left come first; with none of them a new round begins */
     s->ns = owed_ns(t, s, most);
     s->turn = t->turn;
+    s->behind = s->left;
     s->left = false;
     return s;
 }
@@ -173,7 +175,7 @@ static bool has_tenants_time(const struct turns *t, struct share *s, struct shar
     return true;
 }
 
-bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
+static bool enter_flow(struct turns *t, uint64_t owner, bool again, uint32_t *round)
 {
     uint64_t now;
     struct share *s = share_outside(t, owner, &now), *tenant;
@@ -181,7 +183,7 @@ bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
     if (!s)
         return true;
     s->left |= s->ns >= most_ns(t, now);
-    if (s->left || *round == s->round)
+    if (s->left || (*round == s->round && !(again && !s->behind)))
         return false;
     tenant = tenant_of(t, owner, now);
     if (!has_tenants_time(t, s, tenant, now))
@@ -191,6 +193,16 @@ bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
     *round = s->round;
     enter(t, s, tenant, now);
     return true;
+}
+
+bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round)
+{
+    return enter_flow(t, owner, false, round);
+}
+
+bool turns_enter_again(struct turns *t, uint64_t owner, uint32_t *round)
+{
+    return enter_flow(t, owner, true, round);
 }
 
 bool turns_enter_once(struct turns *t, uint64_t owner)

@@ -66,6 +66,10 @@ void turns_free(struct turns *t);
  * NULL: always. Inside of another: true, and that one's. */
 bool turns_enter(struct turns *t, uint64_t owner, uint32_t *round);
 
+/* The same for what an event of the flow has left to do: also in the round that it has had its
+ * event of, while no flow of its owner is left. */
+bool turns_enter_again(struct turns *t, uint64_t owner, uint32_t *round);
+
 /* The same for what does not come again: false, and it has to wait in the owner's line
  * (turns_wait). */
 bool turns_enter_once(struct turns *t, uint64_t owner);

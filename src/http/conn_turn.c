@@ -1,0 +1,38 @@
+/* A connection's part of the loop's time, where that is shared out (http_server_config.enter): who
+ * may begin, and what is put off. */
+#include "http/conn.h"
+
+#include "http/server_internal.h"
+
+bool server_enter(struct http_server *s, uint64_t tag, bool again, uint32_t *round)
+{
+    if (!tag || !s->config.enter)
+        return true;
+    s->piece = s->config.enter(s->ctx, tag, again, round);
+    return s->piece > 0;
+}
+
+bool server_is_over(const struct http_server *s, uint64_t tag)
+{
+    return tag && s->config.is_over && s->config.is_over(s->ctx);
+}
+
+void server_leave(struct http_server *s, uint64_t tag)
+{
+    if (tag && s->config.enter)
+        s->config.leave(s->ctx);
+}
+
+/* In another turn of the loop than its events may be, where others have to come first. */
+void conn_pump_again(struct conn *c)
+{
+    struct http_server *s = c->server;
+    uint64_t tag = c->tag;
+
+    if (!server_enter(s, tag, true, &c->round)) {
+        server_mark_dirty(c);
+        return;
+    }
+    conn_pump(c);
+    server_leave(s, tag);
+}
