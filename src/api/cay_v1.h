@@ -108,6 +108,9 @@
  *   (docs/snapshots.md)
  * POST /cay/v1/sandboxes/{id}/resize {"memoryBytes", "diskBytes", "cpuMilli"} -> 200 as GET
  *   /cay/v1/sandboxes/{id}. A limit that is absent stays (docs/resize.md).
+ * POST /cay/v1/snapshots/{id}/memory {"ready": a command of bash, root's, in /} -> 200 {"snapshot",
+ *   "memory": true}: sandboxes of it begin with its start command's program up, as it stood when
+ *   that command succeeded (docs/templates.md). 501: why that cannot be.
  * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
  * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path",
  *   "address", "said", "policy"} -> 200 {"verdict": "allow", "deny", "depends" (on the request) or
@@ -199,6 +202,9 @@ void cay_v1_archive(struct api_call *call);
 
 /* cay_v1_rollback.c */
 void cay_v1_rollback(struct api_call *call);
+
+/* cay_v1_snapshot.c */
+void cay_v1_snapshot_memory(struct api_call *call);
 
 /* cay_v1_resize.c: {"memoryBytes", "diskBytes", "cpuMilli"}, of which an absent one stays; answers
  * as GET /cay/v1/sandboxes/{id}. */

@@ -17,9 +17,9 @@ static json_t *names_json(const struct snapshot *s)
 
 static json_t *snapshot_json(const struct snapshot *s)
 {
-    return json_pack("{s:s, s:o, s:s, s:s, s:o}", "snapshotID", s->id, "names", names_json(s),
+    return json_pack("{s:s, s:o, s:s, s:s, s:o, s:b}", "snapshotID", s->id, "names", names_json(s),
                      "sandboxID", s->sandbox, "templateID", s->template_id, "createdAt",
-                     api_json_time(s->made_real_ms));
+                     api_json_time(s->made_real_ms), "memory", s->memory != 0);
 }
 
 static void made(void *arg, const struct snapshot *s, const struct err *why)

@@ -19,6 +19,7 @@
 #define DEFAULT_TTL_MS (60ull * 60 * 1000)
 #define REFUSED_MAX    10
 #define KEEP_MS        120000 /* for the snapshot: it is on the disk when it is answered */
+#define MEMORY_MS      900000 /* for that of its start command's program */
 #define SHOWN_MAX      72     /* bytes of a step's text on one line */
 
 struct build {
@@ -30,6 +31,8 @@ struct build {
     struct api_sandbox sandbox;
     const char *name;
     char snapshot[64];
+    struct err no_memory; /* why its sandboxes start CMD anew; ERR_OK: they do not, or have none */
+    bool memory;          /* they begin with it running */
     json_t *policy, *steps, *refused; /* steps: what was done; refused: texts */
     uint64_t begun_ms, ttl_ms;
     const struct build_file_step *failed;
@@ -254,6 +257,19 @@ static enum err_code keep(struct build *b, struct err *e)
     return ERR_OK;
 }
 
+/* The template is good without. Needs no place of the build's own sandbox, which has ended. */
+static void keep_memory(struct build *b)
+{
+    json_t *body = json_pack("{s:s}", "ready", b->file.ready);
+    char path[160];
+
+    snprintf(path, sizeof(path), "/cay/v1/snapshots/%s/memory", b->snapshot);
+    b->api->answer_ms = MEMORY_MS;
+    b->memory = api_call(b->api, "POST", path, body, NULL, &b->no_memory) == ERR_OK;
+    b->api->answer_ms = 0;
+    json_decref(body);
+}
+
 static enum err_code build(struct build *b, struct err *e)
 {
     struct err late = {0};
@@ -270,6 +286,8 @@ static enum err_code build(struct build *b, struct err *e)
     /* It may have ended by itself: only a sandbox that stays is worth a word. */
     if (sandbox_kill(b->api, b->sandbox.id, &late) != ERR_OK && late.code != ERR_NOT_FOUND)
         fprintf(stderr, "cay: the sandbox %s is left behind: %s\n", b->sandbox.id, late.text);
+    if (e->code == ERR_OK && b->run.cmd && b->run.cmd[0])
+        keep_memory(b);
     return e->code;
 }
 
@@ -341,13 +359,16 @@ static int report(struct build *b, const struct err *e)
     if (e->code != ERR_OK)
         return report_failure(b, e);
     if (b->c->json) {
-        cli_print_json(json_pack("{s:s, s:s, s:I, s:O, s:O}", "template", b->name, "snapshotID",
-                                 b->snapshot, "elapsedMs", (json_int_t)ms, "steps", b->steps,
-                                 "refused", b->refused));
+        cli_print_json(json_pack("{s:s, s:s, s:I, s:O, s:O, s:b, s:s}", "template", b->name,
+                                 "snapshotID", b->snapshot, "elapsedMs", (json_int_t)ms, "steps",
+                                 b->steps, "refused", b->refused, "memory", b->memory,
+                                 "memoryError", b->no_memory.text));
         return CLI_OK;
     }
     if (!cli_flag(b->c, "quiet"))
         show_refused(b);
+    if (b->no_memory.code != ERR_OK)
+        cli_note(b->c, "cay: sandboxes of it start its command anew: %s", b->no_memory.text);
     printf("%s is ready: %zu steps in %.1f s; `cay snapshot ls` lists it\n", b->name, b->file.count,
            (double)ms / 1000);
     return CLI_OK;

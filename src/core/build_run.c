@@ -15,6 +15,7 @@
 #include "core/build_step.h"
 #include "core/core_internal.h"
 #include "core/publish.h"
+#include "core/template_memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,6 +44,38 @@ void build_run_free(struct build_run *r)
 
 /* -- 5: the end -------------------------------------------------------------------------------- */
 
+static void over(struct build_run *r);
+
+/* The template is good without. */
+static void on_memory(void *arg, const struct err *why)
+{
+    struct build_run *r = arg;
+
+    if (r->core->stopping)
+        return;
+    if (why)
+        build_log_add(&r->o->log, "warn", r->step,
+                      "sandboxes of the template start its command anew: %.500s", why->text);
+    else
+        build_log_add(&r->o->log, "info", r->step,
+                      "sandboxes of the template begin with its command running");
+    over(r);
+}
+
+static void make_memory(struct build_run *r)
+{
+    const struct template_memory_request request = {.tenant = r->o->b.tenant,
+                                                    .snapshot = r->o->made,
+                                                    .ready = r->spec.ready,
+                                                    .ready_user = r->user,
+                                                    .cwd = r->cwd,
+                                                    .env = r->env,
+                                                    .settle_ms = NO_READY_MS};
+
+    r->memory_tried = true;
+    template_memory_make(r->core, &request, on_memory, r);
+}
+
 static void over(struct build_run *r)
 {
     struct build_obj *o = r->o;
@@ -51,6 +84,10 @@ static void over(struct build_run *r)
 
     if (r->start_runs)
         return; /* its end comes: the sandbox is gone */
+    if (good && r->spec.start && *r->spec.start && !r->memory_tried) {
+        make_memory(r);
+        return;
+    }
     o->run = NULL;
     build_run_free(r);
     fn(o, good);

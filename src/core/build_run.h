@@ -58,6 +58,7 @@ struct build_run {
     uint64_t ready_time_ms, ready_until_ms; /* the second is of clock_mono_ms */
     char ready_last[48];                    /* how its last call ended; "": none did */
     bool start_runs, start_failed, is_ready;
+    bool memory_tried; /* of its template: template_memory.h */
 };
 
 /* Takes spec over where it succeeds. over is called once, never from inside, but not at the core's

@@ -46,6 +46,7 @@
 #include "core/store_snapshot.h"
 #include "core/store_volume.h"
 #include "core/template.h"
+#include "core/template_memory.h"
 #include "core/tenant.h"
 #include "core/tenant_ca.h"
 #include "core/timers.h"
@@ -119,6 +120,7 @@ static void on_ready_templates(struct core *c, int status)
         archive_file_arm(c);
         tenant_ca_install(c);
         builds_ready(c);
+        template_memory_ready(c);
         build_of_create_arm(c);
         timers_set(&c->timers, &c->images_due, clock_mono_ms());
         log_info("ready: %zu sandboxes live", c->registry.n);
@@ -420,6 +422,7 @@ static void answer_everybody(struct core *c)
         pause_fail(c->registry.order[i], &why);
         egress_forget(c->registry.order[i]);
     }
+    template_memory_stop(c, &why);
     snapshots_free(c, &why);
     volumes_free(c, &why);
     deferred_run_all(c);

@@ -94,8 +94,9 @@ struct core {
     /* Removes a cached step of the tenant to make room for what it keeps (build_cache.c); false:
      * there is none. NULL: not yet. */
     bool (*kept_gives_way)(struct core *c, const char *tenant);
-    struct snapshot_obj *snapshots; /* snapshot.c; newest first */
-    struct build_obj *builds;       /* build.c; likewise */
+    struct snapshot_obj *snapshots;  /* snapshot.c; newest first */
+    struct template_making *makings; /* template_memory.c */
+    struct build_obj *builds;        /* build.c; likewise */
     struct build_files *build_files;
     struct build_cached *build_cached; /* build_cache.c */
     uint64_t build_uses;

@@ -15,6 +15,7 @@
 #include "core/create_check.h"
 #include "core/create_error.h"
 #include "core/create_key.h"
+#include "core/create_memory.h"
 #include "core/deferred.h"
 #include "core/dump.h"
 #include "core/egress.h"
@@ -42,8 +43,6 @@
 #include <string.h>
 
 #define INIT_RESPONSE_MAX (16u * 1024u)
-#define DEFAULT_USER      "user"
-#define DEFAULT_WORKDIR   "/home/user"
 #define FIRST_SAMPLE_MS   1000u
 
 void create_fail(struct sandbox_obj *o, const struct err *why)
@@ -67,62 +66,6 @@ void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *tex
 
 /* -- /init ------------------------------------------------------------------------------------- */
 
-/* The caller's variables, then ours, which the caller cannot replace. */
-static int add_identity(json_t *env, const struct sandbox *s)
-{
-    return json_object_set_new(env, "E2B_SANDBOX", json_string("true")) |
-           json_object_set_new(env, "E2B_SANDBOX_ID", json_string(s->id)) |
-           json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(s->template_requested));
-}
-
-json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes)
-{
-    const struct sandbox *s = &o->s;
-    const char *pem = tenant_ca_pem(o->tenant);
-    char now[CLOCK_RFC3339_SIZE];
-    json_t *body;
-
-    clock_format_rfc3339(clock_real_ms(), now);
-    body = json_pack("{s:O, s:s, s:s, s:s, s:I, s:b, s:{s:I, s:I, s:I, s:I}}", "envVars", env,
-                     "defaultUser", DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp",
-                     now, "startWaitMs", (json_int_t)o->core->config.agent_timeout_ms * 4 / 5,
-                     "startMustRun", !sandbox_life(o)->files, "limits", "memoryBytes",
-                     (json_int_t)s->limits.memory_bytes, "diskBytes",
-                     (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli,
-                     "outputBytesPerSecond", (json_int_t)output_bytes);
-    if (body && o->no_start_command)
-        json_object_set_new(body, "startCommand", json_false());
-    if (!body || !pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0)
-        return body;
-    json_decref(body);
-    return NULL;
-}
-
-/* Malloc'd; NULL: memory is out. */
-static char *make_users_body(struct sandbox_obj *o)
-{
-    const struct sandbox *s = &o->s;
-    json_t *links = s->volumes ? volumes_links(s->volumes) : NULL;
-    json_t *body = add_identity(s->env, s) < 0
-                       ? NULL
-                       : create_init_body(o, s->env, o->core->config.output_bytes);
-    bool whole = body && (!s->volumes || json_object_set(body, "volumes", links) == 0);
-    char *text = whole ? json_dumps(body, JSON_COMPACT) : NULL;
-
-    json_decref(links);
-    o->s.has_tenant_ca = tenant_ca_pem(o->tenant) != NULL;
-    json_decref(body);
-    return text;
-}
-
-static char *make_init_body(struct sandbox_obj *o)
-{
-    if (!o->s.serves_volume)
-        return make_users_body(o);
-    o->s.has_tenant_ca = true; /* nothing in it asks for one */
-    return strdup("{\"serveVolume\": true}");
-}
-
 static bool ca_is_wanted(const struct sandbox_obj *o)
 {
     return !o->s.serves_volume && tenant_ca_wanted(o->tenant);
@@ -134,8 +77,13 @@ static void announce(struct sandbox_obj *o)
     tenant_count(o->tenant, USAGE_CREATED);
     timers_set(&o->core->timers, &o->sample, clock_mono_ms() + FIRST_SAMPLE_MS);
     o->announced = true;
-    events_add(o->tenant, EVENT_SANDBOX_CREATED, o->s.id,
-               json_pack("{s:s}", "templateID", core_sandbox_template_id(&o->s)));
+    json_t *more = json_pack("{s:s}", "templateID", core_sandbox_template_id(&o->s));
+
+    if (o->copies_memory)
+        json_object_set_new(more, "memory", json_true());
+    else if (o->fell.text[0])
+        json_object_set_new(more, "memoryError", json_string(o->fell.text));
+    events_add(o->tenant, EVENT_SANDBOX_CREATED, o->s.id, more);
 }
 
 static enum err_code become_running(struct sandbox_obj *o, struct err *e)
@@ -172,11 +120,9 @@ static void done_with(struct sandbox_obj *o)
         logs_add(o, "warn", "template %s is not built yet: this is %s; see `cay template build %s`",
                  o->s.template_requested, o->s.template_id, o->s.template_requested);
     if (o->copies_memory)
-        hooks_after_resume(o, "memory", "fork");
+        hooks_after_resume(o, "memory", o->memory_snapshot[0] ? "snapshot" : "fork");
     else if (o->copy_of && !o->no_start_command)
         hooks_after_resume(o, "files", "snapshot");
-    o->copy_of = 0; /* the number may be another's from now on */
-    o->copies_memory = false;
     o->core->counters.created++;
     histogram_add(&steps[COUNTER_CREATE], took_us);
     histogram_add(&steps[COUNTER_CREATE_MADE], o->made_us - o->begun_us);
@@ -186,6 +132,8 @@ static void done_with(struct sandbox_obj *o)
     trace_sandbox_end(o, ERR_OK);
     if (!o->s.serves_volume)
         announce(o);
+    o->copy_of = 0; /* the number may be another's from now on */
+    o->copies_memory = false;
     if (!o->s.has_tenant_ca)
         tenant_ca_install(o->core); /* it may have come meanwhile */
     if (done)
@@ -235,7 +183,7 @@ static void on_init(struct core *c, const char *id, const struct err *why, int h
 /* The environment goes to the agent and is kept nowhere else: it may hold secrets. */
 static void send_init(struct sandbox_obj *o)
 {
-    char *body = o->init_body ? TAKE_PTR(o->init_body) : make_init_body(o);
+    char *body = o->init_body ? TAKE_PTR(o->init_body) : create_make_init(o);
     struct call_agent_request r = {.method = "POST",
                                    .target = "/init",
                                    .body = body,
@@ -297,6 +245,8 @@ static void create_refused(struct sandbox_obj *o, int status, const struct privs
             leave_to_reconcile(o);
         return;
     }
+    if (create_memory_refused(o, status, m))
+        return;
     create_explain(&e, &o->s, status, m);
     log_warn("sandbox %s: %s", o->s.id, e.text);
     if (sandbox_life(o)->files) {
@@ -459,14 +409,19 @@ static const char *set_source(struct sandbox_obj *o, const struct sandbox_reques
 {
     const struct sandbox_obj *source = r->memory_of ? sandbox_get(o->core, NULL, r->memory_of)
                                                     : NULL;
+    const bool memory = snapshot && create_memory_fits(o, r, snapshot);
 
-    o->no_start_command = r->no_start_command || source; /* it runs already */
+    o->no_start_command = r->no_start_command || source || memory; /* it runs already */
     if (!source && !snapshot)
         return NULL;
     o->copy_of = source ? source->s.kept : snapshot->number;
-    o->copies_memory = source != NULL;
+    o->copies_memory = source || memory;
     (void)snprintf(o->s.template_requested, sizeof(o->s.template_requested), "%s", r->made_of);
-    return source ? source->s.id : snapshot->id;
+    if (!memory)
+        return source ? source->s.id : snapshot->id;
+    o->copy_of = snapshot->memory;
+    memcpy(o->memory_snapshot, snapshot->id, sizeof(o->memory_snapshot));
+    return snapshot->memory_of;
 }
 
 static enum err_code create(struct core *c, const struct sandbox_request *request,
@@ -501,7 +456,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     if (!o->s.serves_volume)
         trace_sandbox_begin(o, TRACE_CREATE, NULL, o->begun_us);
     if (!ca_is_wanted(o))
-        o->init_body = make_init_body(o); /* while privd is at work */
+        o->init_body = create_make_init(o); /* while privd is at work */
     return ERR_OK;
 }
 

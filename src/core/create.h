@@ -21,6 +21,10 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
  * out. */
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes);
 
+/* The text of it for o, with the sandbox's own variables and what else its agent has to know:
+ * malloc'd; NULL: memory is out. */
+char *create_make_init(struct sandbox_obj *o);
+
 /* A CREATE that waited (o->held) is sent, or refused for a reason. */
 void create_send_held(struct sandbox_obj *o);
 void create_held_refused(struct sandbox_obj *o, const struct err *why);

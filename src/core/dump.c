@@ -388,7 +388,7 @@ void dump_restored(struct sandbox_obj *o)
         tenant_ca_install(o->core); /* it may have come meanwhile */
 }
 
-static void restore_error(struct err *e, int status, const struct privsep_msg *m)
+void dump_restore_error(struct err *e, int status)
 {
     static const struct {
         int status;
@@ -428,7 +428,7 @@ bool dump_restore_refused(struct sandbox_obj *o, int status, const struct privse
         return true;
     if (m->stage != PRIVSEP_STAGE_MEMORY || status == -EAGAIN)
         return false;
-    restore_error(e, status, m);
+    dump_restore_error(e, status);
     if (!o->s.or_files) {
         begin_with(e, "the sandbox was not resumed");
         return false;

@@ -134,8 +134,8 @@ void keep_on_kept_event(struct core *c, const struct privsep_msg *m);
 /* Kept files that no row names are dropped. */
 void keep_drop_strays(struct core *c);
 
-/* It runs on a snapshot's files: what was kept of its own by that number (0: nothing) goes. */
-void keep_drop_left(struct sandbox_obj *o, uint32_t number);
+/* The kept files of that number (0: none) and of the sandbox with that id go: no row names them. */
+void keep_drop_left(struct core *c, const char *id, uint32_t number);
 
 /* KEPTS was answered: keep_on_missing for all that LIST did not have, and keep_settle_listed. */
 void keep_settle_all(struct core *c);

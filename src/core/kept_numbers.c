@@ -123,16 +123,16 @@ static void drop_stray(struct core *c, uint32_t n)
         drop_strays_later(c, (int)rc);
 }
 
-void keep_drop_left(struct sandbox_obj *o, uint32_t number)
+void keep_drop_left(struct core *c, const char *id, uint32_t number)
 {
-    struct kepts *k = &o->core->kepts;
+    struct kepts *k = &c->kepts;
 
     if (!number)
         return;
     k->listed[number].seen = KEPT_SEEN_WHOLE;
-    keep_owner(o->s.id, k->listed[number].owner);
+    keep_owner(id, k->listed[number].owner);
     k->stray[number] = true;
-    drop_stray(o->core, number);
+    drop_stray(c, number);
 }
 
 void keep_drop_strays(struct core *c)

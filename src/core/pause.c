@@ -142,7 +142,7 @@ void pause_resumed(struct sandbox_obj *o)
     pause_write_row(o);
     trace_sandbox_end(o, ERR_OK);
     lifecycle_arm(o);
-    keep_drop_left(o, left);
+    keep_drop_left(o->core, o->s.id, left);
     /* To boot anew it runs for a moment, as its environment is its agent's to tell, and then
      * ends but for its files. */
     if (again && (code = reboot_begin(o, &why)) == ERR_OK)

@@ -1,6 +1,6 @@
-/* Finding and deleting snapshots: rows of the store, objects in a list, newest first, and what
- * is asked of privd (DROP). They are made in snapshot_make.c. Called by api and fork.c, by
- * create.c for what a create begins with, and by core.c after KEPTS. */
+/* Deleting snapshots: rows of the store, objects in a list, newest first, and what is asked of
+ * privd (DROP). They are made in snapshot_make.c, and found in snapshot_find.c. Called by api and
+ * fork.c, and by core.c after KEPTS. */
 
 #include "core/snapshot_internal.h"
 
@@ -14,6 +14,7 @@
 #include "core/keep.h"
 #include "core/published.h"
 #include "core/reserve.h"
+#include "core/snapshot_memory.h"
 #include "core/store_snapshot.h"
 #include "core/template.h"
 #include "core/tenant.h"
@@ -25,71 +26,6 @@
 
 #define DROP_AGAIN_MS 50u   /* a create is just copying it */
 #define DROP_LATER_MS 5000u /* privd failed */
-#define TAG           ":default"
-
-/* -- finding ----------------------------------------------------------------------------------- */
-
-struct snapshot_obj *snapshot_get(struct core *c, const char *id)
-{
-    struct snapshot_obj *o = c->snapshots;
-
-    while (o && strcmp(o->s.id, id) != 0)
-        o = o->next;
-    return o;
-}
-
-static bool has_name(const struct snapshot *s, const char *name)
-{
-    size_t n = strlen(s->name);
-
-    if (strcmp(s->id, name) == 0)
-        return true;
-    return n > 0 && strncmp(s->name, name, n) == 0 && (!name[n] || strcmp(name + n, TAG) == 0);
-}
-
-static struct snapshot_obj *find(struct core *c, const char *tenant, const char *name)
-{
-    for (struct snapshot_obj *o = c->snapshots; o; o = o->next)
-        if (o->s.state == SNAPSHOT_READY && o->s.kind != SNAPSHOT_OF_BUILD &&
-            strcmp(o->s.tenant, tenant) == 0 && has_name(&o->s, name))
-            return o;
-    return NULL;
-}
-
-const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, const char *name)
-{
-    const struct snapshot_obj *o = find(c, tenant, name);
-
-    return o ? &o->s : NULL;
-}
-
-void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox, const char *name,
-                        bool (*fn)(void *arg, const struct snapshot *s), void *arg)
-{
-    for (struct snapshot_obj *o = c->snapshots; o; o = o->next) {
-        if (o->s.state != SNAPSHOT_READY || o->s.kind != SNAPSHOT_PLAIN ||
-            strcmp(o->s.tenant, tenant) != 0 ||
-            (sandbox && *sandbox && strcmp(o->s.sandbox, sandbox) != 0) ||
-            (name && *name && !has_name(&o->s, name)))
-            continue;
-        if (!fn(arg, &o->s))
-            return;
-    }
-}
-
-bool snapshots_lie_on(const struct core *c, const char *template_id)
-{
-    for (const struct snapshot_obj *o = c->snapshots; o; o = o->next)
-        if (strcmp(o->s.template_id, template_id) == 0)
-            return true;
-    return false;
-}
-
-void snapshots_mark(const struct core *c, bool *named)
-{
-    for (const struct snapshot_obj *o = c->snapshots; o; o = o->next)
-        named[o->s.number] = true;
-}
 
 /* -- entering and leaving ---------------------------------------------------------------------- */
 
@@ -112,6 +48,7 @@ struct snapshot_obj *snapshot_enter(struct core *c, const struct snapshot *s)
     o->again.fire = on_again;
     tenant_charge(o->tenant, TENANT_KEPT, 1, &o->charge);
     tenant_charge(o->tenant, TENANT_SNAPSHOTS, s->kind == SNAPSHOT_OF_FORK ? 0 : 1, &o->counted);
+    snapshot_memory_charge(o);
     while (*at && (*at)->s.made_real_ms > s->made_real_ms)
         at = &(*at)->next;
     o->next = *at;
@@ -130,6 +67,8 @@ static void leave(struct snapshot_obj *o)
     timers_cancel(&o->core->timers, &o->again);
     tenant_refund(&o->charge);
     tenant_refund(&o->counted);
+    tenant_refund(&o->memory_charge);
+    tenant_refund(&o->memory_counted);
     tenant_unref(o->tenant);
     free(o);
 }
@@ -271,7 +210,7 @@ static void refuse_delete(struct core *c, core_done_cb done, void *arg, const st
 void core_snapshot_delete(struct core *c, const char *tenant, const char *name, core_done_cb done,
                           void *arg)
 {
-    struct snapshot_obj *o = find(c, tenant, name);
+    struct snapshot_obj *o = snapshot_named(c, tenant, name);
     struct err e;
     enum err_code code = core_check_ready(c, &e);
 
@@ -283,18 +222,12 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
         refuse_delete(c, done, arg, &e);
         return;
     }
+    snapshot_memory_lose(o);
     published_forget(c, tenant, o->s.name);
     log_info("snapshot %s: being removed", o->s.id);
     o->deleted = done;
     o->arg = arg;
     snapshot_drop(o);
-}
-
-const struct snapshot *snapshots_ready(struct core *c, const char *id)
-{
-    const struct snapshot_obj *o = snapshot_get(c, id);
-
-    return o && o->s.state == SNAPSHOT_READY ? &o->s : NULL;
 }
 
 void snapshots_remove(struct core *c, const char *id)
@@ -308,6 +241,7 @@ void snapshots_remove(struct core *c, const char *id)
         log_error("snapshot %s: %s", o->s.id, e.text);
         return;
     }
+    snapshot_memory_lose(o);
     tenant_refund(&o->charge);
     tenant_refund(&o->counted);
     snapshot_drop(o);
@@ -346,6 +280,7 @@ static void reconcile(struct snapshot_obj *o)
     enum kept_seen seen = keep_seen(o->core, o->s.number, o->s.id);
     struct err e;
 
+    snapshot_memory_reconcile(o);
     if (seen == KEPT_SEEN_NONE) {
         if (o->s.state == SNAPSHOT_READY)
             log_error("snapshot %s: its files are not there any more", o->s.id);

@@ -36,6 +36,8 @@ struct snapshot {
     uint32_t level;
     struct privsep_limits limits; /* of the sandbox: what those made from it get */
     int64_t made_real_ms;
+    uint32_t memory;                  /* snapshot_memory.h: the number of its memory; 0: none */
+    char memory_of[IDS_SANDBOX_SIZE]; /* the sandbox that privd kept that of */
 };
 
 typedef void (*core_snapshot_cb)(void *arg, const struct snapshot *s, const struct err *why);

@@ -1,6 +1,7 @@
 #pragma once
-/* Shared by snapshot.c (finding, deleting, a restart) and snapshot_make.c (COPY): a snapshot in
- * memory. The list of them is the core's (c->snapshots), newest first. */
+/* Shared by snapshot.c (deleting, a restart), snapshot_find.c, snapshot_memory.c and
+ * snapshot_make.c (COPY): a snapshot in cayd. The list of them is the core's (c->snapshots), newest
+ * first. */
 
 #include "core/events.h"
 #include "core/snapshot.h"
@@ -13,7 +14,7 @@ struct snapshot_obj {
     struct snapshot_obj *next; /* older ones */
     struct core *core;
     struct tenant *tenant;
-    struct tenant_charge charge, counted;
+    struct tenant_charge charge, counted, memory_charge, memory_counted;
     struct timer again;
     bool waits;     /* for an earlier one of the same sandbox */
     bool requested; /* privd owes the answer to COPY or DROP */
@@ -27,6 +28,9 @@ struct snapshot_obj {
 
 /* By id; NULL: there is none. */
 struct snapshot_obj *snapshot_get(struct core *c, const char *id);
+
+/* The tenant's of that id or name that is ready, those of builds aside; NULL: there is none. */
+struct snapshot_obj *snapshot_named(struct core *c, const char *tenant, const char *name);
 
 /* A new one, in the list. NULL: memory is out. */
 struct snapshot_obj *snapshot_enter(struct core *c, const struct snapshot *s);

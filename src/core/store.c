@@ -125,6 +125,8 @@ static const char *const migrations[] = {
     "CREATE TRIGGER signed_ends_unused AFTER DELETE ON sandboxes BEGIN"
     "  DELETE FROM signed_ends WHERE sandbox=OLD.id; END;",
     "ALTER TABLE sandboxes ADD COLUMN memory_error TEXT NOT NULL DEFAULT '';",
+    "ALTER TABLE snapshots ADD COLUMN memory INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE snapshots ADD COLUMN memory_of TEXT NOT NULL DEFAULT '';",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
@@ -214,12 +216,14 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         " WHERE tenant=?1 AND hour_ms>=?2 AND hour_ms<?3 ORDER BY hour_ms",
     [STORE_USAGE_PURGE] = "DELETE FROM tenant_usage WHERE hour_ms<?1",
     [STORE_SNAPSHOT_INSERT] =
-        "INSERT INTO snapshots VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
+        "INSERT INTO snapshots VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,0,'')",
     [STORE_SNAPSHOT_UPDATE] = "UPDATE snapshots SET state=?2, name=?3 WHERE id=?1",
+    [STORE_SNAPSHOT_MEMORY] = "UPDATE snapshots SET memory=?2, memory_of=?3 WHERE id=?1",
     [STORE_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id=?1",
     [STORE_SNAPSHOT_EACH] =
         "SELECT id, tenant, name, sandbox, template_id, state, of_fork, number, level,"
-        " memory_bytes, disk_bytes, cpu_milli, pids, open_files, made_ms FROM snapshots",
+        " memory_bytes, disk_bytes, cpu_milli, pids, open_files, made_ms, memory, memory_of"
+        " FROM snapshots",
     [STORE_WEBHOOK_INSERT] = "INSERT INTO webhooks VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [STORE_WEBHOOK_DELETE] = "DELETE FROM webhooks WHERE id=?1",
     [STORE_WEBHOOK_EACH] =

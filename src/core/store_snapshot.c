@@ -41,6 +41,20 @@ enum err_code store_snapshot_update(struct store *st, const struct snapshot *s, 
     return code;
 }
 
+enum err_code store_snapshot_memory(struct store *st, const struct snapshot *s, struct err *e)
+{
+    sqlite3_stmt *q = st->statements[STORE_SNAPSHOT_MEMORY];
+    enum err_code code;
+
+    store_bind_text(q, 1, s->id);
+    sqlite3_bind_int64(q, 2, s->memory);
+    store_bind_text(q, 3, s->memory_of);
+    store_set_durable(st, true);
+    code = store_run(st, STORE_SNAPSHOT_MEMORY, "writing the memory of a snapshot", e);
+    store_set_durable(st, false);
+    return code;
+}
+
 enum err_code store_snapshot_delete(struct store *st, const char *id, struct err *e)
 {
     store_bind_text(st->statements[STORE_SNAPSHOT_DELETE], 1, id);
@@ -52,6 +66,7 @@ static bool read_row(sqlite3_stmt *q, struct snapshot *s)
 {
     int64_t state = sqlite3_column_int64(q, 5), number = sqlite3_column_int64(q, 7);
     int64_t level = sqlite3_column_int64(q, 8), kind = sqlite3_column_int64(q, 6);
+    int64_t memory = sqlite3_column_int64(q, 15);
 
     store_column_copy(q, 0, s->id, sizeof(s->id));
     s->tenant = (const char *)sqlite3_column_text(q, 1);
@@ -68,7 +83,10 @@ static bool read_row(sqlite3_stmt *q, struct snapshot *s)
     s->limits.pids = (uint32_t)sqlite3_column_int64(q, 12);
     s->limits.open_files = (uint32_t)sqlite3_column_int64(q, 13);
     s->made_real_ms = sqlite3_column_int64(q, 14);
-    return s->tenant && strlen(s->tenant) < CORE_TENANT_SIZE && s->id[0] == 's' && state >= 0 &&
+    s->memory = (uint32_t)memory;
+    store_column_copy(q, 16, s->memory_of, sizeof(s->memory_of));
+    return memory >= 0 && memory <= PRIVSEP_KEPT_MAX && !s->memory == !s->memory_of[0] &&
+           s->tenant && strlen(s->tenant) < CORE_TENANT_SIZE && s->id[0] == 's' && state >= 0 &&
            state < SNAPSHOT_STATE_COUNT && number >= 1 && number <= PRIVSEP_KEPT_MAX &&
            level >= 0 && level < PRIVSEP_LEVEL_COUNT && kind >= 0 && kind < SNAPSHOT_KIND_COUNT;
 }

@@ -372,11 +372,16 @@ static enum err_code read_label(struct build_file *f, const char *text, struct e
     json_t *labels = json_object();
     enum err_code code = build_file_env(text, NULL, labels, e);
     const char *name = json_string_value(json_object_get(labels, "cay.name"));
+    const char *ready = json_string_value(json_object_get(labels, "cay.ready"));
 
     if (code == ERR_OK && name && !plain_name_is_valid(name, BUILD_NAME_MAX))
         code = err_set(e, ERR_INVALID, "\"%.60s\" is not the name of a template", name);
-    else if (code == ERR_OK && name)
+    else if (code == ERR_OK && ready && strlen(ready) > BUILD_READY_MAX)
+        code = err_set(e, ERR_INVALID, "cay.ready has more than %u bytes", BUILD_READY_MAX);
+    if (code == ERR_OK && name)
         snprintf(f->name, sizeof(f->name), "%s", name);
+    if (code == ERR_OK && ready)
+        snprintf(f->ready, sizeof(f->ready), "%s", ready);
     json_decref(labels);
     return code;
 }

@@ -10,7 +10,9 @@
  *   WORKDIR DIR, USER NAME        of the following steps, and of CMD
  *   EXPOSE PORT                   CMD listens on it: a create waits until it does
  *   CMD COMMAND | ["a", "b"]      is started in each sandbox of the template
- *   LABEL cay.name=NAME           the template's name where none is given; others say nothing here
+ *   LABEL cay.name=NAME           the template's name where none is given
+ *   LABEL cay.ready=COMMAND       succeeds once CMD's program may be kept with its memory; other
+ *                                 labels say nothing here
  *
  * Lines go on after a backslash; # begins a comment line. In ENV, WORKDIR and the target of COPY,
  * $NAME and ${NAME} are variables of earlier ENVs. Parsing needs no server and no files: all that
@@ -30,6 +32,7 @@
 #define BUILD_STEPS_MAX       512u
 #define BUILD_WORDS_MAX       256u /* of one instruction */
 #define BUILD_NAME_MAX        100u /* bytes of a template's name */
+#define BUILD_READY_MAX       1000u
 
 enum build_file_op {
     BUILD_FROM,
@@ -59,7 +62,8 @@ struct build_file {
     enum build_file_form form;
     struct build_file_step *steps; /* FROM is the first */
     size_t count;
-    char name[BUILD_NAME_MAX + 1]; /* of LABEL cay.name; "" */
+    char name[BUILD_NAME_MAX + 1];   /* of LABEL cay.name; "" */
+    char ready[BUILD_READY_MAX + 1]; /* of LABEL cay.ready; "" */
 };
 
 /* Reads text of len bytes. Free with build_file_free, also after an error. */

@@ -1,0 +1,153 @@
+"""Templates with memory: a sandbox begins with its start command's program as it stood at the end of the build, and is another machine
+that knows it; where that cannot be, it starts the program anew, and says why. Needs CRIU."""
+
+import uuid
+
+import pytest
+from client import Client, Sandbox
+from conftest import OwnServer
+from test_dump import needs  # noqa: F401 (fixture)
+from test_fork_memory import identity
+from test_pause_memory import PROGRAMS, detail, kept, own, pause, resume  # noqa: F401 (fixtures)
+from test_pause_files import kept_on_disk
+from test_pause_memory_ends import told
+from test_recovery import kill_daemons, wait_ready
+from test_template_builder import ended, request, run, start, status
+from waitlib import until
+
+# Answers at once with what it made at its own start, which takes a while, and what it finds now.
+SERVER = """
+import http.server, os, secrets
+word = secrets.token_hex(16)
+with open("/tmp/started", "a") as f:
+    f.write("started\\n")
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    asked = 0
+    def do_GET(self):
+        Handler.asked += 1
+        generation = open("/run/sandbox/generation").read().strip()
+        text = " ".join([word, generation, secrets.token_hex(16), str(os.getpid()), str(Handler.asked)]).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(text))); self.end_headers(); self.wfile.write(text)
+    def log_message(self, *args):
+        pass
+
+http.server.HTTPServer(("127.0.0.1", 8126), Handler).serve_forever()
+"""
+PORT = 8126
+READY = f"curl -sf -o /dev/null http://127.0.0.1:{PORT}/"
+
+
+@pytest.fixture
+def name(kept):  # noqa: F811
+    one = "m-" + uuid.uuid4().hex[:12]
+    yield one
+    until(lambda: kept.call("DELETE", f"/templates/{one}").status in (204, 404), what="the template is deleted")
+
+
+def build(client, name, server=SERVER, ready=READY, command="exec python3 /opt/server.py", **more):
+    """The messages of its log."""
+    made = request(client, name, **more)
+    steps = [run(f"cat > /opt/server.py <<'END'\n{server}\nEND", "root")]
+    assert start(client, made, steps=steps, startCmd=command, readyCmd=ready).status == 202
+    said = ended(client, made)
+    assert said["status"] == "ready", said
+    return [one["message"] for one in status(client, made, "?logsOffset=0")["logEntries"]]
+
+
+def with_memory(messages):
+    return [one for one in messages if "begin with its command running" in one] != []
+
+
+def told_of(client, box):
+    """The event of its create."""
+    event, = told(client, box, "sandbox.created")
+    return event
+
+
+def asks(box):
+    return box.request("GET", "/", port=PORT).body.decode().split()
+
+
+def started(box):
+    return box.run("cat /tmp/started").out.count("started")
+
+
+def numbers(server):
+    return kept_on_disk(server)
+
+
+def begins_with_memory(client, name, **fields):
+    box = client.create(template=name, **fields)
+    event = told_of(client, box)
+    assert event.get("memory") is True, event
+    return box
+
+
+def begins_cold(client, name, why, **fields):
+    box = client.create(template=name, **fields)
+    event = told_of(client, box)
+    assert "memory" not in event and why in event["memoryError"], event
+    assert why in detail(client, box)["memoryError"]
+    until(lambda: asks(box)[:1], 20, "its server answers", patient=True)
+    return box
+
+
+def test_each_sandbox_begins_with_the_server_up(kept, own, name):  # noqa: F811
+    before = numbers(own)
+    assert with_memory(build(kept, name))
+    assert kept.call("GET", "/v2/sandboxes?state=running,paused").json == []  # that which was kept is none of the tenant's
+    with begins_with_memory(kept, name) as one, begins_with_memory(kept, name) as two:
+        found = [asks(one), asks(two)]  # at once: without a wait
+        assert found[0][0] == found[1][0] and found[0][3] == found[1][3]  # the word of its memory, and its process
+        assert found[0][1] != found[1][1] and found[0][2] != found[1][2]  # generation and random numbers are their own
+        assert [started(box) for box in (one, two)] == [1, 1]
+        machines = [identity(box) for box in (one, two)]
+        assert machines[0][0] != machines[1][0] and [m[1:] for m in machines] == [[one.id, one.id], [two.id, two.id]]
+        # what one does is not in the other, nor in the next
+        one.run("echo mine > /tmp/mine")
+        assert two.run("cat /tmp/mine").exit_code != 0
+        assert one.request("GET", "/health").status == 204
+        # the sandbox is one as any: paused with its memory, it goes on
+        word = asks(one)[0]
+        assert pause(kept, one).json["tier"] == "memory" and resume(kept, one).status == 201
+        assert asks(one)[0] == word and started(one) == 1
+    with begins_with_memory(kept, name) as three:
+        assert asks(three)[4] == found[0][4] and three.run("cat /tmp/mine").exit_code != 0
+    assert kept.call("DELETE", f"/templates/{name}").status == 204
+    until(lambda: numbers(own) == before, 30, lambda: f"its files are given back: {numbers(own)}")
+
+
+def test_it_outlives_every_program(kept, own, name):  # noqa: F811
+    assert with_memory(build(kept, name))
+    with begins_with_memory(kept, name) as box:
+        word = asks(box)[0]
+    kill_daemons(own, "cayd", "cay-privd")
+    wait_ready(kept)
+    until(lambda: len(numbers(own)) == 2, 30, "kept are its files and its memory, and no step any more")
+    with kept.create(template=name) as box:
+        assert asks(box)[0] == word and started(box) == 1
+
+
+def test_what_differs_starts_cold_and_says_so(kept, name):  # noqa: F811
+    assert with_memory(build(kept, name))
+    with begins_with_memory(kept, name) as box:
+        word = asks(box)[0]
+    with begins_cold(kept, name, "variables", envVars={"OWN": "mine"}) as box:
+        assert asks(box)[0] != word and box.run("echo $OWN").out == "mine\n"
+    reply = kept.call("POST", "/cay/v1/sandboxes", {"templateID": name, "timeout": 300, "startCommand": False})
+    assert reply.status == 201, reply.body
+    with Sandbox(kept, reply.json) as box:
+        assert "start command is not to run" in told_of(kept, box)["memoryError"]
+
+
+def test_what_cannot_be_kept_leaves_a_template_that_starts_its_command(kept, own, name):  # noqa: F811
+    """no_new_privs is refused by name; the template is whole without."""
+    before = numbers(own)
+    said = build(kept, name, command="exec setpriv --no-new-privs python3 /opt/server.py")
+    assert not with_memory(said) and any("no_new_privs" in one for one in said), said
+    until(lambda: len(numbers(own)) == len(before) + 2, 30, "kept are its files and those of its step")
+    assert kept.call("GET", "/v2/sandboxes?state=running,paused").json == []
+    with kept.create(template=name) as box:
+        assert "memory" not in told_of(kept, box) and "memoryError" not in told_of(kept, box)
+        until(lambda: asks(box)[:1], 20, "its server answers", patient=True)
