@@ -100,9 +100,6 @@ int conn_new(struct http_server *s, int fd, uint64_t tag, const struct http_laye
 /* Does all that can be done now. */
 void conn_pump(struct conn *c);
 
-/* The same before the loop sleeps, of a connection that was marked dirty; or marks it again. */
-void conn_pump_again(struct conn *c);
-
 /* Writes what is queued, as far as the socket takes it. No callback. */
 void conn_flush(struct conn *c);
 

@@ -1,7 +1,5 @@
 /* A connection's part of the loop's time, where that is shared out (http_server_config.enter): who
  * may begin, and what is put off. */
-#include "http/conn.h"
-
 #include "http/server_internal.h"
 
 bool server_enter(struct http_server *s, uint64_t tag, bool again, uint32_t *round)
@@ -21,18 +19,4 @@ void server_leave(struct http_server *s, uint64_t tag)
 {
     if (tag && s->config.enter)
         s->config.leave(s->ctx);
-}
-
-/* In another turn of the loop than its events may be, where others have to come first. */
-void conn_pump_again(struct conn *c)
-{
-    struct http_server *s = c->server;
-    uint64_t tag = c->tag;
-
-    if (!server_enter(s, tag, true, &c->round)) {
-        server_mark_dirty(c);
-        return;
-    }
-    conn_pump(c);
-    server_leave(s, tag);
 }

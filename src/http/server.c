@@ -136,6 +136,18 @@ static void on_timer(uv_timer_t *timer)
 
 /* -- work before sleep ------------------------------------------------------------------------- */
 
+static void pump(struct http_server *s, struct conn *c)
+{
+    uint64_t tag = c->tag;
+
+    if (!server_enter(s, tag, true, &c->round)) {
+        server_mark_dirty(c);
+        return;
+    }
+    conn_pump(c);
+    server_leave(s, tag);
+}
+
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct http_server *s = prepare->data;
@@ -150,7 +162,7 @@ static void on_prepare(uv_prepare_t *prepare)
         if (!s->dirty)
             s->dirty_tail = &s->dirty;
         c->dirty = false;
-        conn_pump_again(c);
+        pump(s, c);
     }
     if (s->dirty) { /* those that still have work let the sockets have their turn first */
         timer_by(s, uv_now(s->loop));

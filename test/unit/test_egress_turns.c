@@ -77,7 +77,7 @@ static bool event(struct world *w, size_t flow)
     return true;
 }
 
-/* What an event has left to do goes on in its turn while its owner has time, and no flow of that owner is passed by: a flow
+/* Work that an event has left goes on in its turn while its owner has time, and no flow of that owner is passed by: a flow
  * that has always more to do, and is asked about first, has as many turns as one that has no events. */
 static void test_what_is_left_of_an_event(void **state)
 {
