@@ -182,8 +182,8 @@ int refusal_of_criu(const char *line)
     return -EOPNOTSUPP;
 }
 
-/* Each costs CRIU some milliseconds, more the more there are, and the sandbox is ended by a dump that
- * does not come to its end in time. */
+/* Each costs CRIU some milliseconds, more the more there are, and the sandbox is ended by a dump
+ * that does not come to its end in time. */
 static int count(struct check *c)
 {
     if (++c->processes <= CHECKPOINT_PROCESSES_MAX)
