@@ -90,11 +90,13 @@
  *    "note": "base was not built when ..." or "", "level": "process", "cpuMilli": n,
  *    "memoryBytes": n, "diskBytes": n, "pids": n, "openFiles": n, "seccompFilters": false,
  *    "idle": {"timeout", "traffic", "processes"} or null,
- *    "hostMounts": [{"name", "path"}]}
+ *    "hostMounts": [{"name", "path"}],
+ *    "toDiskAfter": seconds, 0 (never) or null (as the settings say)}
  *
  * POST /cay/v1/sandboxes -> 201 as POST /v2/sandboxes (both take "autoPauseTier": "frozen",
- *   "memory" or "files", and "autoPauseOrFiles", docs/pause.md), with "policy" (docs/policy.md)
- *   instead of "network" and "allow_internet_access". Without a policy nothing leaves the sandbox.
+ *   "memory" or "files", "autoPauseOrFiles" and "toDiskAfter", docs/pause.md), with "policy"
+ *   (docs/policy.md) instead of "network" and "allow_internet_access". Without a policy nothing
+ *   leaves the sandbox.
  *   With "warnings" where there are any, as of PUT .../policy. "hostMounts": [{"name", "path"}]:
  *   directories of the host (docs/volumes.md); 404: none of that name is for this tenant; 503: it
  *   is not there. "startCommand": false: the one of its files is not run when it is created.

@@ -29,14 +29,16 @@ json_t *cay_v1_sandbox_json(const struct sandbox *s)
         snprintf(note, sizeof(note), "%.100s was not built when this was created: it runs %.100s",
                  s->template_requested, s->template_id);
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o}",
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, "
+        "s:o}",
         "id", s->id, "state", e2b_state_name(s->state), "reason",
         core_pause_reason_name(s->pause_reason), "tier", core_pause_tier_name(s), "memoryError",
         core_sandbox_fell(s), "templateAsked", s->template_requested, "templateID", s->template_id,
         "note", note, "level", privsep_level_name(s->level), "cpuMilli", (json_int_t)l->cpu_milli,
         "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes", (json_int_t)l->disk_bytes, "pids",
         (json_int_t)l->pids, "openFiles", (json_int_t)l->open_files, "seccompFilters",
-        l->filters != 0, "idle", cay_v1_idle_json(s), "hostMounts", host_mounts_json(s));
+        l->filters != 0, "idle", cay_v1_idle_json(s), "hostMounts", host_mounts_json(s),
+        "toDiskAfter", s->to_disk_ms ? json_integer(MAX(s->to_disk_ms, 0) / 1000) : json_null());
 }
 
 void cay_v1_sandbox_get(struct api_call *call)

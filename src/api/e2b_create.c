@@ -101,6 +101,18 @@ static enum err_code read_pause_tier(const json_t *body, bool pause, bool keep_m
     return ERR_OK;
 }
 
+/* Cay's own, in seconds: 0 is never. */
+static enum err_code read_to_disk(const json_t *body, int64_t *out_ms, struct err *e)
+{
+    int64_t seconds = 0;
+    enum err_code rc = json_get_int(body, "toDiskAfter", NULL, JSON_OPTIONAL, 0,
+                                    CORE_TO_DISK_MAX_MS / 1000, &seconds, e);
+
+    if (rc == ERR_OK && json_object_get(body, "toDiskAfter"))
+        *out_ms = seconds > 0 ? seconds * 1000 : -1;
+    return rc;
+}
+
 static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *r, struct err *e)
 {
     bool pause = false, keep_memory = true, resume = false;
@@ -110,6 +122,8 @@ static enum err_code read_lifecycle(const json_t *body, struct sandbox_request *
     if ((rc = json_get_bool(body, "autoPause", NULL, JSON_OPTIONAL, &pause, e)) ||
         (rc = json_get_bool(body, "autoPauseMemory", NULL, JSON_OPTIONAL, &keep_memory, e)) ||
         (rc = json_get_obj(body, "autoResume", NULL, JSON_OPTIONAL, &auto_resume, e)))
+        return rc;
+    if ((rc = read_to_disk(body, &r->to_disk_ms, e)) != ERR_OK)
         return rc;
     if (auto_resume &&
         (rc = json_get_bool(auto_resume, "enabled", NULL, JSON_REQUIRED, &resume, e)))
@@ -178,10 +192,10 @@ static enum err_code check_cay_keys(const json_t *body, struct err *e)
 {
     static const char *const instead[] = {"network", E2B_INTERNET_KEY};
     static const char *const known[] = {
-        "templateID", "timeout",      "metadata",       "envVars",         "policy",
-        "secure",     "level",        "seccompFilters", "autoPause",       "autoPauseMemory",
-        "autoResume", "idle",         "volumeMounts",   "hostMounts",      "iam",
-        "mcp",        "startCommand", "autoPauseTier",  "autoPauseOrFiles"};
+        "templateID", "timeout",      "metadata",       "envVars",          "policy",
+        "secure",     "level",        "seccompFilters", "autoPause",        "autoPauseMemory",
+        "autoResume", "idle",         "volumeMounts",   "hostMounts",       "iam",
+        "mcp",        "startCommand", "autoPauseTier",  "autoPauseOrFiles", "toDiskAfter"};
     const char *key;
     json_t *value;
 

@@ -34,3 +34,19 @@ bool meminfo_is_short(void)
     return io_read_text_at(AT_FDCWD, "/proc/meminfo", text, sizeof(text)) >= 0 &&
            meminfo_text_is_short(text);
 }
+
+bool meminfo_text_is_below(const char *meminfo, unsigned pct)
+{
+    uint64_t total = line_of(meminfo, "MemTotal:");
+    uint64_t available = line_of(meminfo, "MemAvailable:");
+
+    return strstr(meminfo, "MemAvailable:") && available < total / 100 * pct;
+}
+
+bool meminfo_is_below(unsigned pct)
+{
+    char text[4096];
+
+    return io_read_text_at(AT_FDCWD, "/proc/meminfo", text, sizeof(text)) >= 0 &&
+           meminfo_text_is_below(text, pct);
+}

@@ -9,3 +9,7 @@ bool meminfo_text_is_short(const char *meminfo);
 
 /* The same of this machine now. About 30 microseconds. */
 bool meminfo_is_short(void);
+
+/* Less than pct hundredths of all are available. false: it does not say. */
+bool meminfo_text_is_below(const char *meminfo, unsigned pct);
+bool meminfo_is_below(unsigned pct); /* of this machine now */

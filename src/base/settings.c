@@ -129,6 +129,13 @@ const struct config_key settings_keys[] = {
     {"pause", "archive_after", CONFIG_TIME_MS, FIELD(pause_archive_after_ms), "0", 0, 3650 * DAY,
      "TIME",
      "Files of a sandbox that are kept for so long become one compressed file; 0: none do."},
+    {"pause", "to_disk_after", CONFIG_TIME_MS, FIELD(pause_to_disk_after_ms), "0", 0, 3650 * DAY,
+     "TIME",
+     "Memory of a sandbox that is frozen for so long goes to the disk, unless its create says "
+     "another time; 0: none does."},
+    {"pause", "to_disk_below", CONFIG_INT, FIELD(pause_to_disk_below), "0", 0, 90, "PERCENT",
+     "While less of the host's memory is available, that of the sandbox that is frozen longest "
+     "goes to the disk; 0: none does."},
 
     {"mcp", "pause", CONFIG_TIME_MS, FIELD(mcp_pause_ms), "10m", SECOND, 3650 * DAY, "TIME",
      "How long nothing is asked of a sandbox that was made by the Model Context Protocol before it "

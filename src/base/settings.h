@@ -32,6 +32,8 @@ struct settings {
     int64_t sandbox_first_uid, sandbox_max, sandbox_slots_max, sandbox_slots_ready;
     /* [pause] */
     uint64_t pause_archive_after_ms; /* 0: never */
+    uint64_t pause_to_disk_after_ms; /* 0: never */
+    int64_t pause_to_disk_below;     /* percent; 0: never */
     /* [server] */
     char *server_domain; /* cay.localhost:PORT where the file names none */
     char *server_user, *server_log_level;

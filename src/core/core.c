@@ -50,6 +50,7 @@
 #include "core/tenant.h"
 #include "core/tenant_ca.h"
 #include "core/timers.h"
+#include "core/to_disk.h"
 #include "core/token.h"
 #include "core/volume.h"
 #include "core/webhook.h"
@@ -118,6 +119,7 @@ static void on_ready_templates(struct core *c, int status)
         c->ready = c->privd_up;
         egress_ready(c);
         archive_file_arm(c);
+        to_disk_arm(c);
         tenant_ca_install(c);
         builds_ready(c);
         template_memory_ready(c);

@@ -95,6 +95,10 @@ struct sandbox {
      * they will do where that fails. */
     bool kept_memory, or_files;
     const char *memory_error; /* core_sandbox_fell */
+    /* Frozen for so long its memory goes to the disk; 0: as the settings say; below: never. And
+     * whether it is just on the way there (to_disk.h). */
+    int64_t to_disk_ms;
+    bool moving;
     int64_t started_real_ms, end_real_ms;
     int64_t idle_ms;          /* its end moves to so long after the last use; 0: it stands */
     unsigned idle_counts;     /* bits of enum sandbox_idle: what is a use */
@@ -127,6 +131,8 @@ struct core_config {
     struct privsep_limits limits; /* defaults for new sandboxes */
     uint64_t max_ttl_ms, default_ttl_ms;
     uint64_t archive_after_ms; /* files that are kept so long become an archive; 0: none do */
+    uint64_t to_disk_after_ms; /* to_disk.h; 0: none are, as below */
+    unsigned to_disk_below_pct;
     struct host_dir host_dirs[HOST_DIRS_MAX]; /* by number less 1; no name: there is none */
     uint64_t output_bytes;                    /* of a sandbox's commands, in a second */
     uint64_t agent_timeout_ms;                /* for the first answer of an agent */
@@ -173,7 +179,8 @@ typedef void (*core_done_cb)(void *arg, const struct err *why);
 
 /* -- sandboxes --------------------------------------------------------------------------------- */
 
-#define CORE_HASH_SIZE 32u /* SHA-256 */
+#define CORE_TO_DISK_MAX_MS INT64_C(315360000000) /* 3,650 days */
+#define CORE_HASH_SIZE      32u                   /* SHA-256 */
 
 struct sandbox_request {
     const char *tenant;
@@ -187,6 +194,7 @@ struct sandbox_request {
                                 never */
     enum sandbox_timeout_action on_timeout;
     enum sandbox_tier timeout_tier; /* of the pause then */
+    int64_t to_disk_ms;             /* as of struct sandbox */
     bool auto_resume, secure, allow_internet;
     uint32_t level;               /* enum privsep_level */
     struct privsep_limits limits; /* 0 in a field = default */

@@ -91,6 +91,7 @@ struct core {
 
     struct kepts kepts;
     struct timer archive_due; /* archive_file.c */
+    struct timer to_disk_due; /* to_disk.c */
     /* Removes a cached step of the tenant to make room for what it keeps (build_cache.c); false:
      * there is none. NULL: not yet. */
     bool (*kept_gives_way)(struct core *c, const char *tenant);

@@ -88,6 +88,8 @@ static enum err_code check_request(struct core *c, const struct sandbox_request 
     if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && r->timeout_tier != SANDBOX_TIER_FROZEN &&
         (code = keep_check(c, e)) != ERR_OK)
         return code;
+    if (r->to_disk_ms > 0 && (code = keep_check(c, e)) != ERR_OK)
+        return code;
     if (c->tenants.charged[TENANT_SANDBOXES] >= c->config.max_sandboxes) {
         err_set(e, ERR_UNAVAILABLE, "%zu of %u sandboxes are there: no more are allowed",
                 (size_t)c->tenants.charged[TENANT_SANDBOXES], c->config.max_sandboxes);

@@ -184,3 +184,19 @@ void keep_restart_failed(struct sandbox_obj *o, const struct err *why)
     sockets_discard(o);
     keep_files_again(o);
 }
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+enum err_code core_sandbox_allow_files(struct core *c, const char *tenant, const char *id,
+                                       struct err *e)
+{
+    struct sandbox_obj *o = NULL;
+    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
+
+    if (code != ERR_OK || !o->s.kept_memory || o->s.or_files)
+        return code;
+    o->s.or_files = true;
+    code = store_sandbox_update(c->store, &o->s, e);
+    o->s.or_files = code == ERR_OK;
+    return code;
+}

@@ -32,6 +32,7 @@
 #include "core/sockets.h"
 #include "core/store_sandbox.h"
 #include "core/timers.h"
+#include "core/to_disk.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -269,7 +270,7 @@ void lifecycle_time_is_over(struct sandbox_obj *o)
 
 static void lifetime_fired(struct sandbox_obj *o)
 {
-    if (!idle_goes_on(o))
+    if (!to_disk_on_timer(o) && !idle_goes_on(o))
         lifecycle_time_is_over(o);
 }
 

@@ -27,6 +27,7 @@
 #include "core/store_sandbox.h"
 #include "core/tier.h"
 #include "core/timers.h"
+#include "core/to_disk.h"
 
 #include <string.h>
 
@@ -124,6 +125,8 @@ void pause_resumed(struct sandbox_obj *o)
     enum err_code code = ERR_OK;
     struct err why;
 
+    if (to_disk_goes_on(o))
+        return;
     if (o->rolled_back)
         memcpy(snapshot, o->rollback_to, sizeof(snapshot));
     if (sandbox_life(o)->files) {
@@ -137,6 +140,7 @@ void pause_resumed(struct sandbox_obj *o)
     if (o->resume_ttl_ms == 0)
         o->resume_ttl_ms = o->s.idle_ms ? o->s.idle_ms : (int64_t)c->config.default_ttl_ms;
     start_anew(o);
+    o->to_disk_tried = false;
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
     o->used_ms = clock_mono_ms();
     pause_write_row(o);
@@ -164,8 +168,10 @@ void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struc
     trace_sandbox_end(o, why->code);
     if (o->s.state != to)
         sandbox_move(o, to);
+    o->s.moving = false;
     auto_delete_arm(o);
     archive_file_arm(o->core);
+    to_disk_arm(o->core);
     forget_wishes(o);
     pause_write_row(o);
     pause_waiters_notify(o, &o->resumers, why);
@@ -224,8 +230,10 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     o->reboot_keeps = false;
     sandbox_move(o, to);
     auto_delete_arm(o);
-    archive_file_arm(c);
+    o->s.moving = false;
     o->s.end_real_ms = clock_real_ms();
+    archive_file_arm(c);
+    to_disk_arm(c);
     pause_write_row(o);
     trace_sandbox_end(o, ERR_OK);
     if (c->on_paused)
@@ -267,6 +275,8 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     bool rebooting = o->reboot, only_reboots = o->reboot_keeps;
     int64_t ttl_ms = o->resume_ttl_ms;
 
+    if (to_disk_not_done(o, why))
+        return;
     if (over && o->s.pause_reason != SANDBOX_PAUSE_API && writes_memory(tier_number(&o->s)))
         freeze_next(o, why);
     else
@@ -378,6 +388,7 @@ void pause_settle(struct sandbox_obj *o, bool frozen)
         pause_not_done(o, &why);
     } else if (change == LIFE_CHANGE_RESUME && frozen) {
         err_set(&why, ERR_UNAVAILABLE, "it was interrupted by a restart: the sandbox is paused");
+        o->to_disk_tried = false;
         pause_not_resumed(o, SANDBOX_PAUSED, &why);
     } else if (change == LIFE_CHANGE_RESUME) {
         pause_resumed(o);
@@ -457,8 +468,10 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         code = keep_check(c, &e);
     if (code == ERR_OK)
         trace_sandbox_asked(o);
-    if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY)
+    if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY) {
+        to_disk_give_up(o, ttl_ms);
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);
+    }
     if (code == ERR_OK)
         o->reboot |= reboot_it;
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_DO)
@@ -470,20 +483,6 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         return;
     }
     pause_wait_resumed(o, ttl_ms, done, arg);
-}
-
-enum err_code core_sandbox_allow_files(struct core *c, const char *tenant, const char *id,
-                                       struct err *e)
-{
-    struct sandbox_obj *o = NULL;
-    enum err_code code = sandbox_visible(c, tenant, id, &o, e);
-
-    if (code != ERR_OK || !o->s.kept_memory || o->s.or_files)
-        return code;
-    o->s.or_files = true;
-    code = store_sandbox_update(c->store, &o->s, e);
-    o->s.or_files = code == ERR_OK;
-    return code;
 }
 
 void pause_wait_resumed(struct sandbox_obj *o, int64_t ttl_ms, core_sandbox_cb done, void *arg)

@@ -85,6 +85,8 @@ struct sandbox_obj {
     bool dropping; /* its files go; until drop_until_ms that is tried again without a word */
     uint64_t drop_until_ms;
 
+    bool to_disk_tried; /* to_disk.c: since it was frozen */
+
     /* archive_file.c */
     bool archiving;     /* privd owes the answer to ARCHIVE */
     bool archive_tried; /* since it was stopped: it is not tried again by age */

@@ -161,6 +161,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->secure = r->secure;
     s->auto_resume = r->auto_resume;
     s->timeout_tier = r->timeout_tier;
+    s->to_disk_ms = r->to_disk_ms;
     s->allow_internet = r->allow_internet;
     s->serves_volume = r->serves_volume;
     s->limits = sandbox_limits(c, r, requested);

@@ -27,7 +27,8 @@ enum sandbox_flag {
     FLAG_OR_FILES = 2048,
     FLAG_IN_ARCHIVE = 4096,
     FLAG_TIMEOUT_DISK = 8192, /* with FLAG_KEEP_MEMORY */
-    FLAG_TIMEOUT_OR_FILES = 16384
+    FLAG_TIMEOUT_OR_FILES = 16384,
+    FLAG_MOVING = 32768
 };
 
 /* The tier of the pause at the end of its time. */
@@ -56,7 +57,8 @@ static int flags_of(const struct sandbox *s)
            (s->idle_counts & SANDBOX_IDLE_PROCESSES ? FLAG_IDLE_PROCESSES : 0) |
            (s->idle_counts & SANDBOX_IDLE_TRAFFIC ? 0 : FLAG_IDLE_NO_TRAFFIC) |
            (s->archived ? FLAG_ARCHIVED : 0) | (s->kept_memory ? FLAG_KEPT_MEMORY : 0) |
-           (s->or_files ? FLAG_OR_FILES : 0) | (s->in_archive ? FLAG_IN_ARCHIVE : 0);
+           (s->or_files ? FLAG_OR_FILES : 0) | (s->in_archive ? FLAG_IN_ARCHIVE : 0) |
+           (s->moving ? FLAG_MOVING : 0);
 }
 
 /* The dialect's object, and the texts at `at` and the two after it. Private ports are a flag. */
@@ -137,6 +139,7 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 35, s->auto_archive_ms);
     sqlite3_bind_int64(q, 36, s->auto_delete_ms);
     store_bind_text(q, 37, s->memory_error ? s->memory_error : "");
+    sqlite3_bind_int64(q, 38, s->to_disk_ms);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -251,6 +254,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
         sqlite3_column_int64(q, 29) < 0 || sqlite3_column_int64(q, 29) > PRIVSEP_KEPT_MAX ||
         sqlite3_column_int64(q, 32) < 0 || sqlite3_column_int64(q, 32) > UINT32_MAX ||
         sqlite3_column_int64(q, 35) < 0 || sqlite3_column_int64(q, 35) > CORE_AUTO_DELETE_MAX_MS ||
+        sqlite3_column_int64(q, 37) > CORE_TO_DISK_MAX_MS ||
         !read_network(q, 18, 26, flags, &s->network))
         return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
@@ -272,6 +276,8 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->auto_archive_ms = sqlite3_column_int64(q, 34);
     s->auto_delete_ms = sqlite3_column_int64(q, 35);
     s->memory_error = (const char *)sqlite3_column_text(q, 36);
+    s->to_disk_ms = sqlite3_column_int64(q, 37);
+    s->moving = flags & FLAG_MOVING;
     s->archived = flags & FLAG_ARCHIVED;
     s->in_archive = flags & FLAG_IN_ARCHIVE;
     return true;

@@ -61,7 +61,42 @@ def test_its_files_alone_are_kept_only_where_that_was_allowed(kept):  # noqa: F8
         assert resume(kept, box).status == 201 and not runs(box) and counted(box)
 
 
+def frozen(client, box):
+    assert client.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {"tier": "frozen"}).status == 200
+
+
+def test_one_that_is_frozen_goes_to_the_disk_by_itself(kept, own):  # noqa: F811
+    with kept.create(toDiskAfter=1, autoResume={"enabled": True}) as box, kept.create(toDiskAfter=0) as other:
+        assert (detail(kept, box)["toDiskAfter"], detail(kept, other)["toDiskAfter"]) == (1, 0)
+        start(box, "count", COUNTER)
+        until(lambda: counted(box), 20, "it counts")
+        frozen(kept, box)
+        frozen(kept, other)
+        until(lambda: paused_event(kept, box) == ("api", "memory", ""), 60, "it is on the disk")
+        assert not told(kept, box, "sandbox.resumed")
+        kill_daemons(own, "cayd", "cay-privd")
+        wait_ready(kept)
+        now = detail(kept, box)
+        assert (now["state"], now["reason"], now["tier"]) == ("paused", "api", "memory")
+        assert detail(kept, other)["tier"] == "frozen"  # control: that one is never to
+        assert box.request("GET", "/health").status == 204 and state(kept, box) == "running"
+        goes_on(box)
+
+
+def test_one_that_is_frozen_and_cannot_be_kept_is_frozen_again(kept):  # noqa: F811
+    with kept.create(toDiskAfter=1) as box:
+        refuses_to_be_kept(box)
+        frozen(kept, box)
+        until(lambda: len(told(kept, box, "sandbox.paused")) == 2, 60, "it is frozen again")
+        reason, tier, error = paused_event(kept, box)
+        assert (reason, tier) == ("api", "frozen") and "no_new_privs" in error
+        assert resume(kept, box).status == 201
+        goes_on(box)
+
+
 @pytest.mark.parametrize(("fields", "word"), [
+    ({"toDiskAfter": -1}, "toDiskAfter"),
+    ({"toDiskAfter": "1m"}, "toDiskAfter"),
     ({"autoPauseTier": "memory"}, "autoPause is true"),
     ({"autoPause": True, "autoPauseTier": "warm"}, "none of frozen"),
     ({"autoPause": True, "autoPauseTier": ""}, "none of frozen"),

@@ -302,6 +302,14 @@ static void memory_is_short_below_a_sixteenth_or_a_gib(void **state)
         assert_int_equal(meminfo_text_is_short(rows[i].text), rows[i].is_short);
 }
 
+static void memory_is_below_a_share(void **state)
+{
+    assert_true(meminfo_text_is_below("MemTotal: 1000 kB\nMemAvailable: 99 kB\n", 10));
+    assert_false(meminfo_text_is_below("MemTotal: 1000 kB\nMemAvailable: 100 kB\n", 10));
+    assert_false(meminfo_text_is_below("MemTotal: 1000 kB\n", 10));
+    assert_false(meminfo_text_is_below("", 90));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +327,7 @@ int main(void)
         cmocka_unit_test(all_go_where_memory_is_short),
         cmocka_unit_test(less_than_half_is_low),
         cmocka_unit_test(memory_is_short_below_a_sixteenth_or_a_gib),
+        cmocka_unit_test(memory_is_below_a_share),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
