@@ -220,11 +220,25 @@ struct end_args {
 #define STATUSES_PER_VALUE 4
 _Static_assert(RUNTIME_ENDS_MAX <= STATUSES_PER_VALUE * TASK_MAX_VALUES, "room for all");
 
+/* Pages of the layer's files are charged to the control groups, which are used again only with
+ * little charged: so the layer goes first where no process can write to it any more. Of what is
+ * left when the groups cannot be removed, the layer is nothing to the next try. */
+static int remove_both(struct runtime *rt, const struct runtime_end *e)
+{
+    const struct disk_backend *backend = rt->disk.backend;
+    int rc = backend->layer_destroy(&rt->disk, e->number, e->gen);
+
+    return rc < 0 ? rc : cgroup_remove(rt->cgroups, e->number);
+}
+
 static int end_one(struct runtime *rt, const struct runtime_end *e)
 {
-    int rc = cgroup_remove(rt->cgroups, e->number);
     const struct disk_backend *backend = rt->disk.backend;
+    int rc;
 
+    if (!e->keep && !e->sync && cgroup_is_empty(rt->cgroups, e->number))
+        return remove_both(rt, e);
+    rc = cgroup_remove(rt->cgroups, e->number);
     if (rc == 0 && e->sync && syncfs(rt->disk.volumes_fd) < 0)
         rc = -errno;
     /* A layer that processes may still write to is not taken away: the caller tries again. */

@@ -426,6 +426,15 @@ bool cgroup_holds(const struct cgroup *cg, uint32_t slot, pid_t pid)
     return false;
 }
 
+bool cgroup_is_empty(const struct cgroup *cg, uint32_t slot)
+{
+    char path[PATH_SIZE], text[32];
+
+    return io_read_text_at(cg->h[cg->of[PIDS]].fd, slot_path(path, slot, "pids.current"), text,
+                           sizeof(text)) > 0 &&
+           strcmp(text, "0") == 0;
+}
+
 static int remove_dir(int fd, const char *path)
 {
     return unlinkat(fd, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;

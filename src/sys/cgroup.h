@@ -99,6 +99,10 @@ int cgroup_open_oom(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf lea
 int cgroup_pids(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, pid_t *pids,
                 int max);
 
+/* Whether no process is in the slot, nor a dead one that was not reaped yet. False also where that
+ * cannot be read. */
+bool cgroup_is_empty(const struct cgroup *cg, uint32_t slot);
+
 /* Whether pid is in one of the slot's leaves. */
 bool cgroup_holds(const struct cgroup *cg, uint32_t slot, pid_t pid);
 
