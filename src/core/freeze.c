@@ -55,15 +55,12 @@ enum err_code freeze_check(const struct core *c, struct err *e)
 static void on_thawed(struct core *c, const char *id, int status, const struct privsep_msg *m,
                       int *fds, size_t n_fds, void *arg)
 {
-    struct sandbox_obj *o = pause_answered(c, id, LIFE_CHANGE_RESUME);
+    struct sandbox_obj *o = pause_answered(c, id, LIFE_CHANGE_RESUME, status,
+                                           "resuming the sandbox");
     struct err why;
 
     if (!o)
         return;
-    if (call_is_channel_error(status)) {
-        pause_channel_broke(o, status, "resuming the sandbox");
-        return;
-    }
     if (status == 0) {
         pause_resumed(o);
         return;
@@ -129,15 +126,11 @@ enum err_code freeze_resume(struct sandbox_obj *o, struct err *e)
 static void on_frozen(struct core *c, const char *id, int status, const struct privsep_msg *m,
                       int *fds, size_t n_fds, void *arg)
 {
-    struct sandbox_obj *o = pause_answered(c, id, LIFE_CHANGE_PAUSE);
+    struct sandbox_obj *o = pause_answered(c, id, LIFE_CHANGE_PAUSE, status, "pausing the sandbox");
     struct err why;
 
     if (!o)
         return;
-    if (call_is_channel_error(status)) {
-        pause_channel_broke(o, status, "pausing the sandbox");
-        return;
-    }
     if (status == 0) {
         pause_done(o, SANDBOX_PAUSED);
         return;

@@ -59,17 +59,6 @@ void pause_write_row(struct sandbox_obj *o)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
-/* The answer, where it is still waited for; else NULL. */
-struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_change change)
-{
-    struct sandbox_obj *o = sandbox_get(c, NULL, id);
-
-    if (!o || !o->change_requested || sandbox_life(o)->change != change)
-        return NULL;
-    o->change_requested = false;
-    return o;
-}
-
 /* LIST will tell what is so. */
 void pause_channel_broke(struct sandbox_obj *o, int status, const char *what)
 {
@@ -78,6 +67,20 @@ void pause_channel_broke(struct sandbox_obj *o, int status, const char *what)
     timers_cancel(&o->core->timers, &o->end);
     call_privd_err(&why, status, what);
     pause_fail(o, &why);
+}
+
+struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_change change,
+                                   int status, const char *what)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || !o->change_requested || sandbox_life(o)->change != change)
+        return NULL;
+    o->change_requested = false;
+    if (!call_is_channel_error(status))
+        return o;
+    pause_channel_broke(o, status, what);
+    return NULL;
 }
 
 /* -- resuming ---------------------------------------------------------------------------------- */

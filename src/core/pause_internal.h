@@ -8,9 +8,11 @@
 
 void pause_write_row(struct sandbox_obj *o);
 
-/* The answer that is owed to o, where it is still waited for in a state of that change; else
- * NULL. */
-struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_change change);
+/* The sandbox that the answer of cay-privd is about, where it is still waited for in a state of
+ * that change. NULL: it is not, or there was no answer (what: "pausing the sandbox"), which is
+ * dealt with. */
+struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_change change,
+                                   int status, const char *what);
 
 /* LIST will tell what is so; those who wait are told that it broke. */
 void pause_channel_broke(struct sandbox_obj *o, int status, const char *what);
