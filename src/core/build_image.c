@@ -99,12 +99,22 @@ void build_image_on_due(struct timer *t)
     template_tenant_sweep(CONTAINER_OF(t, struct core, images_due), is_used);
 }
 
+static void leave_place(struct build_image *i)
+{
+    for (struct build_image **at = &i->r->core->images; *at; at = &(*at)->next)
+        if (*at == i) {
+            *at = i->next;
+            return;
+        }
+}
+
 void build_image_free(struct build_run *r)
 {
     struct build_image *i = r->image;
 
     if (!i)
         return;
+    leave_place(i);
     timers_cancel(&r->core->timers, &i->again);
     build_image_read_free(r->core, &i->read);
     free(TAKE_PTR(r->image));
@@ -114,7 +124,7 @@ void build_image_free(struct build_run *r)
 /* The build may be gone afterwards. */
 static void over(struct build_image *i)
 {
-    i->under_way = false;
+    leave_place(i);
     i->done(i->r);
 }
 
@@ -146,8 +156,8 @@ static bool has_job(const struct build_image *i)
 {
     unsigned n = 0;
 
-    for (const struct build_obj *o = i->r->core->builds; o; o = o->next)
-        n += o->run && o->run->image && o->run->image->unpacking;
+    for (const struct build_image *other = i->r->core->images; other; other = other->next)
+        n += other->unpacking;
     return n < BUILD_IMAGE_JOBS_MAX;
 }
 
@@ -396,8 +406,9 @@ static void make_fetcher(struct build_image *i)
                                             .metadata = metadata,
                                             .policy = policy};
 
-    i->under_way = true;
     i->since_ms = clock_mono_ms();
+    i->next = r->core->images;
+    r->core->images = i;
     core_sandbox_create(r->core, &request, on_fetcher, i);
     json_decref(metadata);
     json_decref(policy);
@@ -407,20 +418,15 @@ static void make_fetcher(struct build_image *i)
 
 static bool has_place(const struct build_image *i)
 {
-    const struct core *c = i->r->core;
     struct build_image_places p = {0};
     uint64_t now = clock_mono_ms();
 
-    for (const struct build_obj *o = c->builds; o; o = o->next) {
-        const struct build_image *other = o->run ? o->run->image : NULL;
-
-        if (!other || !other->under_way)
-            continue;
+    for (const struct build_image *other = i->r->core->images; other; other = other->next) {
         if (now - other->since_ms < BUILD_IMAGE_SLOW_MS)
             p.fresh++;
         else
             p.slow++;
-        p.own += strcmp(o->b.tenant, i->r->o->b.tenant) == 0;
+        p.own += strcmp(other->r->o->b.tenant, i->r->o->b.tenant) == 0;
     }
     return build_image_is_place(&p);
 }

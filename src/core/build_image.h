@@ -36,9 +36,10 @@ struct build_image {
     void (*done)(struct build_run *r);
     struct image_reference ref;
     struct build_image_read read;
-    bool under_way, unpacking;
-    uint64_t since_ms; /* under way */
-    unsigned weighed;  /* looks at its size */
+    bool unpacking;
+    struct build_image *next; /* of core->images */
+    uint64_t since_ms;        /* among those */
+    unsigned weighed;         /* looks at its size */
     struct timer again;
 };
 

@@ -80,6 +80,7 @@ struct core {
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */
     struct exec_op *exec_ops;         /* the same, in no order */
     struct timer images_due;          /* build_image.c: images that nothing stands on any more */
+    struct build_image *images;       /* being made: one of a tenant, at most 16 */
     struct timer images_unused;       /* build_of_create.c */
     struct later_obj *creates_later;  /* create_later.c; newest first */
     uint64_t exec_last;               /* the last one's number */
