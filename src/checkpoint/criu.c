@@ -29,7 +29,7 @@ const char *const criu_environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "L
 
 /* Files that CRIU writes beside the image. */
 static const char *const beside[] = {CRIU_DUMP_LOG, CRIU_RESTORE_LOG, "stats-dump", "stats-restore",
-                                     "criu.kdat",   "criu.kdat.tmp",  CRIU_MADE};
+                                     "criu.kdat",   "criu.kdat.tmp",  CRIU_MADE,    CRIU_UNWANTED};
 
 static int limit(const struct criu_limits *limits)
 {

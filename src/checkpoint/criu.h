@@ -11,6 +11,7 @@
 #define CRIU_RESTORE_LOG "restore.log"
 #define CRIU_SAYS        "CRIU: " /* before a line of its log */
 #define CRIU_MADE        "made" /* a restore's: how long its log was when all processes were made */
+#define CRIU_UNWANTED    "unwanted" /* a restore's: its starter does not want what was made */
 
 /* Words that a dump and a restore of the same image have to have in common: no right on the host is
  * asked for; a file is known by its size, as a build id is read from the file, and cay-init's may

@@ -120,12 +120,14 @@ static int at_made(int pidfd)
     return io_create_file_at(CHECKPOINT_DIR_FD, CRIU_MADE, text, strlen(text), 0600);
 }
 
-/* CRIU lets them go whatever this says, so it does not get to know that it is over. */
+/* CRIU lets them go whatever this says, so it does not get to know that it is over: has_failed
+ * tells who ends it, when all of them are killed with PID 1. */
 static int at_done(int pidfd)
 {
     if (ask(CHECKPOINT_DONE, -1) == 0)
         return 0;
     (void)pid_kill(pidfd, SIGKILL);
+    (void)io_create_file_at(CHECKPOINT_DIR_FD, CRIU_UNWANTED, "", 0, 0600);
     for (;;)
         pause();
 }
@@ -191,11 +193,14 @@ static int prepare(struct words *words, struct checkpoint_why *why)
 }
 
 /* CRIU has written of an error since all processes were made. It may then wait for ever: for one of
- * them that is not there any more, or for the end of PID 1, while it traces PID 1's children. */
+ * them that is not there any more, or for the end of PID 1, while it traces PID 1's children. Or it
+ * waits for at_done. */
 static bool has_failed(void)
 {
     char text[24];
 
+    if (faccessat(CHECKPOINT_DIR_FD, CRIU_UNWANTED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return true;
     return io_read_text_at(CHECKPOINT_DIR_FD, CRIU_MADE, text, sizeof(text)) > 0 &&
            criu_log_has_error(CRIU_RESTORE_LOG, (size_t)strtoul(text, NULL, 10));
 }

@@ -38,11 +38,12 @@ static void end(struct privd *p, int status, const char *why)
 
     if (status < 0 && status != -EALREADY && runtime_is_archived(p->rt, number))
         status = 0;
-    if (runtime_archive_undo(p->rt, number) < 0)
+    int left = runtime_archive_undo(p->rt, number);
+    if (left < 0)
+        left = runtime_archive_undo(p->rt, number);
+    if (left < 0)
         log_error("kept layer %u: what is left of its archiving is not removed", number);
-    if (kept_enter(&p->kept, number, runtime_is_kept(p->rt, number) ? KEPT_WHOLE : KEPT_NONE) < 0)
-        log_error("kept layer %u: its record cannot be written; the next start corrects it",
-                  number);
+    kept_settle(&p->kept, number, runtime_is_kept(p->rt, number) ? KEPT_WHOLE : KEPT_NONE);
     p->archiver = (struct archiver){.task = TASK_NONE, .source = LOOP_SOURCE_NONE};
     answer(p, &to, PRIVSEP_ARCHIVE, status, why);
 }

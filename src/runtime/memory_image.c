@@ -235,9 +235,10 @@ int memory_image_sign(const struct runtime *rt, const char *what, const char *fo
     snprintf((char *)secret.label, sizeof(secret.label), "%s", form);
     if (rc == 0)
         rc = send_secret(&secret, &secret_fd);
-    snprintf(why, TASK_WHY_SIZE, "the key of archives: %s", strerror(-rc));
-    if (rc < 0)
+    if (rc < 0) {
+        snprintf(why, TASK_WHY_SIZE, "the key of archives: %s", strerror(-rc));
         return rc;
+    }
     const int fds[] = {secret_fd, dir_fd, file_fd};
     return run_seal(rt, what, uid, file_max, fds, why);
 }
@@ -252,9 +253,10 @@ int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, 
 
     if (rc == 0)
         rc = send_secret(&secret, &secret_fd);
-    snprintf(why, TASK_WHY_SIZE, "the key of memory images: %s", strerror(-rc));
-    if (rc < 0)
+    if (rc < 0) {
+        snprintf(why, TASK_WHY_SIZE, "the key of memory images: %s", strerror(-rc));
         return rc;
+    }
     const int fds[] = {secret_fd, dir_fd, file_fd};
     return run_seal(rt, what, uid, 2 * memory_image_file_max(image->memory_bytes) + SEAL_EXTRA, fds,
                     why);

@@ -81,6 +81,10 @@ class Frozen:
             reply = connect(cay, box)
             assert reply.status == 201, reply.body
 
+    def came_true(self, now):
+        """Whether an answer of success was true, by the state that it has."""
+        return now == self.wanted
+
     def check(self, own_server, cay, box, status):
         """The state that it has now, once that is so."""
         now = state(cay, box)

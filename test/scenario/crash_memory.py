@@ -41,6 +41,7 @@ def goes_on(box):
 class Memory(Frozen):
     tier = "memory"
     boots = True  # it has another boot id afterwards
+    resumes = False  # after what the answer tells of
 
     def __init__(self, wanted):
         super().__init__(wanted)
@@ -70,17 +71,21 @@ class Memory(Frozen):
         if had == "memory":
             goes_on(box)
 
+    def may_boot(self, status, told):
+        return False
+
     def check(self, own_server, cay, box, status):
         now = state(cay, box)
         assert now in ("paused", "running")
         assert len(kept_on_disk(own_server)) == (now == "paused")
-        if now == "running":
-            goes_on(box)
-            return now
         told = detail(cay, box)
+        if now == "running":
+            if runs(box) or not self.may_boot(status, told):
+                goes_on(box)
+            return now
         if told["tier"] == "files":
             # Of a call that fails the answer tells it; of a kill there is none.
-            assert told["memoryError"] and self.killed in LOSES and (status != self.good or self.killed == "faults"), told
+            assert told["memoryError"] and self.killed in LOSES and (status != self.good or self.killed == "faults" or self.resumes), told
             self.lost += 1
         else:
             assert told["tier"] == "memory", told
@@ -88,11 +93,20 @@ class Memory(Frozen):
 
 
 class Fork(Memory):
-    """A fork with memory, of one that runs or is paused with its memory: what was made goes on as its source does."""
+    """A fork with memory, of one that runs or is paused with its memory: what was made goes on as its source does. A source that cannot
+    be resumed is paused with its memory; one whose memory was lost in the pause boots on its files, and is told so."""
 
     def __init__(self, wanted):
         super().__init__(wanted)
         self.start, self.good = wanted, 201
+
+    resumes = True
+
+    def came_true(self, now):
+        return now in ("paused", self.wanted)
+
+    def may_boot(self, status, told):
+        return told["memoryError"] and self.killed in LOSES and status != self.good
 
     def ask(self, cay, box):
         reply = cay.call("POST", f"/sandboxes/{box.id}/fork", {"count": 1, "timeout": 300, "memory": True})

@@ -1,6 +1,7 @@
 """Points at which a program of cay is killed: the n-th call of a kind, when it begins. By strace, which injects the signal.
 For test_crash_matrix.py, which counts the points of each change."""
 
+import collections
 import os
 import re
 import signal
@@ -137,16 +138,50 @@ class JobKiller(Watcher):
 
 
 class Fault(Killer):
-    """The n-th call of a kind fails, of a process or, tasks, of each that it begins as well. It is another call instead: no call
-    at all, which strace makes by itself, is not in the filters, for which the process would be killed."""
+    """The n-th call of a kind fails, of a process or, tasks, of each that it begins as well, until one has failed: a task that failed is
+    tried again, some of them without end. It is another call instead: no call at all, which strace makes by itself, is not in the
+    filters, for which the process would be killed."""
 
     def __init__(self, pid, call, n, error, log, tasks):
-        self.pid, self.log = pid, log
+        self.pid, self.log, self.over = pid, log, False
         log.write_text("")
         self.trace([*(["-f", "-b", "execve"] if tasks else []), "-o", str(log), "-e", "signal=none", "-e", f"trace={call}",
                     "-e", f"inject={call}:error={error}:syscall=getpid:when={n}"])
+        self.watcher = threading.Thread(target=self.watch)
+        self.watcher.start()
+
+    def failed(self):
+        return "(INJECTED)" in self.log.read_text()
+
+    def watch(self):
+        while not self.over and not self.failed():
+            time.sleep(0.004)
+        self.tracer.send_signal(signal.SIGTERM)
 
     def hit(self):
+        self.over = True
+        self.watcher.join()
+        self.tracer.communicate(timeout=5)
+        return self.failed()
+
+
+class Counted(Killer):
+    """Of each of some calls how many a process makes, or, tasks, each that it begins as well. A program that a task becomes by execve counts no
+    more, as with Fault."""
+
+    LINE = re.compile(r"^(\d+ +)?(\w+)\(", re.M)
+
+    def __init__(self, pid, calls, log, tasks):
+        self.pid, self.log = pid, log
+        log.write_text("")
+        self.trace([*(["-f", "-b", "execve"] if tasks else []), "-o", str(log), "-e", "signal=none", "-e", f"trace={','.join(calls)}"])
+
+    def most(self):
+        """The most that one of the processes has made."""
         self.tracer.send_signal(signal.SIGTERM)
         self.tracer.communicate(timeout=5)
-        return "(INJECTED)" in self.log.read_text()
+        each = collections.Counter((found[1], found[2]) for found in self.LINE.finditer(self.log.read_text()))
+        most = collections.Counter()
+        for (_, call), n in each.items():
+            most[call] = max(most[call], n)
+        return most

@@ -1,6 +1,7 @@
 """cay-checkpoint restores what it dumped: in another slot, on a copy of the sandbox's layer, by test/restore/restore_task.c, which does
 what a task of cay-privd will do. The server that the sandbox came from has no part in it."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -21,6 +22,15 @@ RANGE = 65536
 
 def first_id(pid):
     return int(pathlib.Path(f"/proc/{pid}/uid_map").read_text().split()[1])
+
+
+def owned_by(uid):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == uid:
+                found.append(pid)
+    return found
 
 
 def privd_of(server):
@@ -223,6 +233,16 @@ def test_a_process_that_is_gone_ends_the_restore_at_once(own_server, box, templa
     with Restored(image, template, other_uid) as restored:
         assert restored.pid, restored.said
         goes_on(restored.pid)
+
+
+def test_one_that_its_starter_does_not_want_ends_at_once(own_server, box, template, other_uid, tmp_path):
+    """CRIU waits for its last action script, which gets no answer: it is ended long before its deadline (E 110), and all that it has made."""
+    assert box.run(COUNTER + "sleep 0.3", user="root").exit_code == 0
+    image = Image(own_server, box.pid, tmp_path)
+    with Restored(image, template, other_uid, CAY_TEST_UNWANTED="1") as restored:
+        assert restored.pid is None
+    assert restored.status == 1 and restored.said.startswith("E 5 "), restored.said
+    until(lambda: owned_by(other_uid) == [], what="the end of all that it has made")
 
 
 def test_what_runs_is_root_of_its_own_alone(own_server, box, template, other_uid, tmp_path):
