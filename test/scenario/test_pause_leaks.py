@@ -1,6 +1,6 @@
 """Pauses and resumes in a row, in each tier: nothing inside is lost, and nothing outside is more than it was. Inside are a counter, a
-connection over which each number goes there and back, and a shell in an open terminal; with the files alone the files are, and one
-more for each pause.
+connection over which each number goes there and back, a shell in an open terminal, a server of Node (where the machine has it) that counts
+its requests, and `make -j` again and again; with the files alone the files are, and one more for each pause.
 
 `make pause-leaks`: 1,000 in each tier (CAY_LEAK_TIMES; CAY_LEAK_SECONDS: it stops at that time, and says how many there were);
 `make test` has a few of each."""
@@ -23,6 +23,10 @@ TIMES = int(os.environ.get("CAY_LEAK_TIMES", "0"))
 SECONDS = int(os.environ.get("CAY_LEAK_SECONDS", "3600"))
 FEW = {"frozen": 40, "files": 8, "memory": 8}  # of `make test`
 WARM = 3  # after so many, what is made once is there
+NODE = "let n = 0; require('http').createServer((_, answer) => answer.end(String(++n))).listen(8001, '127.0.0.1')"
+TARGETS = 20
+MAKEFILE = f"all: {' '.join(f't{n}' for n in range(TARGETS))}\nt%:\n\t@sleep 0.05; echo $@ >>/home/user/made\n"
+MAKES = "while [ ! -e stop ]; do make -s -j4 -f rules || touch make-failed; echo round >>made; done"
 
 
 def paused(cay, box, tier):
@@ -42,7 +46,14 @@ class Programs:
         self.shell = next(tty)["event"]["start"]["pid"]
         enter(box, self.shell, "kept=$$; tty >tty; touch there\n")
         until(lambda: box.read("/home/user/there").status == 200, what="the shell has the variable")
+        until(lambda: box.read("/home/user/ticks").status == 200, what="the witness counts")
         self.pids = box.run("pgrep -f 'witness.py|http.server'").out
+        self.has_node = box.run(f"command -v node && (node -e \"{NODE}\" >/dev/null 2>&1 &)").exit_code == 0
+        if self.has_node:
+            self.asked = until(lambda: int(self.ask_node() or 0), what="the server of Node answers")
+        box.write("/home/user/rules", MAKEFILE.encode())
+        box.write("/home/user/makes", MAKES.encode())
+        self.make()
 
     def check(self, n):
         """The n-th time."""
@@ -52,8 +63,33 @@ class Programs:
         said = f"{self.shell} {box.read('/home/user/tty').body.decode()}".encode()
         until(lambda: box.read(f"/home/user/said{n}").body == said, what="the shell in its terminal answers")
         assert box.run(f"rm /home/user/said{n}").exit_code == 0
-        ticks = self.size("ticks")
-        until(lambda: self.size("ticks") > ticks, what="the counter goes on")
+        ticks, made = self.size("ticks"), self.size("made")
+        until(lambda: self.size("ticks") > ticks and self.size("made") > made, what="the counter and make go on")
+        if self.has_node:
+            self.asked += 1
+            assert self.ask_node() == str(self.asked)
+
+    def make(self):
+        assert self.box.run("rm -f stop made; (setsid sh makes >/dev/null 2>&1 </dev/null &)").exit_code == 0
+        until(lambda: self.box.read("/home/user/made").status == 200, what="make runs")
+
+    def stop_make(self):
+        """Each round has made each target once."""
+        assert self.box.run("touch stop").exit_code == 0
+        until(lambda: self.box.run("pgrep -f '[s]h makes'").exit_code == 1, what="the last round ends")
+        assert self.box.read("/home/user/make-failed").status == 404
+        rounds = self.box.read("/home/user/made").body.decode().split("round\n")
+        assert rounds.pop() == "" and all(sorted(each.split()) == sorted(f"t{n}" for n in range(TARGETS)) for each in rounds)
+
+    def measure(self, own):
+        """Of make there are now more and now less processes."""
+        self.stop_make()
+        found = leftovers.measure(own)
+        self.make()
+        return found
+
+    def ask_node(self):
+        return self.box.run("curl -s 127.0.0.1:8001").out
 
     def size(self, name):
         return int(self.box.run(f"stat -c %s /home/user/{name}").out)
@@ -61,6 +97,7 @@ class Programs:
     def end(self):
         box = self.box
         assert box.read("/home/user/broken").status == 404
+        self.stop_make()
         assert box.run("pkill -f '[w]itness.py'; pkill -f '[h]ttp.server'").exit_code == 0
         for name in ("ticks", "trips"):
             numbers = [int(line) for line in box.read(f"/home/user/{name}").body.split(b"\n")[:-1]]
@@ -73,6 +110,9 @@ class Files:
     def __init__(self, box):
         self.box, self.n = box, 0
         box.write("/home/user/first", b"x")
+
+    def measure(self, own):
+        return leftovers.measure(own)
 
     def check(self, n):
         self.n = n
@@ -108,9 +148,9 @@ def test_nothing_is_lost_and_nothing_is_left(own, tier):
             assert reply.status == 201, (done, reply.body)
             done += 1
             if done == WARM:
-                before = leftovers.measure(own)
+                before = inside.measure(own)
         inside.check(done)
         print(f"{tier}: {done} pauses and resumes", flush=True)
-        after = leftovers.measure(own)
+        after = inside.measure(own)
         assert leftovers.differences(before, after) == []
         inside.end()
