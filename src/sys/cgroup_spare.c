@@ -4,8 +4,8 @@
  * alone decides who gets one. Which names there are is a page of bits that the tasks share: to try
  * all of them is 32 renames that fail, for each slot that finds none. A task that is killed midway
  * leaves a bit that is wrong, which costs others one such rename. A group is kept only if nothing
- * of its old sandbox is left in it: no process, little memory charged, no OOM, no quota; it is
- * removed otherwise. Version 2 has none. */
+ * of its old sandbox is left in it: no process, little memory charged, no OOM, no quota, and if
+ * it is whole; it is removed otherwise. Version 2 has none. */
 
 #include "sys/cgroup_internal.h"
 
@@ -158,6 +158,22 @@ static void remove_one(const struct cgroup *cg, int i, unsigned k)
     (void)unlinkat(cg->h[i].fd, spare_name(name, k, ""), AT_REMOVEDIR);
 }
 
+/* A start that failed, or a task that was killed, may have made a part of it. */
+static bool is_whole(const struct cgroup *cg, uint32_t slot)
+{
+    char path[PATH_SIZE];
+
+    for (int i = 0; i < cg->count; i++) {
+        if (!cg->h[i].leaves)
+            continue;
+        CLEANUP_CLOSE int dir = openat(cg->h[i].fd, slot_file(path, slot, "/work"),
+                                       O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (dir < 0)
+            return false;
+    }
+    return true;
+}
+
 /* Tasks do this side by side. A process that puts one begins with the last hierarchy, in which its
  * place becomes taken; one that takes one begins with the first, in which it appears last: each has
  * it whole. */
@@ -173,7 +189,7 @@ int cgroup_spare_put(const struct cgroup *cg, uint32_t slot)
         return -EBUSY;
     if (!is_charged_little(cg, slot) || !was_never_short(cg, slot, "/memory.oom_control") ||
         !was_never_short(cg, slot, "/work/memory.oom_control") || !has_no_quota(cg, slot) ||
-        reset(cg, slot) < 0)
+        !is_whole(cg, slot) || reset(cg, slot) < 0)
         return -EUCLEAN;
     slot_file(from, slot, "");
     for (; rc == -EEXIST && k < CGROUP_SPARES; k++)

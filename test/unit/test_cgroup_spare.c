@@ -198,6 +198,21 @@ static void test_what_something_is_left_in_is_not_kept(void **state)
     is_not_kept(8);
 }
 
+/* A start that failed midway is what leaves one so. */
+static void test_what_is_not_whole_is_not_kept(void **state)
+{
+    char path[128];
+    NEEDS_V1;
+    make(9, &usual);
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/pids/%s/9/work", cgroup_name);
+    assert_int_equal(rmdir(path), 0);
+    is_not_kept(9);
+    assert_int_equal(cgroup_make(cg, 10), 0);
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/pids/%s/10/work", cgroup_name);
+    assert_true(is_there(path));
+    assert_int_equal(cgroup_remove(cg, 10), 0);
+}
+
 /* Tasks are children that are gone when their work is done. */
 static void test_those_that_a_child_kept_are_found(void **state)
 {
@@ -285,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_what_nothing_is_left_in_is_used_again),
         cmocka_unit_test(test_what_a_process_is_in_stays),
         cmocka_unit_test(test_what_something_is_left_in_is_not_kept),
+        cmocka_unit_test(test_what_is_not_whole_is_not_kept),
         cmocka_unit_test(test_those_that_a_child_kept_are_found),
         cmocka_unit_test(test_those_of_before_a_restart_are_found),
         cmocka_unit_test(test_only_so_many_are_kept),
