@@ -181,6 +181,57 @@ static void add_credential(struct policy_explanation *e, const json_t *credentia
     policy_free(bound);
 }
 
+/* All that the request may carry: the verdict names the first alone. */
+static void add_placeholders(struct policy_explanation *e, const struct policy_stack *stack,
+                             const json_t *credentials, const struct policy_query *q)
+{
+    const struct policy_transport transport = {q->tls, q->detour || q->target.via_port != 0};
+    const char *names[POLICY_INJECT_MAX];
+    size_t n = MIN(json_array_size(credentials), (size_t)POLICY_INJECT_MAX);
+    uint64_t named;
+
+    for (size_t i = 0; i < n; i++)
+        names[i] = text_of(json_array_get(credentials, i), "name");
+    named = policy_stack_injects(stack, &q->target, true, q->method, q->path, names, n);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *bind = json_object_get(json_array_get(credentials, i), "bind");
+        struct policy *bound = NULL;
+        struct err why;
+
+        if (!(named & UINT64_C(1) << i) || strcmp(text_of(bind, "kind"), "placeholder") != 0 ||
+            policy_binding_new(bind, flag(bind, "any_domain"), &bound, &why) != ERR_OK)
+            continue;
+        if (policy_binding_fits(bound, flag(bind, "insecure"), q->target.name, q->target.port,
+                                transport, q->method, q->path) == POLICY_FITS)
+            e->placeholders[e->n_placeholders++] = names[i];
+        policy_free(bound);
+    }
+}
+
+/* Those that the verdict does not name, in one sentence. */
+static void note_placeholders(struct policy_explanation *e)
+{
+    char text[POLICY_NOTE_SIZE - 64];
+    size_t used = 0, others = 0;
+
+    for (size_t i = 0; i < e->n_placeholders; i++) {
+        const char *name = e->placeholders[i];
+
+        if (e->v.credential && strcmp(name, e->v.credential) == 0)
+            continue;
+        if (used + strlen(name) + 3 > sizeof(text))
+            others++;
+        else
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "",
+                                     name);
+    }
+    if (used > 0 && others > 0)
+        policy_explanation_note(e, "It may carry placeholders of these, too: %s and %zu more.",
+                                text, others);
+    else if (used > 0)
+        policy_explanation_note(e, "It may carry placeholders of these, too: %s.", text);
+}
+
 static bool is_unknown(const struct policy_address *a)
 {
     return !policy_target_is_resolved(&(struct policy_target){.address = *a});
@@ -224,8 +275,8 @@ static struct policy_verdict evaluate(const struct policy_stack *stack, struct p
     return v;
 }
 
-static void add_notes(struct policy_explanation *e, const json_t *credentials,
-                      const struct policy_query *q)
+static void add_notes(struct policy_explanation *e, const struct policy_stack *stack,
+                      const json_t *credentials, const struct policy_query *q)
 {
     const struct policy_target *t = &q->target;
 
@@ -238,6 +289,10 @@ static void add_notes(struct policy_explanation *e, const json_t *credentials,
         return;
     if (e->v.credential)
         add_credential(e, credentials, q);
+    if (q->method && e->outcome == POLICY_OUTCOME_ALLOW) {
+        add_placeholders(e, stack, credentials, q);
+        note_placeholders(e);
+    }
     if (t->via_unresolved || (t->name && !t->via_port && is_unknown(&t->address)))
         policy_explanation_note(
             e, "Its addresses are asked about when it is dialled (--address=ADDRESS): a private "
@@ -273,7 +328,7 @@ void policy_explanation_make(const struct policy_stack *stack, const json_t *cre
     policy_explain_subject(name, known, t->port, q->method, q->path, out->subject);
     policy_explain(v->by ? v->by : stack->own, v, name, known, t->port, q->method, q->path,
                    out->sentence);
-    add_notes(out, credentials, q);
+    add_notes(out, stack, credentials, q);
 }
 
 /* -- told -------------------------------------------------------------------------------------- */
@@ -346,16 +401,20 @@ json_t *policy_explanation_json(const struct policy_stack *stack, const struct p
                                 const struct policy_explanation *e)
 {
     bool conflict = false;
-    json_t *matches = list_matches(stack, q, e, &conflict), *notes = json_array();
+    json_t *matches = list_matches(stack, q, e, &conflict), *notes = json_array(),
+           *placeholders = json_array();
     char by[POLICY_BY_SIZE];
 
     for (size_t i = 0; i < e->n_notes; i++)
         json_array_append_new(notes, json_string(e->notes[i]));
+    for (size_t i = 0; i < e->n_placeholders; i++)
+        json_array_append_new(placeholders, json_string(e->placeholders[i]));
     if (e->refused_by[0])
         memcpy(by, e->refused_by, sizeof(by));
     else
         describe(&e->v, by, sizeof(by));
-    return json_pack("{s:s, s:b, s:s, s:o, s:s?, s:s, s:o, s:b}", "verdict", outcomes[e->outcome],
-                     "warned", e->v.warned, "text", e->sentence, "notes", notes, "credential",
-                     e->v.credential, "by", by, "matches", matches, "conflict", conflict);
+    return json_pack("{s:s, s:b, s:s, s:o, s:s?, s:o, s:s, s:o, s:b}", "verdict",
+                     outcomes[e->outcome], "warned", e->v.warned, "text", e->sentence, "notes",
+                     notes, "credential", e->v.credential, "placeholders", placeholders, "by", by,
+                     "matches", matches, "conflict", conflict);
 }

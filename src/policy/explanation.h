@@ -38,6 +38,9 @@ struct policy_explanation {
     char refused_by[POLICY_BY_SIZE]; /* another refusal than a policy's; "": none */
     char notes[POLICY_NOTES_MAX][POLICY_NOTE_SIZE];
     size_t n_notes;
+    /* of the request: those that are put in the place of their placeholders. The caller's texts */
+    const char *placeholders[POLICY_INJECT_MAX];
+    size_t n_placeholders;
 };
 
 /* [http[s]://]HOST, HOST:PORT, ADDRESS, [ADDRESS]:PORT. Without a port 443, or 80 of http://; TLS
@@ -58,8 +61,8 @@ void policy_explanation_note(struct policy_explanation *e, const char *fmt, ...)
 void policy_explanation_refuse(struct policy_explanation *e, const char *by, const char *which,
                                const char *fmt, ...) PRINTF(4, 5);
 
-/* {"verdict", "warned", "text", "notes": [text], "credential"?, "by", "matches": [{"verdict", "by",
- * "decides"}], "conflict"}: by: what decides; matches: what of the sandbox's own policy has a say.
- * NULL: memory is out. */
+/* {"verdict", "warned", "text", "notes": [text], "credential"?, "placeholders": [name], "by",
+ * "matches": [{"verdict", "by", "decides"}], "conflict"}: by: what decides; matches: what of the
+ * sandbox's own policy has a say. NULL: memory is out. */
 json_t *policy_explanation_json(const struct policy_stack *stack, const struct policy_query *q,
                                 const struct policy_explanation *e);

@@ -192,6 +192,18 @@ def test_what_is_said_is_what_is_done(stack, sandbox, policy, limit, request_, h
         assert "By policy alone: allowed, " in notes and not any(m["decides"] for m in said["matches"]), said
 
 
+def test_all_placeholders_of_a_request_are_named(stack, sandbox):
+    """The verdict has the first of `inject` alone; those that are not bound to the request are not among them."""
+    policy = {"rules": [allow(WEB)], "inject": [{"credential": name, "domains": [WEB]} for name in ("ANY", "PLACE", "HOST", "MUST_V1", "MUST")]}
+    assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{sandbox.id}/policy", policy).status == 200  # HOST can never be put on one
+    for path, named in (("/v1/x", {"PLACE", "MUST", "MUST_V1"}), ("/v2/x", {"PLACE", "MUST"})):
+        said = explained(stack, sandbox, f"https://{WEB}{path}", policy)
+        assert said["credential"] == "ANY" and set(said["placeholders"]) == named, said
+        assert all(any("too: " in note and name in note for note in said["notes"]) for name in named), said
+    assert stack.cay.call("PUT", f"/cay/v1/sandboxes/{sandbox.id}/policy", {"rules": [allow(WEB)]}).status == 204
+    assert explained(stack, sandbox, f"https://{WEB}/v1/x", policy)["placeholders"] == []  # the control: none is injected
+
+
 @pytest.mark.parametrize("policy, limit, request_", [
     ({"default": "public"}, LIMIT, f"https://{WEB}/v2/x"), (key("V1"), None, f"https://{WEB}/v2")])
 def test_a_policy_alone_is_not_all_that_decides(stack, sandbox, tmp_path, policy, limit, request_):

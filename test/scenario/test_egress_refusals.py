@@ -414,6 +414,28 @@ def test_a_request_without_the_placeholder_is_logged_without_the_credential(worl
     assert said == [None, "KEY"]
 
 
+def test_placeholders_of_a_body_are_logged(world):
+    """All that a body had, in a record before it leaves; of one without them there is none, and the request's own has no name.
+    Of more names than a text of the log takes it tells how many."""
+    many = [f"{'LONG' * 14}_{i}" for i in range(24)]
+    keys = [seal(world, name, f"real-key-0123456789-{name[-2:]}", domains=["web.example.com"], kind="placeholder", bodies=True, headers=["*"])
+            for name in ("FIRST", "SECOND", *many)]
+    inject = [{"credential": key["name"], "domains": ["web.example.com"]} for key in keys]
+    bodies = ["cay-secret:SECOND cay-secret:FIRST cay-secret:SECOND", "cay-secret:OTHER", "cay-secret:FIRST"]
+    with sandbox(world, keys, inject, ALLOWED) as s:
+        text = ("--cacert", s.ca, "-H", "Content-Type: text/plain")
+        for body in bodies:
+            assert s.curl(*text, "-d", body, "https://web.example.com/posted?q=1").returncode == 0
+        heads = [part for name in many for part in ("-H", f"X-{name[-2:].strip('_')}: cay-secret:{name}")]
+        assert s.curl(*text, *heads, "https://web.example.com/many").returncode == 0
+        said = [r.get("credential") for r in records(world, s, event="injection", path="/posted", method="POST")]
+        requests = [r.get("credential") for r in records(world, s, event="request", path="/posted", verdict="allow")]
+        (names,) = [r["credential"] for r in records(world, s, event="request", path="/many", verdict="allow")]
+    assert said == ["FIRST, SECOND", "FIRST"] and requests == [None] * 3
+    listed, _, more = names.partition(" and ")
+    assert listed.split(", ") == many[:len(listed.split(", "))] and more == f"{24 - len(listed.split(', '))} more"
+
+
 def test_a_default_port_is_not_said(box):
     """Nor capitals, nor a final dot (test_egress_intercept.py has the control); another port is another host."""
     for spelled in ("web.example.com", "web.example.com:80", "WEB.example.com.:080"):

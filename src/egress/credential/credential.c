@@ -371,6 +371,20 @@ const struct credential *credentials_find(const struct credentials *c, const cha
     return NULL;
 }
 
+char *credentials_names(const struct credentials *c, uint64_t which)
+{
+    unsigned left = (unsigned)__builtin_popcountll(which);
+    CLEANUP_BUF struct buf b;
+    int rc = 0;
+
+    buf_init(&b, CREDENTIALS_NAMES_MAX + POLICY_CREDENTIAL_MAX + 32);
+    for (; rc == 0 && which && b.len <= CREDENTIALS_NAMES_MAX; which &= which - 1, left--)
+        rc = buf_printf(&b, "%s%s", b.len > 0 ? ", " : "", c->list[__builtin_ctzll(which)].name);
+    if (rc == 0 && left > 0)
+        rc = buf_printf(&b, " and %u more", left);
+    return rc == 0 ? buf_take(&b) : NULL;
+}
+
 enum policy_fit credential_fits(const struct credential *c, const char *host, uint16_t port,
                                 struct policy_transport transport, const char *method,
                                 const char *path)

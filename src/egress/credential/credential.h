@@ -127,6 +127,12 @@ enum err_code credentials_new(const struct sealer *s, const char *tenant, const 
 struct credentials *credentials_ref(struct credentials *c);
 void credentials_unref(struct credentials *c);
 
+#define CREDENTIALS_NAMES_MAX 900u /* of the audit log's texts, which are cut */
+
+/* "A, B" of those whose bits are set; beyond CREDENTIALS_NAMES_MAX bytes the number of the others.
+ * malloc'd; NULL: out of memory. */
+char *credentials_names(const struct credentials *c, uint64_t which);
+
 const struct credential *credentials_find(const struct credentials *c, const char *name, size_t n);
 
 /* An access token on a request, until its answer is there. NULL: memory is out; freeing NULL is

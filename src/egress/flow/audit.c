@@ -60,8 +60,8 @@ static const char *kind_name(enum flow_kind k)
     return names[k];
 }
 
-static const char *const event_names[] = {"connection", "request", "end",
-                                          "refused",    "renewal", "delivery"};
+static const char *const event_names[] = {"connection", "request",  "end",      "refused",
+                                          "renewal",    "delivery", "injection"};
 static const char *const via_names[] = {"redirect", "socks", "connect", "proxy"};
 
 static const char *source_name(enum policy_source s)

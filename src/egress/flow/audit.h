@@ -30,7 +30,8 @@ enum audit_event {
     AUDIT_END,
     AUDIT_REFUSED,
     AUDIT_RENEWAL,
-    AUDIT_DELIVERY
+    AUDIT_DELIVERY,
+    AUDIT_INJECTION /* placeholders in the body of a request that was let through */
 };
 
 struct audit_record {

@@ -119,6 +119,7 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
                                      .said = t->said,
                                      .port = t->port,
                                      .ruled = request_is_ruled(f->sandbox, t),
+                                     .watch = {request_note_injected, f->egress, f->id},
                                      .transport = {.tls = true}};
     struct policy_verdict allowed = *p;
     struct err e = {0};

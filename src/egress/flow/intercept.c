@@ -42,6 +42,7 @@ enum err_code intercept_prepare(struct flow *f, const struct target *t, struct h
         .said = t->said,
         .port = t->port,
         .ruled = request_is_ruled(f->sandbox, t),
+        .watch = {request_note_injected, f->egress, f->id},
         .transport = {.tls = tls, .detour = verdict_is_detour(f->sandbox, t->name)}};
     const char *put = NULL;
     enum err_code code = inject_prepare(f->egress->turns, registry_owner(f->sandbox), &r, x, o,

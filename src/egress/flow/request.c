@@ -132,6 +132,23 @@ void request_allow(struct flow *f, const struct target *t, const struct policy_v
     audit_record(f->egress->audit, &r);
 }
 
+void request_note_injected(void *egress, uint64_t flow_id, const char *method, const char *path,
+                           const char *names)
+{
+    struct egress *eg = egress;
+    const struct flow *f = flow_find(eg, flow_id);
+    const struct audit_record r = {.event = AUDIT_INJECTION,
+                                   .sandbox = f ? f->sandbox : NULL,
+                                   .flow = f,
+                                   .allowed = true,
+                                   .method = method,
+                                   .path = path,
+                                   .credential = names};
+
+    if (f)
+        audit_record(eg->audit, &r);
+}
+
 bool request_is_denial(int status)
 {
     return status == 403 || status == 421 || status == 429;

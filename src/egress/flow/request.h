@@ -44,6 +44,10 @@ void request_refuse_by_policy(struct flow *f, const struct target *t,
 void request_allow(struct flow *f, const struct target *t, const struct policy_verdict *v,
                    const struct http_head *h);
 
+/* struct inject_watch's, with struct egress: a record of the credentials that a body carries. */
+void request_note_injected(void *egress, uint64_t flow_id, const char *method, const char *path,
+                           const char *names);
+
 /* Has an answer of that status DENY_HEADER? */
 bool request_is_denial(int status);
 

@@ -282,6 +282,7 @@ static enum err_code prepare_late(struct plan *p)
                              .port = p->r->port,
                              .named = p->r->named,
                              .transport = p->r->transport,
+                             .watch = p->r->watch,
                              .sign = p->sign,
                              .target = p->job->target ? p->job->target : p->head->target,
                              .is_removed = inject_is_removed,
@@ -365,22 +366,16 @@ static enum err_code take_names(struct plan *p, struct inject_plan *out)
     return names ? ERR_OK : inject_no_memory(p);
 }
 
-/* Their names; NULL: none. Of a body it is not known yet whether it has the placeholder. */
+/* Their names; NULL: none. */
 static enum err_code take_put(struct plan *p, const char **out)
 {
-    const struct credentials *all = p->r->credentials;
-    CLEANUP_BUF struct buf b;
-    int rc = 0;
+    CLEANUP_FREE char *names = NULL;
 
-    if (p->named && p->job->collect)
-        inject_note_put(p, p->named);
-    buf_init(&b, CREDENTIALS_MAX * (POLICY_CREDENTIAL_MAX + 2));
-    for (size_t i = 0; rc == 0 && all && i < all->count; i++)
-        if (inject_is_put(p, &all->list[i]))
-            rc = buf_printf(&b, "%s%s", b.len > 0 ? ", " : "", all->list[i].name);
-    if (rc == 0 && b.len > 0)
-        *out = arena_strdup(p->arena, b.data);
-    return rc == 0 && (b.len == 0 || *out) ? ERR_OK : inject_no_memory(p);
+    if (!p->put)
+        return ERR_OK;
+    names = credentials_names(p->r->credentials, p->put);
+    *out = names ? arena_strdup(p->arena, names) : NULL;
+    return *out ? ERR_OK : inject_no_memory(p);
 }
 
 enum err_code inject_decide(const struct inject_request *r, const struct http_head *head,

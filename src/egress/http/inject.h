@@ -24,6 +24,7 @@
 
 #include "base/arena.h"
 #include "egress/credential/credential.h"
+#include "egress/http/inject_late.h"
 #include "egress/http/rewrite.h"
 #include "http/relay.h"
 
@@ -35,6 +36,7 @@ struct inject_request {
     const char *said; /* then the name that the client says, or NULL: for what comes back */
     uint16_t port;
     struct policy_transport transport; /* how it leaves */
+    struct inject_watch watch;         /* arg outlives the request */
     bool ruled;                        /* methods or paths decide: override.h */
 };
 
@@ -44,7 +46,8 @@ struct inject_plan {
         *remove; /* the client's headers that are left out; NULL-terminated, the arena's */
     struct rewrite_job *job; /* changes to it; never NULL */
     struct redact *redact;   /* the secrets that its answer is searched for, or NULL */
-    const char *put;         /* the names of the credentials that it carries, for people; or NULL */
+    /* the names of the credentials that its head carries, for people; or NULL. A body's: watch */
+    const char *put;
 };
 
 /* head lives as long as the plan is used. ERR_DENIED, ERR_INVALID, ERR_TOO_LARGE: the request is

@@ -22,6 +22,8 @@ struct late {
     bool replace, hash_body;
     enum placeholder_escape how;
     char *method, *path, *host; /* that credentials are bound to */
+    char *said_path;            /* the client's own */
+    struct inject_watch watch;
     uint16_t port;
     uint64_t named;
     char *sent_path, *sent_query, region[65], service[65], payload_hash[128];
@@ -36,6 +38,7 @@ static void late_free(void *arg)
     credentials_unref(l->credentials);
     free(l->method);
     free(l->path);
+    free(l->said_path);
     free(l->host);
     credential_wipe(l->sent_path);
     credential_wipe(l->sent_query);
@@ -250,7 +253,9 @@ static const struct credential *credential_here(const struct late *l, const stru
     return c && c->in_bodies && is_bound(l, c, b) ? c : NULL;
 }
 
-static int put_replaced(const struct late *l, const char *text, size_t n, struct buf *out)
+/* *put: a bit for each credential. */
+static int put_replaced(const struct late *l, const char *text, size_t n, struct buf *out,
+                        uint64_t *put)
 {
     struct bound b = {0};
     struct placeholder at;
@@ -262,22 +267,39 @@ static int put_replaced(const struct late *l, const char *text, size_t n, struct
         rc = buf_append(out, text, c ? at.at : at.at + at.len);
         if (rc == 0 && c)
             rc = placeholder_put(out, c->value, at.encoded ? PLACEHOLDER_FORM : l->how);
+        *put |= c ? UINT64_C(1) << (c - l->credentials->list) : 0;
         text += at.at + at.len;
         n -= at.at + at.len;
     }
     return rc == 0 ? buf_append(out, text, n) : rc;
 }
 
+static int tell(const struct late *l, uint64_t put)
+{
+    CLEANUP_FREE char *names = NULL;
+
+    if (!put || !l->watch.injected)
+        return 0;
+    names = credentials_names(l->credentials, put);
+    if (!names)
+        return -ENOMEM;
+    l->watch.injected(l->watch.arg, l->watch.id, l->method, l->said_path, names);
+    return 0;
+}
+
 static int replace(const struct late *l, struct buf *body)
 {
     struct buf out;
     struct placeholder at;
+    uint64_t put = 0;
     int rc;
 
     if (body->len == 0 || !placeholder_find(body->data, body->len, &at))
         return 0;
     buf_init(&out, body->max);
-    rc = put_replaced(l, body->data, body->len, &out);
+    rc = put_replaced(l, body->data, body->len, &out, &put);
+    if (rc == 0)
+        rc = tell(l, put);
     if (rc == 0) {
         buf_free(body);
         *body = out;
@@ -319,8 +341,10 @@ enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r
     l->named = r->named;
     l->method = strdup(r->head->method);
     l->path = strdup(override_bound_path(r->head));
+    l->said_path = strdup(r->head->path);
+    l->watch = r->watch;
     l->host = strdup(r->host);
-    if (!l->method || !l->path || !l->host)
+    if (!l->method || !l->path || !l->said_path || !l->host)
         return take_rc(-ENOMEM, e);
     if (r->sign) {
         *without = aws_own;

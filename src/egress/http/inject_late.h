@@ -10,6 +10,15 @@
 
 struct late;
 
+/* Is told of the credentials whose placeholders a body had, before the request leaves. id and arg
+ * are its own; injected NULL: it is not told. */
+struct inject_watch {
+    void (*injected)(void *arg, uint64_t id, const char *method, const char *path,
+                     const char *names);
+    void *arg;
+    uint64_t id;
+};
+
 struct late_request {
     struct credentials *credentials; /* a reference is taken */
     const struct http_head *head;
@@ -17,6 +26,7 @@ struct late_request {
     uint16_t port;
     uint64_t named; /* struct inject_request's */
     struct policy_transport transport;
+    struct inject_watch watch;
     bool replace;                  /* placeholders in the body */
     enum placeholder_escape how;   /* they are replaced by */
     const struct credential *sign; /* aws-sigv4, or NULL */
