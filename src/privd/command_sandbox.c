@@ -117,15 +117,26 @@ static struct command_sandbox *slowest(const struct privd *p, uint32_t more_than
 
 static void leave_slot(struct command_sandbox *r)
 {
-    struct command_sandbox **at;
+    struct command_sandbox **at = r->slot ? &r->slot->command_sandboxes
+                                          : &r->privd->command_sandboxes_left;
 
-    if (!r->slot)
-        return;
-    for (at = &r->slot->command_sandboxes; *at != r; at = &(*at)->next)
-        ;
+    while (*at != r)
+        at = &(*at)->next;
     *at = r->next;
-    r->slot->n_command_sandboxes--;
+    if (r->slot)
+        r->slot->n_command_sandboxes--;
     r->slot = NULL;
+}
+
+static void unwatch(struct command_sandbox *r)
+{
+    struct privd *p = r->privd;
+
+    loop_disarm(&p->loop, &r->timer);
+    pace_cancel(&p->pace, &r->kill);
+    loop_remove(&p->loop, &r->task_source);
+    loop_remove(&p->loop, &r->pid_source);
+    loop_remove(&p->loop, &r->boot_source);
 }
 
 /* No process of it lives, and no task works on it. */
@@ -134,11 +145,7 @@ static void gone(struct command_sandbox *r)
     struct privd *p = r->privd;
 
     leave_starting(r);
-    loop_disarm(&p->loop, &r->timer);
-    pace_cancel(&p->pace, &r->kill);
-    loop_remove(&p->loop, &r->task_source);
-    loop_remove(&p->loop, &r->pid_source);
-    loop_remove(&p->loop, &r->boot_source);
+    unwatch(r);
     pins_drop(p, &r->pin, r->driver->kill_cost(NULL, 1), r->paid);
     util_close(&r->pidfd);
     util_close(&r->boot_fd);
@@ -410,6 +417,8 @@ void command_sandbox_forget_slot(struct slot *s)
         struct command_sandbox *r = s->command_sandboxes;
 
         leave_slot(r);
+        r->next = s->privd->command_sandboxes_left;
+        s->privd->command_sandboxes_left = r;
         r->ending = true; /* its processes have ended with the sandbox, whose turn was for both */
         if (r->pidfd >= 0)
             kill_now(r);
@@ -425,18 +434,24 @@ void command_sandbox_end_all(struct privd *p)
             end_command_sandbox(r);
 }
 
+static void free_list(struct command_sandbox **list)
+{
+    while (*list) {
+        struct command_sandbox *r = *list;
+
+        unwatch(r);
+        if (r->slot && r->pidfd >= 0)
+            kill_now(r);
+        leave_slot(r);
+        util_close(&r->pidfd);
+        util_close(&r->boot_fd);
+        free(r);
+    }
+}
+
 void command_sandbox_free_all(struct privd *p)
 {
     for (uint32_t i = 0; p->slots && i < p->options.slots_max; i++)
-        while (p->slots[i].command_sandboxes) {
-            struct command_sandbox *r = p->slots[i].command_sandboxes;
-
-            pace_cancel(&p->pace, &r->kill);
-            if (r->pidfd >= 0)
-                kill_now(r);
-            leave_slot(r);
-            util_close(&r->pidfd);
-            util_close(&r->boot_fd);
-            free(r);
-        }
+        free_list(&p->slots[i].command_sandboxes);
+    free_list(&p->command_sandboxes_left);
 }

@@ -42,7 +42,7 @@ struct command_sandbox {
     bool ending;
     struct pace_item kill;              /* waits for its turn */
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* as of a slot */
-    struct command_sandbox *next;       /* of its slot */
+    struct command_sandbox *next;       /* of its slot, or of privd's list of those without */
 };
 
 /* COMMAND_SANDBOX and COMMAND_SANDBOX_END, after permit.c. */

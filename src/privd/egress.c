@@ -250,8 +250,8 @@ int egress_init(struct privd *p)
     p->egress = calloc(1, sizeof(*p->egress));
     if (!p->egress)
         return -ENOMEM;
-    p->egress->n = p->options.egress_processes;
-    for (uint32_t i = 0; r == 0 && i < p->egress->n; i++) {
+    for (uint32_t i = 0; r == 0 && i < p->options.egress_processes; i++) {
+        p->egress->n = i + 1;
         p->egress->channels[i].number = i;
         r = open_channel(p, &p->egress->channels[i]);
     }
@@ -260,7 +260,12 @@ int egress_init(struct privd *p)
 
 void egress_free(struct privd *p)
 {
-    for (uint32_t i = 0; p->egress && i < p->egress->n; i++)
-        privsep_server_free(p->egress->channels[i].server);
+    for (uint32_t i = 0; p->egress && i < p->egress->n; i++) {
+        struct egress_channel *c = &p->egress->channels[i];
+
+        loop_remove(&p->loop, &c->source);
+        loop_disarm(&p->loop, &c->timer);
+        privsep_server_free(c->server);
+    }
     free(TAKE_PTR(p->egress));
 }

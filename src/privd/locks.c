@@ -236,7 +236,7 @@ NORETURN static void run(struct locks *l, pid_t parent)
      * closed here too. */
     util_close(&l->privd->options.ready_fd);
     util_close(&l->privd->signal_fd);
-    loop_free(&l->privd->loop);
+    loop_close_copy(&l->privd->loop);
     if (levels_seal_slots(l->privd) < 0 || getppid() != parent)
         _exit(1);
     watch(l);

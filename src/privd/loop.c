@@ -17,6 +17,16 @@ int loop_init(struct loop *l)
 
 void loop_free(struct loop *l)
 {
+    if (l->watched > 0 || l->timers.n > 0) {
+        log_error("loop: %u descriptors are watched and %zu timers armed at its end", l->watched,
+                  (size_t)l->timers.n);
+        abort();
+    }
+    util_close(&l->epoll_fd);
+}
+
+void loop_close_copy(struct loop *l)
+{
     util_close(&l->epoll_fd);
 }
 
@@ -29,6 +39,7 @@ int loop_add(struct loop *l, struct loop_source *s, int fd, loop_source_cb cb, v
     if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0)
         return -errno;
     *s = (struct loop_source){fd, cb, arg};
+    l->watched++;
     return 0;
 }
 
@@ -46,6 +57,7 @@ void loop_remove(struct loop *l, struct loop_source *s)
         abort();
     }
     s->fd = -1;
+    l->watched--;
     for (int i = l->batch_at + 1; i < l->batch_len; i++)
         if (l->batch[i].data.ptr == s)
             l->batch[i].data.ptr = NULL;

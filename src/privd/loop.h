@@ -33,12 +33,20 @@ struct loop {
     bool stop;
     struct epoll_event batch[LOOP_BATCH];
     int batch_len, batch_at;
+    unsigned watched; /* sources */
     struct timer_heap timers;
 };
 
 /* 0 or -errno. */
 int loop_init(struct loop *l) WARN_UNUSED;
+
+/* The end, when no source is watched and no timer armed: aborts otherwise, as one that is left
+ * would be called with memory that is its owner's no more, had the loop gone on. Nothing when
+ * loop_init has failed or was not called. */
 void loop_free(struct loop *l);
+
+/* Of a process that was forked, which has a copy of the descriptor alone: closes that. */
+void loop_close_copy(struct loop *l);
 
 /* Watches fd for EPOLLIN (level-triggered). 0 or -errno. */
 int loop_add(struct loop *l, struct loop_source *s, int fd, loop_source_cb cb,

@@ -6,6 +6,7 @@
 #include "privd/command_sandbox.h"
 #include "privd/confine.h"
 #include "privd/egress.h"
+#include "privd/leave.h"
 #include "privd/locks.h"
 #include "privd/unkilled.h"
 
@@ -403,6 +404,7 @@ static void tear_down(struct privd *p)
     bool clean = p->stopping && p->exit_status == 0;
     char path[OPTIONS_PATH_MAX + 16];
 
+    loop_remove(&p->loop, &p->server_source);
     privsep_server_free(p->server);
     egress_free(p);
     locks_stop(p);
@@ -410,6 +412,7 @@ static void tear_down(struct privd *p)
     jobs_free(p);
     command_sandbox_free_all(p);
     unkilled_free(p);
+    leave_loop(p);
     slots_free(p);
     levels_free(p);
     if (clean) {

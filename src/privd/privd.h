@@ -72,6 +72,7 @@ struct privd {
     struct command_sandbox *command_sandboxes_starting
         [COMMAND_SANDBOXES_STARTING_MAX]; /* those whose task works; command_sandbox.c */
     uint32_t n_command_sandboxes_starting;
+    struct command_sandbox *command_sandboxes_left; /* their sandboxes have ended before them */
     struct log_rate command_sandbox_log, peer_log,
         owner_log; /* lines that tenants, and connecting programs, can cause at will */
     struct loop_timer refill_timer; /* after a failure: until then none is made */

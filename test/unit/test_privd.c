@@ -806,6 +806,44 @@ static void a_descriptor_that_was_closed_while_it_was_watched_is_not_ignored(voi
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+/* How a child ends that ends a loop: watched, with a source; armed, with a timer. */
+static int end_of_a_loop(bool watched, bool armed)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        struct loop_source s = LOOP_SOURCE_NONE;
+        struct loop_timer t = {0};
+        struct loop l;
+        int pair[2];
+
+        log_init("test", LOG_ERROR + 1);
+        if (loop_init(&l) < 0 || pipe2(pair, O_CLOEXEC) < 0 ||
+            loop_add(&l, &s, pair[0], nothing, NULL) < 0)
+            _exit(1);
+        loop_arm(&l, &t, 1000, count, NULL);
+        if (!watched)
+            loop_remove(&l, &s);
+        if (!armed)
+            loop_disarm(&l, &t);
+        loop_free(&l);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void a_loop_does_not_end_with_what_it_would_call(void **state)
+{
+    int status = end_of_a_loop(true, false);
+
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    status = end_of_a_loop(false, true);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_int_equal(end_of_a_loop(false, false), 0);
+}
+
 static void a_removed_source_is_not_called(void **state)
 {
     struct loop l;
@@ -861,6 +899,7 @@ int main(void)
         cmocka_unit_test(turns_are_in_order_and_can_be_cancelled),
         cmocka_unit_test(a_descriptor_that_was_closed_while_it_was_watched_is_not_ignored),
         cmocka_unit_test(a_removed_source_is_not_called),
+        cmocka_unit_test(a_loop_does_not_end_with_what_it_would_call),
     };
 
     log_init("test", LOG_ERROR);

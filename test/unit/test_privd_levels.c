@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "contract/meta.h"
 #include "privd/command_sandbox.h"
+#include "privd/leave.h"
 #include "privd/levels.h"
 #include "privd/locks.h"
 #include "privd/locks_limit.h"
@@ -708,7 +709,10 @@ static void begin(struct world *w)
                         .kept.fd = -1,
                         .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .copier = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
+                        .archiver = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
+                        .volume_worker = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .server_source = LOOP_SOURCE_NONE,
+                        .signal_source = LOOP_SOURCE_NONE,
                         .cleaner = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE}};
     dump_init(p);
     p->options.slots_max = SLOTS;
@@ -733,8 +737,11 @@ static void begin(struct world *w)
 static void leave(struct world *w)
 {
     close(w->sock);
+    loop_remove(&w->p.loop, &w->p.server_source);
     privsep_server_free(w->p.server);
     command_sandbox_free_all(&w->p);
+    unkilled_free(&w->p);
+    leave_loop(&w->p);
     slots_free(&w->p);
     levels_free(&w->p);
     records_close(&w->p.records);
