@@ -1,6 +1,7 @@
 /* That the driver table suffices: privd's own code, linked without the runtime, makes, uses, lists, recovers
  * and ends sandboxes of two levels that only this file knows. An act of privd on a sandbox past its
  * row would not link here. */
+#include "failing_malloc.h"
 #include "skip.h"
 #include "stuck.h"
 
@@ -1549,9 +1550,73 @@ static void a_kill_ends_a_resize_that_hangs(void **state)
     leave(w);
 }
 
+/* -- memory is out ------------------------------------------------------------------------------ */
+
+#ifdef FAILING_MALLOC
+
+#define ALLOCATIONS_MAX 100u /* a sandbox's life makes fewer */
+
+/* A sandbox of which the n-th allocation fails: it is refused, or lives and ends. */
+static bool live_without(struct world *w, size_t n, bool for_good)
+{
+    struct privsep_msg created, inner;
+
+    failing_malloc_begin(n, for_good);
+    created = create(w, "sweep", PRIVSEP_LEVEL_PROCESS);
+    if (created.status == 0) {
+        inner = ask(w, of(PRIVSEP_COMMAND_SANDBOX, &created));
+        assert_true(inner.status == 0 || inner.status == -ENOMEM);
+        assert_int_equal(ask(w, of(PRIVSEP_FREEZE, &created)).status, 0);
+        assert_int_equal(ask(w, of(PRIVSEP_THAW, &created)).status, 0);
+        assert_int_equal(ask(w, of(PRIVSEP_KILL, &created)).status, 0);
+    } else {
+        assert_int_equal(created.status, -ENOMEM);
+    }
+    for (int i = 0; i < 20; i++)
+        run_a_while(w);
+    return failing_malloc_end();
+}
+
+static void goes_on(struct world *w)
+{
+    struct privsep_msg created = create(w, "after", PRIVSEP_LEVEL_PROCESS);
+
+    assert_int_equal(created.status, 0);
+    use_and_end(w, &created, 7);
+}
+
+/* Each allocation of a create, a claim, a command sandbox, a freeze and a kill, alone or with all after it. */
+static void any_allocation_may_fail(void **state)
+{
+    struct world *w = *state;
+
+    for (int for_good = 0; for_good < 2; for_good++) {
+        bool failed = true;
+        size_t n;
+
+        for (n = 1; failed && n < ALLOCATIONS_MAX; n++) {
+            size_t held = failing_malloc_held();
+
+            begin(w);
+            failed = live_without(w, n, for_good);
+            goes_on(w);
+            leave(w);
+            for (uint32_t i = 0; i < SLOTS; i++)
+                util_close(&dummy.boot_far[i]);
+            assert_int_equal(failing_malloc_held(), held);
+        }
+        assert_in_range(n, 3, ALLOCATIONS_MAX - 1); /* the control: some failed, and all did */
+    }
+}
+
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#ifdef FAILING_MALLOC
+        cmocka_unit_test_setup_teardown(any_allocation_may_fail, set_up, tear_down),
+#endif
         cmocka_unit_test_setup_teardown(other_limits_are_recorded_once_they_hold, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_resize_that_is_cut_off_goes_back, set_up, tear_down),
@@ -1584,6 +1649,9 @@ int main(void)
                                         tear_down),
     };
 
+#ifdef FAILING_MALLOC
+    failing_malloc_init();
+#endif
     log_init("test", LOG_ERROR);
     return cmocka_run_group_tests_name("privd_levels", tests, NULL, NULL);
 }
