@@ -31,7 +31,7 @@ static bool is_frozen(const struct sandbox_obj *o)
     return life->group == LIFE_GROUP_PAUSED && life->change == LIFE_CHANGE_NONE && !life->files;
 }
 
-/* One that stands still without having been asked to is let be. */
+/* A sandbox that stands still without having been asked to is let be. */
 static bool may_move(const struct sandbox_obj *o)
 {
     return is_frozen(o) && o->known_to_privd && !o->to_disk_tried && !o->resumers &&
