@@ -425,6 +425,48 @@ static void test_credential_and_reflection(void **state)
     assert_int_equal(told(&w.client, id)->heads, 2);
 }
 
+/* SECRET "cre", compressed by deflate. */
+#define DEFLATED                                                                           \
+    "\x78\xda\x8b\x2a\xb4\xd4\x2d\xc9\x2f\xd0\x2d\x4e\x4d\x2e\x4a\x2d\xd1\x35\x30\x34\x32" \
+    "\x36\x31\x35\x33\xb7\xb0\x04\x72\x01\x84\x5b\x08\xac"
+
+/* Fields of one name are a list, whatever the first of them is (test_egress_answer_kind.c has
+ * more). */
+static void test_answers_with_a_field_twice(void **state)
+{
+    static const char grpc[] = "application/grpc", plain[] = "text/plain";
+    static const struct {
+        const char *name, *first, *second;
+        int status;
+    } cases[] = {{"content-encoding", "identity", "deflate", 200},
+                 {"content-encoding", "deflate", "identity", 200},
+                 {"content-encoding", "", "deflate", 200},
+                 {"content-encoding", "identity", "br", 502},
+                 {"content-encoding", "deflate", "deflate", 502},
+                 {"content-type", plain, grpc, 502},
+                 {"content-type", grpc, plain, 502},
+                 {"content-range", "bytes */30", "bytes 0-9/30", 502}};
+
+    use_credential(CREDENTIAL_BEARER);
+    w.server.silent = true;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const nghttp2_nv nv[] = {field(":status", "200"), field(cases[i].name, cases[i].first),
+                                 field(cases[i].name, cases[i].second)};
+        const nghttp2_data_provider body = {.read_callback = give};
+        int32_t id = ask("/x");
+
+        UNTIL(told(&w.server, id)->ended);
+        w.server.said = strcmp(cases[i].name, "content-encoding") == 0 ? DEFLATED : SECRET;
+        assert_int_equal(nghttp2_submit_response(w.server.session, id, nv, 3, &body), 0);
+        UNTIL(told(&w.client, id)->closed);
+        assert_int_equal(told(&w.client, id)->status, cases[i].status);
+        if (cases[i].status == 200)
+            assert_string_equal(told(&w.client, id)->text, COVER "cre");
+        else
+            assert_null(strstr(told(&w.client, id)->text, SECRET));
+    }
+}
+
 /* The length of a body whose placeholder is replaced is another one. */
 static void test_placeholder_in_a_body(void **state)
 {
@@ -1245,6 +1287,7 @@ int main(void)
         cmocka_unit_test(test_head_fields),
         ON_A_LINE(test_request_and_answer),
         ON_A_LINE(test_credential_and_reflection),
+        ON_A_LINE(test_answers_with_a_field_twice),
         ON_A_LINE(test_placeholder_in_a_body),
         ON_A_LINE(test_conversation),
         ON_A_LINE(test_slow_reader),

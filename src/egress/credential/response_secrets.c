@@ -336,25 +336,6 @@ const char *const response_secrets_leaves_out[] = {"accept-encoding",
                                                    "a-im",
                                                    NULL};
 
-bool response_secrets_is_part(int status, const char *content_type)
-{
-    static const char parts[] = "multipart/byteranges";
-
-    return status == 206 || status == 226 ||
-           (content_type && strncasecmp(content_type, parts, sizeof(parts) - 1) == 0);
-}
-
-bool response_secrets_is_coded(const struct http_header *h)
-{
-    static const char *const names[] = {"content-encoding", "grpc-encoding",
-                                        "connect-content-encoding"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcasecmp(h->name, names[i]) == 0)
-            return h->value[0] && strcasecmp(h->value, "identity") != 0;
-    return false;
-}
-
 bool response_secrets_is_of_coded(const char *name)
 {
     static const char *const names[] = {"content-encoding", "content-length", "content-md5",

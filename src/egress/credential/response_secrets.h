@@ -1,6 +1,5 @@
 #pragma once
-/* Finds the secrets that a host may have been told in its answers, and tells which answers cannot
- * be searched. */
+/* Finds the secrets that a host may have been told in its answers. */
 
 #include "egress/credential/credential.h"
 #include "egress/credential/redact.h"
@@ -31,21 +30,6 @@ extern const char *const response_secrets_leaves_out[];
 /* A header that is of the compressed body, and does not hold when it is decompressed? */
 bool response_secrets_is_of_coded(const char *name);
 
-/* Is an answer with that status and these headers a part of one? */
-bool response_secrets_is_part(int status, const char *content_type);
-
-#define RESPONSE_SECRETS_PART_REASON                                                           \
-    "the server has answered with a part of the whole though it was not asked to: what is in " \
-    "pieces could not be searched for the credential"
-
 #define RESPONSE_SECRETS_EXTENSION_REASON                                                 \
     "the server has chosen a WebSocket extension, though none was offered: its messages " \
     "could not be searched for the credential"
-
-/* Is an answer with that header one? */
-bool response_secrets_is_coded(const struct http_header *h);
-
-#define RESPONSE_SECRETS_CODED_REASON                                                           \
-    "the server has compressed its answer in a way that is not read here, though it was asked " \
-    "not to: it could not be searched "                                                         \
-    "for the credential"

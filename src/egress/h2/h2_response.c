@@ -12,6 +12,7 @@
 #include "egress/h2/h2_internal.h"
 #include "egress/h2/h2_pause.h"
 #include "egress/h2/h2_stream.h"
+#include "egress/http/answer_kind.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -62,25 +63,20 @@ static int clean_fields(struct h2_stream *s, const struct h2_fields *f, struct h
     return rc;
 }
 
-/* How its body is compressed; messages in a body cannot be decompressed. */
-static enum unzip_coding coding_of(const struct h2_fields *f)
+static struct answer_kind kind_of(const struct h2_fields *f)
 {
-    size_t n = 0;
+    struct answer_kind k = {.coding = UNZIP_NONE};
 
     for (size_t i = 0; i < f->count; i++)
-        if (response_secrets_is_coded(
-                &(struct http_header){h2_fields_name(f, i), h2_fields_value(f, i)})) {
-            if (++n > 1 || strcmp(h2_fields_name(f, i), "content-encoding") != 0)
-                return UNZIP_OTHER;
-        }
-    return n == 0 ? UNZIP_NONE : unzip_coding_of(h2_fields_get(f, "content-encoding"));
+        answer_kind_header(&k, h2_fields_name(f, i), h2_fields_value(f, i));
+    return k;
 }
 
 /* A body whose length is known is not waited for byte by byte: all of it is to come. */
-static void choose_reading(struct h2_stream *s, const struct h2_fields *f)
+static void choose_reading(struct h2_stream *s, const struct h2_fields *f, const char *type)
 {
     s->pause_ms = h2_fields_get(f, "content-length") ? 0 : REDACT_BODY_PAUSE_MS;
-    s->frames.kind = frames_kind_of(h2_fields_get(f, "content-type"));
+    s->frames.kind = frames_kind_of(type);
 }
 
 /* -- sent back --------------------------------------------------------------------------------- */
@@ -137,6 +133,7 @@ int response_head(struct h2_stream *s, bool ends)
 {
     const struct h2_fields *f = &s->conn->end[H2_SERVER].fields;
     struct h2_fields *out;
+    const struct answer_kind kind = kind_of(f);
     enum unzip_coding coding = UNZIP_NONE;
     int status = h2_fields_status(f), rc;
 
@@ -157,13 +154,13 @@ int response_head(struct h2_stream *s, bool ends)
         return 0;
     }
     if (s->redact && status >= 200 && !ends)
-        coding = coding_of(f);
+        coding = kind.coding;
     if (coding == UNZIP_OTHER) {
-        response_fail(s, 502, RESPONSE_SECRETS_CODED_REASON);
+        response_fail(s, 502, ANSWER_KIND_CODED_REASON);
         return 0;
     }
-    if (s->redact && response_secrets_is_part(status, h2_fields_get(f, "content-type"))) {
-        response_fail(s, 502, RESPONSE_SECRETS_PART_REASON);
+    if (s->redact && answer_kind_refusal(&kind, status)) {
+        response_fail(s, 502, answer_kind_refusal(&kind, status));
         return 0;
     }
     if (coding != UNZIP_NONE && !(s->unzip = unzip_new(coding, s->to[H2_CLIENT].bytes.max)))
@@ -176,7 +173,7 @@ int response_head(struct h2_stream *s, bool ends)
     if (rc == 0)
         rc = submit_head(s, status, out, ends);
     if (status >= 200)
-        choose_reading(s, f);
+        choose_reading(s, f, kind.type);
     h2_fields_free(out);
     free(out);
     return rc;

@@ -7,6 +7,7 @@
 #include "egress/http/rewrite_internal.h"
 
 #include "egress/credential/response_secrets.h"
+#include "egress/http/answer_kind.h"
 
 #include <errno.h>
 #include <string.h>
@@ -34,17 +35,13 @@ static int refuse(struct rewrite *w, const char *why, struct buf *out)
                                body.len, body.data);
 }
 
-/* How its body is compressed; messages in a body cannot be decompressed. */
-static enum unzip_coding coding_of(const struct http_head *h)
+static struct answer_kind kind_of(const struct http_head *h)
 {
-    size_t n = 0;
+    struct answer_kind k = {.coding = UNZIP_NONE};
 
     for (size_t i = 0; i < h->header_count; i++)
-        if (response_secrets_is_coded(&h->headers[i])) {
-            if (++n > 1 || strcasecmp(h->headers[i].name, "content-encoding") != 0)
-                return UNZIP_OTHER;
-        }
-    return n == 0 ? UNZIP_NONE : unzip_coding_of(http_head_get(h, "content-encoding"));
+        answer_kind_header(&k, h->headers[i].name, h->headers[i].value);
+    return k;
 }
 
 /* -- compressed -------------------------------------------------------------------------------- */
@@ -143,7 +140,7 @@ int rewrite_inward_more(struct rewrite *w, struct buf *out)
 
 /* A body whose length is known is not waited for byte by byte: all of it is to come. Conversations
  * are read message by message. */
-static void choose_reading(struct rewrite *w, const struct http_head *h)
+static void choose_reading(struct rewrite *w, const struct http_head *h, const char *type)
 {
     const char *upgrade = http_head_get(h, "upgrade");
 
@@ -156,7 +153,7 @@ static void choose_reading(struct rewrite *w, const struct http_head *h)
         w->pause_ms = REDACT_BODY_PAUSE_MS;
     }
     if (h->status >= 200)
-        w->frames.kind = frames_kind_of(http_head_get(h, "content-type"));
+        w->frames.kind = frames_kind_of(type);
 }
 
 /* None was offered (inject.c): contents would be compressed, or framed otherwise. */
@@ -168,18 +165,20 @@ static bool has_extension(const struct http_head *h)
 static int after_head(struct rewrite *w, const struct http_head *h, size_t n, struct buf *out)
 {
     bool has_body = h->status >= 200 && h->framing != HTTP_BODY_NONE;
-    enum unzip_coding coding = has_body ? coding_of(h) : UNZIP_NONE;
+    const struct answer_kind kind = kind_of(h);
+    enum unzip_coding coding = has_body ? kind.coding : UNZIP_NONE;
+    const char *why = answer_kind_refusal(&kind, h->status);
     int rc;
 
     if (w->use && h->status == 401)
         credential_use_rejected(w->use);
     if (coding == UNZIP_OTHER)
-        return refuse(w, RESPONSE_SECRETS_CODED_REASON, out);
+        return refuse(w, ANSWER_KIND_CODED_REASON, out);
     if (has_extension(h))
         return refuse(w, RESPONSE_SECRETS_EXTENSION_REASON, out);
-    if (response_secrets_is_part(h->status, http_head_get(h, "content-type")))
-        return refuse(w, RESPONSE_SECRETS_PART_REASON, out);
-    choose_reading(w, h);
+    if (why)
+        return refuse(w, why, out);
+    choose_reading(w, h, kind.type);
     if (coding != UNZIP_NONE && !w->parse.done) {
         w->response = RESPONSE_BODY;
         return begin_unzip(w, h, coding, out);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 #include <zlib.h>
 
@@ -16,7 +17,7 @@ struct unzip {
     struct buf in;
 };
 
-enum unzip_coding unzip_coding_of(const char *value)
+enum unzip_coding unzip_coding_of(const char *name, size_t n)
 {
     static const struct {
         const char *name;
@@ -27,10 +28,10 @@ enum unzip_coding unzip_coding_of(const char *value)
                {"x-gzip", UNZIP_GZIP},
                {"deflate", UNZIP_DEFLATE}};
 
-    for (size_t i = 0; value && i < ARRAY_SIZE(all); i++)
-        if (strcasecmp(all[i].name, value) == 0)
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        if (strlen(all[i].name) == n && strncasecmp(all[i].name, name, n) == 0)
             return all[i].coding;
-    return value ? UNZIP_OTHER : UNZIP_NONE;
+    return UNZIP_OTHER;
 }
 
 struct unzip *unzip_new(enum unzip_coding coding, size_t waiting_max)

@@ -15,8 +15,8 @@ enum unzip_coding {
     UNZIP_OTHER    /* several, or one that is not read here */
 };
 
-/* Of a Content-Encoding's value; NULL: there is none. */
-enum unzip_coding unzip_coding_of(const char *value);
+/* Of a member of Content-Encoding with its length; an empty one is none. */
+enum unzip_coding unzip_coding_of(const char *name, size_t n);
 
 struct unzip;
 
