@@ -237,6 +237,39 @@ static void directories_are_made_with_their_parents(void **state)
     assert_int_equal(fs_make_dirs(in_top("dangling/x"), &me), -ENOENT);
 }
 
+/* The link is not there when the path is looked up, and is when its directory is made: mkdirat(2)
+ * stands for a program that puts it there in between. */
+static const char *link_target;
+
+int __real_mkdirat(int fd, const char *name, mode_t mode);
+int __wrap_mkdirat(int fd, const char *name, mode_t mode);
+
+int __wrap_mkdirat(int fd, const char *name, mode_t mode)
+{
+    if (link_target && strcmp(name, "flip") == 0)
+        assert_int_equal(symlinkat(link_target, fd, name), 0);
+    return __real_mkdirat(fd, name, mode);
+}
+
+static void directories_are_made_through_no_magic_link(void **state)
+{
+    char inside[AGENT_PATH_SIZE], made[AGENT_PATH_SIZE];
+    struct stat st;
+
+    assert_int_equal(mkdir(in_top("target"), 0755), 0);
+    snprintf(inside, sizeof(inside), "/proc/self/root%s", in_top("target"));
+    link_target = inside;
+    assert_int_equal(fs_make_dirs(in_top("flip/x"), &me), -ELOOP);
+    assert_int_equal(lstat(in_top("target/x"), &st), -1);
+    assert_int_equal(unlink(in_top("flip")), 0);
+    /* The control: any other link is followed. */
+    snprintf(made, sizeof(made), "%s", in_top("target"));
+    link_target = made;
+    assert_int_equal(fs_make_dirs(in_top("flip/x"), &me), 0);
+    assert_int_equal(lstat(in_top("target/x"), &st), 0);
+    link_target = NULL;
+}
+
 static void links_are_evaluated(void **state)
 {
     char out[AGENT_PATH_SIZE];
@@ -643,6 +676,7 @@ int main(void)
         CASE(own_proc_files_and_magic_links_are_refused),
         CASE(nothing_that_waits_is_opened),
         CASE(directories_are_made_with_their_parents),
+        CASE(directories_are_made_through_no_magic_link),
         CASE(links_are_evaluated),
         CASE(entry_of_a_file),
         CASE(entry_of_links),

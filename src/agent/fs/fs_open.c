@@ -252,17 +252,21 @@ int fs_open_parent(const char *path)
     return fs_open(dir, O_PATH | O_DIRECTORY, 0);
 }
 
-/* Makes a directory below parent_fd and opens it. Another process may make it at the same
- * moment. */
+/* Makes a directory below parent_fd and opens it. Another process may make it at the same moment, or
+ * put a link there, which is followed as in any path: to no magic link (/proc/self/root). */
 static int make_and_enter(int parent_fd, const char *name, const struct user *u)
 {
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve = RESOLVE_NO_MAGICLINKS};
     CLEANUP_CLOSE int fd = -1;
     struct stat st;
     bool made = mkdirat(parent_fd, name, DIR_MODE) == 0;
 
     if (!made && errno != EEXIST)
         return -errno;
-    fd = openat(parent_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC | (made ? O_NOFOLLOW : 0));
+    if (made)
+        how.flags |= O_NOFOLLOW;
+    fd = (int)syscall(SYS_openat2, parent_fd, name, &how, sizeof(how));
     if (fd < 0)
         return -errno;
     /* A set-gid directory above passes its own group on. */
