@@ -493,7 +493,12 @@ def test_tunnels_by_address_are_asked_about_again(stack):
 # -- other spellings ---------------------------------------------------------------------------------
 
 OVERRIDES = ("X-HTTP-Method-Override: DELETE", "x-http-method: DELETE", "X-Method-Override: DELETE", "X_HTTP_Method_Override: DELETE",
-             f"X-Original-URL: {ADMIN}", f"X-Rewrite-URL: {ADMIN}", "X.HTTP.Method.Override: DELETE", f"x~original~url: {ADMIN}")
+             f"X-Original-URL: {ADMIN}", f"X-Rewrite-URL: {ADMIN}", "X.HTTP.Method.Override: DELETE", f"x~original~url: {ADMIN}",
+             "Forwarded: host=other.example", "X-Original-Host: other.example", "X-Forwarded-Server: other.example",
+             f"X-Forwarded-Url: {ADMIN}", f"X-Forwarded-Original-Url: {ADMIN}", f"X-Request-Uri: {ADMIN}",
+             f"X-Http-Url-Override: {ADMIN}", f"X-Proxy-Url: {ADMIN}", f"X-Envoy-Original-Path: {ADMIN}",
+             "X-Envoy-Original-Host: other.example", "X-Http-Verb: DELETE", "X-Verb: DELETE", "X-Requested-Method: DELETE",
+             "X-Tunnel-Method: DELETE")
 
 
 SECOND = ("x-amz-copy-source: bucket/key", "X_Amz_Copy_Source: /bucket/key", f"Destination: https://{WEB}{ADMIN}", "X-Copy-From: c/o",

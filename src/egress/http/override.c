@@ -15,13 +15,41 @@ static bool is_one_of(const char *const *names, size_t n, const char *name)
 
 bool override_is(const char *name)
 {
-    static const char *const names[] = {
-        "x-http-method-override", "x-http-method",      "x-method-override", "x-method",
-        "x-original-url",         "x-original-uri",     "x-original-method", "x-original-path",
-        "x-rewrite-url",          "x-rewrite-uri",      "x-forwarded-uri",   "x-forwarded-method",
-        "x-forwarded-path",       "x-forwarded-prefix", "x-forwarded-host",  "x-http-path-override",
-        "x-override-url",         "x-override-uri",     "x-path-override",   "x-host",
-        "x-http-host-override"};
+    static const char *const names[] = {"x-http-method-override",
+                                        "x-http-method",
+                                        "x-method-override",
+                                        "x-method",
+                                        "x-original-url",
+                                        "x-original-uri",
+                                        "x-original-method",
+                                        "x-original-path",
+                                        "x-rewrite-url",
+                                        "x-rewrite-uri",
+                                        "x-forwarded-uri",
+                                        "x-forwarded-method",
+                                        "x-forwarded-path",
+                                        "x-forwarded-prefix",
+                                        "x-forwarded-host",
+                                        "x-http-path-override",
+                                        "x-override-url",
+                                        "x-override-uri",
+                                        "x-path-override",
+                                        "x-host",
+                                        "x-http-host-override",
+                                        "forwarded",
+                                        "x-original-host",
+                                        "x-forwarded-server",
+                                        "x-forwarded-url",
+                                        "x-forwarded-original-url",
+                                        "x-request-uri",
+                                        "x-http-url-override",
+                                        "x-proxy-url",
+                                        "x-envoy-original-path",
+                                        "x-envoy-original-host",
+                                        "x-http-verb",
+                                        "x-verb",
+                                        "x-requested-method",
+                                        "x-tunnel-method"};
 
     return is_one_of(names, ARRAY_SIZE(names), name);
 }
