@@ -27,7 +27,10 @@
 #define PRESET         "package-registries"
 #define MARGIN_MS      60000 /* the sandbox outlives its build, which ends it */
 #define READY_AGAIN_MS 500u
-#define NO_READY_MS    2000u /* in which a start command without a ready command may fail */
+/* In which it has to succeed in the sandbox of the template's memory, beside twice what it took: it
+ * may wait for something that only the build's own has. */
+#define MEMORY_READY_MS 10000u
+#define NO_READY_MS     2000u /* in which a start command without a ready command may fail */
 
 void build_run_free(struct build_run *r)
 {
@@ -70,6 +73,8 @@ static void make_memory(struct build_run *r)
                                                     .ready_user = r->user,
                                                     .cwd = r->cwd,
                                                     .env = r->env,
+                                                    .ready_ms = 2 * r->ready_took_ms +
+                                                                MEMORY_READY_MS,
                                                     .settle_ms = NO_READY_MS};
 
     r->memory_tried = true;
@@ -139,6 +144,7 @@ static void on_again(struct timer *t)
 static void become_ready(struct build_run *r)
 {
     r->is_ready = true;
+    r->ready_took_ms = clock_mono_ms() + r->ready_time_ms - r->ready_until_ms;
     end(r);
 }
 

@@ -56,6 +56,7 @@ struct build_run {
     bool failed, ending;
     struct timer again;                     /* of the ready command */
     uint64_t ready_time_ms, ready_until_ms; /* the second is of clock_mono_ms */
+    uint64_t ready_took_ms;                 /* once it has succeeded */
     char ready_last[48];                    /* how its last call ended; "": none did */
     bool start_runs, start_failed, is_ready;
     bool memory_tried; /* of its template: template_memory.h */

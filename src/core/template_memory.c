@@ -29,7 +29,7 @@ struct template_making {
     char tenant[CORE_TENANT_SIZE], snapshot[IDS_SANDBOX_SIZE], sandbox[IDS_SANDBOX_SIZE];
     char *ready, *ready_user, *cwd; /* ready NULL: settle_ms is waited */
     json_t *env;
-    uint64_t settle_ms, until_ms;
+    uint64_t settle_ms, ready_ms, until_ms; /* the last of clock_mono_ms, of the ready command */
     struct timer again;
     struct deferred later;
     struct err why; /* of why it ends */
@@ -142,7 +142,8 @@ static void on_ready(void *arg, const struct core_exec_result *x, const struct e
     } else if (x->exit_code == 0 && !x->signal && !x->timed_out) {
         keep_it(m);
     } else if (clock_mono_ms() >= m->until_ms) {
-        err_set(&m->why, ERR_TIMEOUT, "the ready command did not succeed in time");
+        err_set(&m->why, ERR_TIMEOUT, "the ready command did not succeed within %llu s there",
+                (unsigned long long)m->ready_ms / 1000);
         fail(m);
     } else {
         timers_set(&m->core->timers, &m->again, clock_mono_ms() + READY_AGAIN_MS);
@@ -171,6 +172,7 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
         return;
     }
     memcpy(m->sandbox, s->id, sizeof(m->sandbox));
+    m->until_ms = clock_mono_ms() + m->ready_ms;
     if (m->ready)
         check_ready(m);
     else
@@ -192,7 +194,7 @@ static void create(struct template_making *m)
         .policy = policy,
         .ttl_ms = (int64_t)MIN((uint64_t)TEMPLATE_MEMORY_TIME_MS, m->core->config.max_ttl_ms)};
 
-    m->until_ms = clock_mono_ms() + (uint64_t)r.ttl_ms / 2;
+    m->ready_ms = m->ready_ms ? MIN(m->ready_ms, (uint64_t)r.ttl_ms / 2) : (uint64_t)r.ttl_ms / 2;
     core_sandbox_create(m->core, &r, on_created, m);
     json_decref(metadata);
     json_decref(policy);
@@ -204,6 +206,7 @@ static bool copy(struct template_making *m, const struct template_memory_request
     memcpy(m->tenant, r->tenant, strlen(r->tenant) + 1);
     memcpy(m->snapshot, r->snapshot, strlen(r->snapshot) + 1);
     m->settle_ms = r->settle_ms;
+    m->ready_ms = r->ready_ms;
     m->env = r->env ? json_deep_copy(r->env) : json_object();
     m->ready = r->ready ? strdup(r->ready) : NULL;
     m->ready_user = strdup(r->ready ? r->ready_user : "");

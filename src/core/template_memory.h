@@ -18,6 +18,7 @@ struct template_memory_request {
     const char *ready;            /* a command of bash; NULL: none */
     const char *ready_user, *cwd; /* of that */
     json_t *env;                  /* borrowed, of that; may be NULL */
+    uint64_t ready_ms;            /* in which it has to succeed; 0: half of the time of all */
     uint64_t settle_ms;           /* to be waited where there is none */
 };
 
