@@ -24,10 +24,26 @@ static bool same_limits(const struct privsep_limits *a, const struct privsep_lim
            !a->filters && !b->filters;
 }
 
-/* A policy may have cay-egress sign with the tenant's authority, which the programs do not know. */
+/* Whether cay-egress may have to read TLS by it: by anything but rules of destinations. */
+static bool may_read_tls(const json_t *policy)
+{
+    const json_t *rule;
+    size_t i;
+
+    if (json_array_size(json_object_get(policy, "inject")) > 0 ||
+        json_array_size(json_object_get(policy, "presets")) > 0 || json_object_get(policy, "mode"))
+        return true;
+    json_array_foreach (json_object_get(policy, "rules"), i, rule)
+        if (json_object_get(rule, "methods") || json_object_get(rule, "paths"))
+            return true;
+    return false;
+}
+
+/* That is signed with the authority of the sandbox's tenant, which the programs do not know. */
 static bool trusts_another(const struct sandbox_request *r, const struct snapshot *s)
 {
-    return strcmp(r->tenant, s->tenant) != 0 && (r->policy || json_object_size(r->credentials) > 0);
+    return strcmp(r->tenant, s->tenant) != 0 &&
+           (may_read_tls(r->policy) || json_object_size(r->credentials) > 0);
 }
 
 /* NULL: nothing. */
@@ -45,7 +61,7 @@ static const char *obstacle(const struct sandbox_obj *o, const struct sandbox_re
     if (json_object_size(r->env) > 0)
         return "it has variables of its own, which its start command is to have";
     if (trusts_another(r, s))
-        return "its policy is of another tenant than the template";
+        return "its policy may read TLS, and it is of another tenant than the template";
     return NULL;
 }
 

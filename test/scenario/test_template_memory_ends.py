@@ -164,5 +164,5 @@ def test_a_kernel_is_seeded_anew_and_answers(kept, name):  # noqa: F811
             assert results(execute(box, "1+1")) == ["2"]
             print(f"create to the first result of 1+1: {time.monotonic() - begun:.3f} s")
             drawn.append(results(execute(box, "import random; random.random()"))[0])
-            assert results(execute(box, "import os; os.environ['E2B_SANDBOX_ID']")) == [repr(box.id)]
+            assert results(execute(box, "import os; os.environ['E2B_SANDBOX_ID']")) == [box.id]
     assert drawn[0] != drawn[1]
