@@ -1,7 +1,12 @@
 /* Requests to privd (ARCHIVE, ARCHIVE_STOP), and the results for the sandbox. Nothing is
  * written before ARCHIVE is answered: privd's record and disk alone say whether the number has an
  * archive, and the row has only what clients are shown. A cayd that ends meanwhile asks again when
- * it is due. */
+ * it is due.
+ *
+ * privd makes one archive at a time. Sandboxes whose archive was asked for, and those that are due
+ * by age, wait for their turn: archive_due fires when none is being made and one is due, and
+ * next_of takes the tenant that had its turn longest ago. So a tenant with many does not keep the
+ * others from theirs. */
 
 #include "core/archive_file.h"
 
@@ -16,9 +21,12 @@
 #include "core/pause_internal.h"
 #include "core/pause_waiters.h"
 #include "core/sandbox.h"
+#include "core/tenant.h"
 
 #include <errno.h>
 #include <string.h>
+
+#define BUSY_AGAIN_MS 60000u /* privd had no place for the job */
 
 static void on_archived(struct core *c, const char *id, int status, const struct privsep_msg *m,
                         int *fds, size_t n_fds, void *arg);
@@ -64,8 +72,12 @@ static void on_archived(struct core *c, const char *id, int status, const struct
     struct err why;
 
     if (o && o->archiving && life_is_at_rest(o->s.state) && !c->stopping) {
+        bool busy = status == -EAGAIN || status == -EBUSY;
+
         o->archiving = false;
-        o->archive_tried = m && status != -ECANCELED;
+        o->archive_asked = busy && !o->archivers; /* a caller is told, and may ask again */
+        o->archive_tried = m && status != -ECANCELED && !busy;
+        o->archive_not_before_ms = busy ? clock_mono_ms() + BUSY_AGAIN_MS : 0;
         refusal(&why, status, m);
         if (status == 0) {
             o->s.in_archive = true;
@@ -83,23 +95,36 @@ static void on_archived(struct core *c, const char *id, int status, const struct
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-static enum err_code begin(struct sandbox_obj *o, struct err *e)
+static enum err_code check(const struct sandbox_obj *o, struct err *e)
 {
-    enum err_code code = core_check_ready(o->core, e);
-    int64_t rc;
-
-    if (code == ERR_OK && !core_sandbox_is_stopped(&o->s))
-        code = err_set(e, ERR_CONFLICT,
+    if (!core_sandbox_is_stopped(&o->s))
+        return err_set(e, ERR_CONFLICT,
                        "the sandbox was not archived: its files alone have to be kept, and it is "
                        "%s: `cay pause --files` first",
                        sandbox_life(o)->name);
-    if (code != ERR_OK || o->archiving)
+    return core_check_ready(o->core, e);
+}
+
+static enum err_code begin(struct sandbox_obj *o, struct err *e)
+{
+    enum err_code code = check(o, e);
+    int64_t rc;
+
+    if (code != ERR_OK)
         return code;
     rc = ask(o, PRIVSEP_ARCHIVE, on_archived);
     if (rc < 0)
         return call_privd_err(e, rc, "archiving the sandbox");
     o->archiving = true;
+    o->tenant->archive_turn = ++o->core->archive_turns;
     return ERR_OK;
+}
+
+static void want(struct sandbox_obj *o)
+{
+    o->archive_asked = true;
+    o->archive_not_before_ms = 0;
+    archive_file_arm(o->core);
 }
 
 void core_sandbox_archive_files(struct core *c, const char *tenant, const char *id,
@@ -110,23 +135,23 @@ void core_sandbox_archive_files(struct core *c, const char *tenant, const char *
     enum err_code code = sandbox_visible(c, tenant, id, &o, &e);
 
     if (code == ERR_OK && !o->s.in_archive)
-        code = begin(o, &e);
+        code = check(o, &e);
     if (code != ERR_OK) {
         core_defer_error(c, done, arg, &e);
         return;
     }
-    if (o->s.in_archive)
+    if (o->s.in_archive) {
         done(arg, &o->s, NULL);
-    else
-        pause_waiters_add(c, &o->archivers, done, arg);
+        return;
+    }
+    pause_waiters_add(c, &o->archivers, done, arg);
+    want(o);
 }
 
 void archive_file_try(struct sandbox_obj *o)
 {
-    struct err e;
-
-    if (!o->s.in_archive && begin(o, &e) != ERR_OK)
-        log_debug("sandbox %s: %s", o->s.id, e.text);
+    if (!o->s.in_archive && core_sandbox_is_stopped(&o->s))
+        want(o);
 }
 
 /* -- what comes first -------------------------------------------------------------------------- */
@@ -154,18 +179,44 @@ enum err_code archive_file_stop(struct sandbox_obj *o, struct err *e)
 
 void archive_file_forget(struct sandbox_obj *o)
 {
-    o->s.in_archive = o->archive_tried = false;
+    struct err why;
+
+    o->s.in_archive = o->archive_tried = o->archive_asked = false;
+    (void)err_set(&why, ERR_UNAVAILABLE, "the sandbox was not archived: it was started first");
+    pause_waiters_fail_later(o, &o->archivers, &why);
 }
 
-/* -- by age ------------------------------------------------------------------------------------ */
+/* -- turns ------------------------------------------------------------------------------------- */
 
 static bool may_be_archived(const struct sandbox_obj *o)
 {
-    return core_sandbox_is_stopped(&o->s) && !o->s.in_archive && !o->archive_tried &&
-           !o->resumers && o->s.kept_real_ms > 0;
+    return core_sandbox_is_stopped(&o->s) && !o->s.in_archive && !o->resumers &&
+           (o->archive_asked ||
+            (o->core->config.archive_after_ms && !o->archive_tried && o->s.kept_real_ms > 0));
 }
 
-/* The one that was stopped first; NULL: there is none, or one is being archived. */
+static uint64_t left_ms(const struct sandbox_obj *o)
+{
+    int64_t after = (int64_t)o->core->config.archive_after_ms;
+    int64_t age = MIN(MAX(o->s.kept_real_ms + after - clock_real_ms(), 0), after);
+    uint64_t now = clock_mono_ms();
+    uint64_t again = o->archive_not_before_ms > now ? o->archive_not_before_ms - now : 0;
+
+    return MAX(o->archive_asked ? 0 : (uint64_t)age, again);
+}
+
+static bool comes_before(const struct sandbox_obj *a, const struct sandbox_obj *b)
+{
+    uint64_t left_a = left_ms(a), left_b = left_ms(b);
+
+    if (left_a != left_b)
+        return left_a < left_b;
+    if (a->tenant->archive_turn != b->tenant->archive_turn)
+        return a->tenant->archive_turn < b->tenant->archive_turn;
+    return a->s.kept_real_ms < b->s.kept_real_ms;
+}
+
+/* NULL: there is none, or one is being archived. */
 static struct sandbox_obj *next_of(struct core *c)
 {
     struct sandbox_obj *found = NULL;
@@ -175,17 +226,10 @@ static struct sandbox_obj *next_of(struct core *c)
 
         if (o->archiving)
             return NULL;
-        if (may_be_archived(o) && (!found || o->s.kept_real_ms < found->s.kept_real_ms))
+        if (may_be_archived(o) && (!found || comes_before(o, found)))
             found = o;
     }
     return found;
-}
-
-static int64_t left_ms(const struct core *c, const struct sandbox_obj *o)
-{
-    int64_t after = (int64_t)c->config.archive_after_ms;
-
-    return MIN(MAX(o->s.kept_real_ms + after - clock_real_ms(), 0), after);
 }
 
 static void on_due(struct timer *t)
@@ -196,21 +240,22 @@ static void on_due(struct timer *t)
 
     if (!o || !c->ready)
         return; /* the end of another, or the next connection, arms it */
-    if (left_ms(c, o) == 0 && begin(o, &e) != ERR_OK) {
+    if (left_ms(o) == 0 && begin(o, &e) != ERR_OK) {
         log_warn("sandbox %s: %s", o->s.id, e.text);
+        o->archive_asked = false;
         o->archive_tried = true;
+        pause_waiters_notify(o, &o->archivers, &e);
     }
     archive_file_arm(c);
 }
 
 void archive_file_arm(struct core *c)
 {
-    struct sandbox_obj *o = c->config.archive_after_ms && c->ready && !c->stopping ? next_of(c)
-                                                                                   : NULL;
+    struct sandbox_obj *o = c->ready && !c->stopping ? next_of(c) : NULL;
 
     c->archive_due.fire = on_due;
     if (o)
-        timers_set(&c->timers, &c->archive_due, clock_mono_ms() + (uint64_t)left_ms(c, o));
+        timers_set(&c->timers, &c->archive_due, clock_mono_ms() + left_ms(o));
     else
         timers_cancel(&c->timers, &c->archive_due);
 }

@@ -1,6 +1,6 @@
 #pragma once
 /* Kept files as one compressed file (docs/archive.md): asked for by a call, or by age
- * (core_config.archive_after_ms), oldest first and one at a time. The sandbox stays in the state
+ * (core_config.archive_after_ms), one at a time, tenants in turn. The sandbox stays in the state
  * `kept` meanwhile, and what is asked of it has precedence: a start gives the archiving up (or
  * waits for its last moment), and so does an end. */
 
@@ -11,13 +11,13 @@ struct sandbox_obj;
 
 /* done when its files are in an archive, or were before. ERR_NOT_FOUND; ERR_CONFLICT: not its files
  * alone are kept, or it is on an archive already, or a part of them cannot be in one, which the
- * error names; ERR_UNIMPLEMENTED: this server cannot; ERR_NO_SPACE; ERR_UNAVAILABLE: another is
- * being archived, or a start came first. */
+ * error names; ERR_UNIMPLEMENTED: this server cannot; ERR_NO_SPACE; ERR_UNAVAILABLE: a start came
+ * first, or cay-privd has no place for the job. */
 void core_sandbox_archive_files(struct core *c, const char *tenant, const char *id,
                                 core_sandbox_cb done, void *arg);
 
-/* The same of a sandbox that its owner has called archived: where it cannot be, no caller is
- * told. */
+/* The same of a sandbox that its owner has called archived, in its turn: where it cannot be, no
+ * caller is told. */
 void archive_file_try(struct sandbox_obj *o);
 
 /* Whether privd is asked to give it up: its start follows (ERR_OK), or *e says why not. */

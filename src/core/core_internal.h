@@ -92,6 +92,7 @@ struct core {
 
     struct kepts kepts;
     struct timer archive_due; /* archive_file.c */
+    uint64_t archive_turns;
     struct timer to_disk_due; /* to_disk.c */
     /* Removes a cached step of the tenant to make room for what it keeps (build_cache.c); false:
      * there is none. NULL: not yet. */

@@ -88,8 +88,10 @@ struct sandbox_obj {
     bool to_disk_tried; /* to_disk.c: since it was frozen */
 
     /* archive_file.c */
-    bool archiving;     /* privd owes the answer to ARCHIVE */
-    bool archive_tried; /* since it was stopped: it is not tried again by age */
+    bool archiving;                 /* privd owes the answer to ARCHIVE */
+    bool archive_asked;             /* by a call: it waits for its turn, or is being archived */
+    bool archive_tried;             /* since it was stopped: it is not tried again by age */
+    uint64_t archive_not_before_ms; /* clock_mono_ms */
     struct pause_waiter *archivers;
 
     /* dump.c */

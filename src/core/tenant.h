@@ -53,6 +53,7 @@ struct tenant {
     uint64_t charged[TENANT_RESOURCE_COUNT];
     struct sandbox_obj *sandboxes;   /* by tenant_next and tenant_prev, in no order */
     struct event_ring *events;       /* events.c; NULL: it had none yet */
+    uint64_t archive_turn;           /* core.archive_turns of its last; archive_file.c */
     struct tenant_ca *ca;            /* tenant_ca.c; NULL: it was not asked for yet */
     struct quotas quotas;            /* quota.c */
     struct tenant_settings settings; /* its policy limit and credentials; tenant_settings.c */

@@ -5,6 +5,7 @@
 #include "job/archive_walls.h"
 #include "job/run.h"
 #include "job/say.h"
+#include "job/tree.h"
 #include "sys/btrfs.h"
 #include "sys/mnt.h"
 
@@ -22,6 +23,7 @@
 #define NAMES_BYTES 65536
 #define VALUE_BYTES 65536
 #define SPARE_BYTES (UINT64_C(64) << 20)
+#define LENGTH_MAX  (UINT64_C(32) << 30) /* mksquashfs reads holes, too: about a GiB a second */
 
 struct archiving {
     char name[16];
@@ -61,6 +63,30 @@ static int refuse_space(const struct archiving *a)
     if ((uint64_t)fs.f_bavail * fs.f_frsize < used + SPARE_BYTES)
         return say_failure(ENOSPC, "the state disk has less room than the %llu MiB that it takes",
                            (unsigned long long)(used >> 20));
+    return 0;
+}
+
+/* Holes take none of the sandbox's disk, and all of them are read while others wait. */
+static int refuse_length(const struct archiving *a)
+{
+    static const char *const trees[] = {"root", "usr"};
+    uint64_t bytes = 0;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && bytes <= LENGTH_MAX && i < ARRAY_SIZE(trees); i++) {
+        char path[40];
+        uint64_t more = 0;
+
+        snprintf(path, sizeof(path), "../kept/%s/%s", a->name, trees[i]);
+        rc = tree_length(path, LENGTH_MAX - bytes, &more);
+        bytes += more;
+    }
+    if (rc < 0)
+        return say_failure(EOPNOTSUPP, "the length of its files cannot be told: %s", strerror(-rc));
+    if (bytes > LENGTH_MAX)
+        return say_failure(EOPNOTSUPP,
+                           "its files are longer than %llu GiB together, with their holes",
+                           (unsigned long long)(LENGTH_MAX >> 30));
     return 0;
 }
 
@@ -190,6 +216,8 @@ static int build(struct archiving *a)
 
     if (rc == 0)
         rc = refuse_space(a);
+    if (rc == 0)
+        rc = refuse_length(a);
     if (rc < 0)
         return rc;
     rc = make_layer(a);

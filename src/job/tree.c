@@ -72,6 +72,25 @@ int tree_size(const char *path, uint64_t *out_bytes)
     return 0;
 }
 
+int tree_length(const char *path, uint64_t max, uint64_t *out_bytes)
+{
+    uint64_t bytes = 0;
+    int r;
+    FTS *fts = walk(path, &r);
+
+    if (!fts)
+        return r;
+    for (FTSENT *e; r == 0 && bytes <= max && (e = fts_read(fts)) != NULL;) {
+        if (e->fts_info == FTS_F) /* a length is below 2^63: no overflow after one over max */
+            bytes += (uint64_t)e->fts_statp->st_size / MAX(e->fts_statp->st_nlink, 1u);
+        else if (e->fts_info == FTS_NS || e->fts_info == FTS_DNR || e->fts_info == FTS_ERR)
+            r = -e->fts_errno;
+    }
+    fts_close(fts);
+    *out_bytes = bytes;
+    return r;
+}
+
 /* -- building blocks --------------------------------------------------------------------------- */
 
 int tree_put_text(const char *path, mode_t mode, const char *text)

@@ -17,6 +17,10 @@ int tree_remove(const char *path) WARN_UNUSED;
 /* Bytes on disk of all below path. */
 int tree_size(const char *path, uint64_t *out_bytes) WARN_UNUSED;
 
+/* The lengths of all regular files below path, holes too; each name of a file with several counts
+ * for its part. The walk ends when they are more than max. -errno: a part could not be read. */
+int tree_length(const char *path, uint64_t max, uint64_t *out_bytes) WARN_UNUSED;
+
 /* Copies what all users may read: directories, links, regular files with their modes, all owned by
  * root. Files that only their owner may read are left out, whatever they are: a host's secrets are
  * among them. A file that is not there, or that is removed meanwhile (by the host's package

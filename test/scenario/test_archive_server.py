@@ -90,6 +90,16 @@ def test_of_another_tenant_and_of_none(cay, own):
     assert mine.status == none.status == 404 and tier(cay, box) == "files"
 
 
+def test_files_that_are_longer_than_what_is_read_are_refused(cay, own):
+    """A hole takes none of the sandbox's disk, but mksquashfs reads all of it, while others wait for their turn."""
+    box = stopped(cay)
+    assert resume(cay, box).status == 201 and box.run("truncate -s 1T longer").exit_code == 0
+    assert cay.call("POST", f"/sandboxes/{box.id}/pause", {"memory": False}).status == 204
+    r = archive(cay, box)
+    assert r.status == 409 and "32 GiB" in r.json["message"] and tier(cay, box) == "files"
+    assert resume(cay, box).status == 201 and has_files(box)
+
+
 def test_a_start_comes_first(cay, own):
     """It is asked for while the file is being written: at whatever moment that is, it starts, with all of its files."""
     size = 40 << 20

@@ -1,6 +1,7 @@
 /* Kept files that become an archive (core/archive_file.h): by a call, by age, and what comes first. */
 
 #include "core/archive_file.h"
+#include "core/core_internal.h"
 #include "core/keep.h"
 #include "core/sandbox.h"
 #include "core_world.h"
@@ -15,20 +16,47 @@ static struct sandbox_obj *object(struct world *w, const char *id)
     return sandbox_get(w->core, NULL, id);
 }
 
-static void make_stopped(struct world *w, char id[static IDS_SANDBOX_SIZE])
+static void make_stopped_of(struct world *w, const char *tenant, char id[static IDS_SANDBOX_SIZE])
 {
     struct sandbox_request r = world_request();
     struct answer a = {0};
 
+    r.tenant = tenant;
     r.ttl_ms = 0;
     r.idle_ms = MINUTE_MS;
     r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
     r.timeout_tier = SANDBOX_TIER_FILES;
     world_create(w, &r, id);
-    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FILES, world_on_answer, &a);
+    core_sandbox_pause(w->core, tenant, id, SANDBOX_TIER_FILES, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
     assert_true(a.good);
     assert_int_equal(object(w, id)->s.state, SANDBOX_KEPT);
+}
+
+static void make_stopped(struct world *w, char id[static IDS_SANDBOX_SIZE])
+{
+    make_stopped_of(w, "default", id);
+}
+
+static bool one_is_being_archived(struct world *w)
+{
+    for (size_t i = 0; i < w->core->registry.n; i++)
+        if (w->core->registry.order[i]->archiving)
+            return true;
+    return false;
+}
+
+static bool none_is_being_archived(struct world *w)
+{
+    return !one_is_being_archived(w);
+}
+
+/* privd holds its answer. */
+static void begin_archive(struct world *w, const char *id, struct answer *a)
+{
+    fake_set(w->fake, FAKE_HOLD_ARCHIVES, 1);
+    core_sandbox_archive_files(w->core, "default", id, world_on_answer, a);
+    world_run_until_true(w, one_is_being_archived);
 }
 
 static struct answer archived(struct world *w, const char *tenant, const char *id)
@@ -107,8 +135,7 @@ static void a_start_comes_first(void **state)
     char id[IDS_SANDBOX_SIZE];
 
     make_stopped(w, id);
-    fake_set(w->fake, FAKE_HOLD_ARCHIVES, 1);
-    core_sandbox_archive_files(w->core, "default", id, world_on_answer, &archive);
+    begin_archive(w, id, &archive);
     assert_true(object(w, id)->archiving);
     for (size_t i = 0; i < 2; i++)
         core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &start[i]);
@@ -129,8 +156,7 @@ static void an_end_comes_first(void **state)
     char id[IDS_SANDBOX_SIZE];
 
     make_stopped(w, id);
-    fake_set(w->fake, FAKE_HOLD_ARCHIVES, 1);
-    core_sandbox_archive_files(w->core, "default", id, world_on_answer, &archive);
+    begin_archive(w, id, &archive);
     core_sandbox_kill(w->core, "default", id, world_on_answer, &end);
     world_run_until(w, &end.calls, 1);
     world_run_until(w, &archive.calls, 1);
@@ -147,8 +173,7 @@ static void a_broken_channel_is_told(void **state)
     char id[IDS_SANDBOX_SIZE];
 
     make_stopped(w, id);
-    fake_set(w->fake, FAKE_HOLD_ARCHIVES, 1);
-    core_sandbox_archive_files(w->core, "default", id, world_on_answer, &archive);
+    begin_archive(w, id, &archive);
     world_restart_privd(w, false);
     world_run_until(w, &archive.calls, 1);
     assert_int_equal(archive.why.code, ERR_UNAVAILABLE);
@@ -180,6 +205,101 @@ static void by_age_one_after_the_other(void **state)
     WORLD_RUN_UNTIL_COUNTED(w, archives, ARRAY_SIZE(ids));
 }
 
+static void a_server_that_is_busy_is_asked_again(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+
+    make_stopped(w, id);
+    fake_set(w->fake, FAKE_ARCHIVE_ERRNO, -EBUSY);
+    assert_int_equal(archived(w, "default", id).why.code, ERR_UNAVAILABLE);
+    assert_false(object(w, id)->archive_tried); /* it is due by age, after a while */
+    assert_true(object(w, id)->archive_not_before_ms > 0);
+    fake_set(w->fake, FAKE_ARCHIVE_ERRNO, -EOPNOTSUPP);
+    assert_int_equal(archived(w, "default", id).why.code, ERR_CONFLICT);
+    assert_true(object(w, id)->archive_tried);
+    fake_set(w->fake, FAKE_ARCHIVE_ERRNO, -EBUSY);
+    archive_file_try(object(w, id)); /* no caller waits: the wish stays */
+    WORLD_RUN_UNTIL_COUNTED(w, archives, 3);
+    world_run_until_true(w, none_is_being_archived);
+    assert_true(object(w, id)->archive_asked);
+    fake_set(w->fake, FAKE_ARCHIVE_ERRNO, 0);
+}
+
+/* Four of one tenant wait, and then one of another: it is the next. */
+static void tenants_have_turns(void **state)
+{
+    struct world *w = *state;
+    char many[4][IDS_SANDBOX_SIZE], other[IDS_SANDBOX_SIZE];
+    struct answer of_many[4] = {0}, of_other = {0};
+    struct err e;
+    char key[CORE_TOKEN_SIZE];
+
+    assert_int_equal(world_key(w, "other", "k", key, &e), ERR_OK);
+    for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+        make_stopped(w, many[i]);
+    make_stopped_of(w, "other", other);
+    begin_archive(w, many[0], &of_many[0]);
+    for (size_t i = 1; i < ARRAY_SIZE(many); i++)
+        core_sandbox_archive_files(w->core, "default", many[i], world_on_answer, &of_many[i]);
+    core_sandbox_archive_files(w->core, "other", other, world_on_answer, &of_other);
+    fake_set(w->fake, FAKE_HOLD_ARCHIVES, 0);
+    world_run_until(w, &of_other.calls, 1);
+    assert_true(of_other.good);
+    assert_int_equal(of_many[2].calls + of_many[3].calls, 0);
+    for (size_t i = 0; i < ARRAY_SIZE(many); i++) {
+        world_run_until(w, &of_many[i].calls, 1);
+        assert_true(of_many[i].good);
+    }
+}
+
+/* Its turn has not come: it is started, and is not archived when it is stopped again. */
+static void a_start_takes_a_wish_back(void **state)
+{
+    struct world *w = *state;
+    char first[IDS_SANDBOX_SIZE], id[IDS_SANDBOX_SIZE];
+    struct answer of_first = {0}, archive = {0}, start = {0}, end = {0};
+
+    make_stopped(w, first);
+    make_stopped(w, id);
+    begin_archive(w, first, &of_first);
+    core_sandbox_archive_files(w->core, "default", id, world_on_answer, &archive);
+    core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &start);
+    world_run_until(w, &start.calls, 1);
+    world_run_until(w, &archive.calls, 1);
+    assert_true(start.good);
+    assert_int_equal(archive.why.code, ERR_UNAVAILABLE);
+    assert_false(object(w, id)->archive_asked);
+    archive = (struct answer){0};
+    core_sandbox_archive_files(w->core, "default", id, world_on_answer, &archive);
+    world_run_until(w, &archive.calls, 1);
+    assert_int_equal(archive.why.code, ERR_CONFLICT); /* it runs */
+    core_sandbox_kill(w->core, "default", first, world_on_answer, &end);
+    world_run_until(w, &end.calls, 1);
+    fake_set(w->fake, FAKE_HOLD_ARCHIVES, 0);
+    world_run_until(w, &of_first.calls, 1);
+}
+
+static void an_end_takes_a_wish_back(void **state)
+{
+    struct world *w = *state;
+    char first[IDS_SANDBOX_SIZE], id[IDS_SANDBOX_SIZE];
+    struct answer of_first = {0}, archive = {0}, end = {0};
+
+    make_stopped(w, first);
+    make_stopped(w, id);
+    begin_archive(w, first, &of_first);
+    core_sandbox_archive_files(w->core, "default", id, world_on_answer, &archive);
+    core_sandbox_kill(w->core, "default", id, world_on_answer, &end);
+    world_run_until(w, &end.calls, 1);
+    world_run_until(w, &archive.calls, 1);
+    assert_true(end.good);
+    assert_false(archive.good);
+    fake_set(w->fake, FAKE_HOLD_ARCHIVES, 0);
+    world_run_until(w, &of_first.calls, 1);
+    assert_true(of_first.good);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +310,10 @@ int main(void)
         WORLD(an_end_comes_first),
         WORLD(a_broken_channel_is_told),
         WORLD(by_age_one_after_the_other),
+        WORLD(a_server_that_is_busy_is_asked_again),
+        WORLD(tenants_have_turns),
+        WORLD(a_start_takes_a_wish_back),
+        WORLD(an_end_takes_a_wish_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
