@@ -252,8 +252,8 @@ int fs_open_parent(const char *path)
     return fs_open(dir, O_PATH | O_DIRECTORY, 0);
 }
 
-/* Makes a directory below parent_fd and opens it. Another process may make it at the same moment, or
- * put a link there, which is followed as in any path: to no magic link (/proc/self/root). */
+/* Makes a directory below parent_fd and opens it. Another process may make it at the same moment,
+ * or put a link there, which is followed as in any path: to no magic link (/proc/self/root). */
 static int make_and_enter(int parent_fd, const char *name, const struct user *u)
 {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
