@@ -55,7 +55,7 @@ static struct words make_words(void)
     return w;
 }
 
-#define FORMS 16u
+#define FORMS 20u
 
 /* The character as a server may write it, one way or the other; 0: not this way. */
 static size_t put_form(char out[static 16], char c, unsigned form)
@@ -78,6 +78,10 @@ static size_t put_form(char out[static 16], char c, unsigned form)
     case 12: return (size_t)sprintf(out, "\\%o", u);
     case 13: return (size_t)sprintf(out, "\\%03o", u);
     case 14: return (size_t)sprintf(out, "\\u{%x}", u);
+    case 15: return (size_t)sprintf(out, "\\u{%06x}", u);
+    case 16: return (size_t)sprintf(out, "\\U%08x", u);
+    case 17: return (size_t)sprintf(out, "&#x%06x;", u);
+    case 18: return (size_t)sprintf(out, "%%u%04X", u);
     default: return strchr("\"'\\/`$&<>", c) ? (size_t)sprintf(out, "\\%c", c) : 0;
     }
 }

@@ -109,7 +109,7 @@ static int read_hex(const unsigned char *s, unsigned n, unsigned wanted)
     for (unsigned i = 0; i < n; i++) {
         if (digit(s[i]) < 0)
             return NOT_ONE;
-        value = value * 16 + digit(s[i]);
+        value = MIN(value * 16 + digit(s[i]), 0x10000);
     }
     if (n < wanted)
         return NOT_WHOLE;
@@ -156,6 +156,8 @@ static int read_backslash(const unsigned char *s, unsigned n)
         return read_braces(s + 2, n - 2);
     if (s[1] == 'u')
         return read_hex(s + 2, n - 2, 4);
+    if (s[1] == 'U')
+        return read_hex(s + 2, n - 2, 8);
     if (s[1] == 'x')
         return read_hex(s + 2, n - 2, 2);
     switch (s[1]) {
@@ -206,6 +208,8 @@ static int read_number(const unsigned char *s, unsigned n)
 
 static int read_escape(const unsigned char *s, unsigned n)
 {
+    if (s[0] == '%' && n > 1 && (s[1] | 0x20) == 'u')
+        return read_hex(s + 2, n - 2, 4);
     if (s[0] == '%')
         return read_hex(s + 1, n - 1, 2);
     if (s[0] == '\\')

@@ -1,7 +1,7 @@
 #pragma once
 /* Words of an automaton in one stream, however single characters of them are escaped there: as they
- * are, in percent-encoding (%2f, %2F), as in a string of JSON, JavaScript or C (\/, \", \u002f,
- * \u{2f}, \x2f, \57) or as HTML's numbers, with ';' or without, and the five names of XML (&#47;,
+ * are, in percent-encoding (%2f, %2F; %u002f), as in a string of JSON, JavaScript or C (\/, \",
+ * \u002f, \U0000002f, \u{2f}, \x2f, \57) or as HTML's numbers, with ';' or without, and the five names of XML (&#47;,
  * &#x2f;, &amp;), one way beside the other in one word.
  *
  * A text in the form of an escape may also be meant literally. Both readings are followed at once:
@@ -15,7 +15,7 @@
 #include "egress/credential/automaton.h"
 
 #define FINDER_READINGS_MAX 8u
-#define FINDER_ESCAPE_MAX   9u /* bytes of the longest: &#x0002f; */
+#define FINDER_ESCAPE_MAX   10u /* bytes of the longest: &#x00002f;, \U0000002f */
 
 struct finder_reading {
     automaton_state state;
