@@ -10,6 +10,7 @@
 #include "toolbox/pty.h"
 #include "toolbox/reply.h"
 #include "toolbox/session.h"
+#include "toolbox/system.h"
 
 static const struct toolbox_route process_routes[] = {
     {"POST", "/process/execute", toolbox_execute},
@@ -55,6 +56,7 @@ static const struct toolbox_route file_routes[] = {
     {"GET", "/project-dir", toolbox_home},
     {"GET", "/user-home-dir", toolbox_home},
     {"POST", "/env", toolbox_env},
+    {"GET", "/system/metrics", toolbox_system_metrics},
     {0},
 };
 
