@@ -91,12 +91,14 @@ static const char *snapshot_of(struct core *core, const struct sandbox *s)
 json_t *daytona_sandbox_json_of(struct core *core, const struct api *api, const char *host,
                                 const struct sandbox *s, bool item)
 {
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "id", s->id,
-                            "organizationId", s->tenant, "name", *s->name ? s->name : s->id,
-                            "snapshot", snapshot_of(core, s), "user", USER, "target",
-                            DAYTONA_TARGET, "state", daytona_state(s), "sandboxClass", "container",
-                            "autoStopInterval", (int)(s->idle_ms / DAYTONA_MINUTE_MS),
-                            "autoDeleteInterval", auto_delete_minutes(s));
+    const int idle_minutes = (int)(s->idle_ms / DAYTONA_MINUTE_MS);
+    const bool pauses = core_sandbox_pauses_when_idle(s);
+    json_t *out = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "id", s->id, "organizationId",
+        s->tenant, "name", *s->name ? s->name : s->id, "snapshot", snapshot_of(core, s), "user",
+        USER, "target", DAYTONA_TARGET, "state", daytona_state(s), "sandboxClass", "container",
+        "autoStopInterval", pauses ? 0 : idle_minutes, "autoPauseInterval",
+        pauses ? idle_minutes : 0, "autoDeleteInterval", auto_delete_minutes(s));
 
     if (!out)
         return NULL;

@@ -9,7 +9,8 @@
  *   GET, DELETE /api/sandbox/{id}
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
  *   PUT /api/sandbox/{id}/secrets            see daytona_mount.h
- *   POST /api/sandbox/{id}/autostop/{minutes}, .../autodelete/{minutes}, .../last-activity
+ *   POST /api/sandbox/{id}/autostop/{minutes}, .../autopause/{minutes}, .../autodelete/{minutes},
+ *       .../last-activity
  *   POST /api/sandbox/{id}/start, .../stop, .../pause, .../resize, .../recover, .../backup,
  *       .../public/{true or false}, .../ports/{port}/signed-preview-url/{token}/expire
  *   PUT /api/sandbox/{id}/labels
@@ -134,6 +135,7 @@ void daytona_sandbox_delete(struct api_call *call, const struct sandbox *s);
 
 void daytona_set_labels(struct api_call *call);
 void daytona_set_auto_stop(struct api_call *call);
+void daytona_set_auto_pause(struct api_call *call);
 void daytona_set_auto_archive(struct api_call *call);
 void daytona_set_auto_delete(struct api_call *call);
 void daytona_activity(struct api_call *call);

@@ -19,6 +19,7 @@ struct creation {
     struct network *network;
     json_t *body, *settings, *policy, *mounted, *env;
     struct mounts mounts;
+    bool pauses;    /* after its idle time, and is not stopped */
     bool has_image; /* it begins with an image, which spec describes */
     struct build_spec spec;
     uint8_t hash[CORE_IMAGE_HASH_SIZE];
@@ -56,7 +57,7 @@ static const struct daytona_field fields[] = {
     {"ttlMinutes", NULL},
     {"name", NULL},
     {"autoStopInterval", NULL},
-    {"autoPauseInterval", "pausing (give ttlMinutes)"},
+    {"autoPauseInterval", NULL},
     {"autoArchiveInterval", NULL},
     {"cpu", NULL},
     {"memory", NULL},
@@ -105,14 +106,40 @@ static enum err_code read_auto_delete(struct api_call *call, struct creation *c,
     return rc;
 }
 
-/* A sandbox that is idle for so long stops. */
+/* A sandbox that is idle for so long stops, or is paused; one of the two. */
 static enum err_code read_auto_stop(struct api_call *call, struct creation *c, struct err *e)
 {
-    int64_t minutes = has(call->body, "ttlMinutes") ? 0 : DAYTONA_IDLE_DEFAULT_MINUTES;
-    enum err_code rc = json_get_int(call->body, "autoStopInterval", NULL, JSON_OPTIONAL, 0,
-                                    INT32_MAX, &minutes, e);
+    int64_t stop = has(call->body, "ttlMinutes") ? 0 : DAYTONA_IDLE_DEFAULT_MINUTES;
+    int64_t pause = 0;
+    enum err_code rc = json_get_int(call->body, "autoPauseInterval", NULL, JSON_OPTIONAL, 0,
+                                    INT32_MAX, &pause, e);
 
-    return rc == ERR_OK ? daytona_idle_ms(call, minutes, &c->r.idle_ms, e) : rc;
+    if (rc == ERR_OK && pause > 0)
+        stop = 0;
+    if (rc == ERR_OK)
+        rc = json_get_int(call->body, "autoStopInterval", NULL, JSON_OPTIONAL, 0, INT32_MAX, &stop,
+                          e);
+    if (rc != ERR_OK)
+        return rc;
+    if (stop > 0 && pause > 0)
+        return err_set(e, ERR_INVALID,
+                       "At most one of autoStopInterval and autoPauseInterval may be non-zero");
+    c->pauses = pause > 0;
+    return daytona_idle_ms(call, MAX(stop, pause), &c->r.idle_ms, e);
+}
+
+/* A sandbox that is deleted when it stops is never paused by itself. */
+static enum err_code read_auto_pause(struct creation *c, struct err *e)
+{
+    if (!c->pauses)
+        return ERR_OK;
+    if (c->r.on_timeout == SANDBOX_ON_TIMEOUT_KILL)
+        return err_set(
+            e, ERR_INVALID,
+            "autoPauseInterval: not with autoDeleteInterval 0 or ttlMinutes, by which it "
+            "is deleted instead");
+    c->r.timeout_tier = SANDBOX_TIER_FROZEN;
+    return ERR_OK;
 }
 
 /* A sandbox that has been stopped for so long is archived. */
@@ -147,7 +174,8 @@ static enum err_code read_ttl(struct api_call *call, struct creation *c, struct 
         return err_set(e, ERR_INVALID,
                        "ttlMinutes: every sandbox ends on this server: it must be 1 to %llu",
                        (unsigned long long)(max_ms ? max_ms / DAYTONA_MINUTE_MS : INT32_MAX));
-    return read_auto_delete(call, c, e);
+    rc = read_auto_delete(call, c, e);
+    return rc == ERR_OK ? read_auto_pause(c, e) : rc;
 }
 
 /* -- the rest ---------------------------------------------------------------------------------- */

@@ -35,6 +35,7 @@ static const struct api_route routes[] = {
      "reading a sandbox's secrets with their values (they are sealed, and put on requests outside "
      "of it)"},
     {API_WRITE, "POST", "/api/sandbox/{id}/autostop/{interval}", daytona_set_auto_stop},
+    {API_WRITE, "POST", "/api/sandbox/{id}/autopause/{interval}", daytona_set_auto_pause},
     {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", daytona_set_auto_archive},
     {API_WRITE, "POST", "/api/sandbox/{id}/autodelete/{interval}", daytona_set_auto_delete},
     {API_WRITE, "PUT", "/api/sandbox/{id}/labels", daytona_set_labels},

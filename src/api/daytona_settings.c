@@ -24,30 +24,66 @@ enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *o
     uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
 
     if (max_ms && (uint64_t)minutes * DAYTONA_MINUTE_MS > max_ms)
-        return err_set(e, ERR_INVALID, "autoStopInterval: at most %llu minutes on this server",
+        return err_set(e, ERR_INVALID,
+                       "autoStopInterval, autoPauseInterval: at most %llu minutes on this server",
                        (unsigned long long)(max_ms / DAYTONA_MINUTE_MS));
     *out = minutes * DAYTONA_MINUTE_MS;
     return ERR_OK;
 }
 
-/* POST .../autostop/{interval}: minutes, 0: never for being idle. */
-void daytona_set_auto_stop(struct api_call *call)
+/* It stops, or is paused, after so long a time without use; 0: it does not. There is one time for
+ * both: a time for one of them ends the other's. */
+static enum err_code set_idle(struct api_call *call, const struct sandbox **s, int64_t minutes,
+                              bool pause, struct err *e)
+{
+    const char *tenant = call->who.tenant, *id = (*s)->id;
+    const bool is_deleted = (*s)->on_timeout == SANDBOX_ON_TIMEOUT_KILL;
+    int64_t idle_ms = 0;
+
+    if (minutes == 0 && core_sandbox_pauses_when_idle(*s) != pause)
+        return ERR_OK;
+    if (pause && is_deleted)
+        return err_set(
+            e, ERR_INVALID,
+            "Sandbox %s is deleted when it stops, or at its time (ttlMinutes): it cannot "
+            "be paused by itself",
+            id);
+    if (daytona_idle_ms(call, minutes, &idle_ms, e) != ERR_OK)
+        return e->code;
+    if (is_deleted || (!pause && (*s)->timeout_tier == SANDBOX_TIER_FILES))
+        return core_sandbox_set_idle(call->core, tenant, id, idle_ms, s, e);
+    return core_sandbox_set_idle_pause(
+        call->core, tenant, id, idle_ms,
+        pause && minutes > 0 ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES, s, e);
+}
+
+static void set_interval(struct api_call *call, bool pause)
 {
     char *end;
     long minutes = strtol(call->params[1], &end, 10);
     const struct sandbox *s = daytona_find(call);
-    int64_t idle_ms = 0;
     struct err e;
 
     if (!s)
         return;
     if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
         api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
-    else if (daytona_idle_ms(call, minutes, &idle_ms, &e) != ERR_OK ||
-             core_sandbox_set_idle(call->core, call->who.tenant, s->id, idle_ms, &s, &e) != ERR_OK)
+    else if (set_idle(call, &s, minutes, pause, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+}
+
+/* POST .../autostop/{interval}: minutes, 0: never for being idle. */
+void daytona_set_auto_stop(struct api_call *call)
+{
+    set_interval(call, false);
+}
+
+/* POST .../autopause/{interval} */
+void daytona_set_auto_pause(struct api_call *call)
+{
+    set_interval(call, true);
 }
 
 int64_t daytona_archive_ms(int64_t minutes)

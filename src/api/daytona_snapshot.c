@@ -4,6 +4,7 @@
  * this order a name means one of them, as in a create. */
 #include "api/daytona_image.h"
 #include "base/clock.h"
+#include "core/archive.h"
 #include "core/build.h"
 #include "core/fork.h"
 #include "core/key.h"
@@ -12,6 +13,7 @@
 #include "core/snapshot.h"
 #include "http/json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* -- forks ------------------------------------------------------------------------------------- */
@@ -63,18 +65,56 @@ static void fork_one(struct api_call *call)
 
 /* -- a snapshot of a sandbox ------------------------------------------------------------------- */
 
-/* The answer is the sandbox, whose state is that of before. */
-static void made(void *arg, const struct snapshot *snapshot, const struct err *why)
-{
-    struct api_call *call = arg;
-    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->state);
+struct making {
+    char id[IDS_SANDBOX_SIZE];
+    char name[CORE_SNAPSHOT_NAME_SIZE];
+    bool was_stopped; /* it runs for the snapshot, and is stopped again */
+    struct err why;   /* code ERR_OK: it was made */
+};
 
-    if (!snapshot)
-        api_fail_err(call, why);
+/* The answer is the sandbox, whose state is that of before. */
+static void answer_made(struct api_call *call)
+{
+    const struct making *m = call->state;
+    const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, m->id);
+
+    if (m->why.code != ERR_OK)
+        api_fail_err(call, &m->why);
     else if (s)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
     else
         daytona_no_sandbox(call);
+}
+
+static void stopped_again(void *arg, const struct sandbox *s, const struct err *why)
+{
+    answer_made(arg); /* one that did not stop is seen to run */
+}
+
+static void made(void *arg, const struct snapshot *snapshot, const struct err *why)
+{
+    struct api_call *call = arg;
+    struct making *m = call->state;
+
+    if (!snapshot)
+        m->why = *why;
+    if (m->was_stopped)
+        core_sandbox_pause(call->core, call->who.tenant, m->id, SANDBOX_TIER_FILES, stopped_again,
+                           call);
+    else
+        answer_made(call);
+}
+
+static void resumed_to_make(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+    struct making *m = call->state;
+
+    if (why && why->code != ERR_EXISTS)
+        api_fail_err(call, why);
+    else
+        core_snapshot_create(call->core, call->who.tenant, m->id, m->name, SNAPSHOT_PLAIN, made,
+                             call);
 }
 
 bool daytona_snapshot_is_taken(struct api_call *call, const char *name)
@@ -86,12 +126,23 @@ bool daytona_snapshot_is_taken(struct api_call *call, const char *name)
 
 static void make_snapshot(struct api_call *call, const struct sandbox *s, const char *name)
 {
-    call->state = strdup(s->id);
+    struct making *m = calloc(1, sizeof(*m));
+
+    call->state = m;
     call->state_free = free;
-    if (!call->state)
+    if (!m) {
         api_fail(call, 503, "memory is out");
+        return;
+    }
+    memcpy(m->id, s->id, sizeof(m->id));
+    (void)snprintf(m->name, sizeof(m->name), "%s", name);
+    m->was_stopped = core_sandbox_is_stopped(s);
+    if (m->was_stopped)
+        core_sandbox_resume(call->core, call->who.tenant, m->id, s->idle_ms, false, resumed_to_make,
+                            call);
     else
-        core_snapshot_create(call->core, call->who.tenant, s->id, name, SNAPSHOT_PLAIN, made, call);
+        core_snapshot_create(call->core, call->who.tenant, m->id, m->name, SNAPSHOT_PLAIN, made,
+                             call);
 }
 
 static void snapshot_one(struct api_call *call)
@@ -113,6 +164,8 @@ static void snapshot_one(struct api_call *call)
         api_fail(call, 400, "name: must not be empty");
     else if (daytona_snapshot_is_taken(call, name))
         api_fail(call, 409, "Snapshot with name \"%s\" already exists for this organization", name);
+    else if (core_sandbox_is_archived(s, clock_real_ms()))
+        api_fail(call, 400, "Sandbox %s is archived: start it first", s->id);
     else
         make_snapshot(call, s, name);
 }

@@ -54,6 +54,38 @@ void daytona_start(struct api_call *call)
                             call);
 }
 
+static void resumed_to_stop(void *arg, const struct sandbox *s, const struct err *why)
+{
+    /* The stop, which waits for it, tells how it went. */
+}
+
+static void stopped(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct api_call *call = arg;
+    const struct sandbox *now = core_sandbox_find(call->core, call->who.tenant, call->state);
+
+    if (why && why->code != ERR_EXISTS)
+        api_fail_err(call, why);
+    else if (now && !core_sandbox_is_stopped(now))
+        api_fail(call, 409, "Sandbox %s was not stopped: it is %s; try again", now->id,
+                 daytona_state(now));
+    else
+        answer(call, call->state);
+}
+
+/* Its programs go on for the moment of a stop: files are kept of what runs. */
+static void stop_paused(struct api_call *call, const struct sandbox *s)
+{
+    char id[IDS_SANDBOX_SIZE];
+
+    if (!remember(call, s))
+        return;
+    memcpy(id, s->id, sizeof(id));
+    core_sandbox_resume(call->core, call->who.tenant, id, life_ms(call, s), false, resumed_to_stop,
+                        NULL);
+    core_sandbox_pause(call->core, call->who.tenant, id, SANDBOX_TIER_FILES, stopped, call);
+}
+
 /* A sandbox with autoDeleteInterval 0 is deleted when it stops. */
 void daytona_stop(struct api_call *call)
 {
@@ -66,7 +98,7 @@ void daytona_stop(struct api_call *call)
     else if (core_sandbox_is_archived(s, clock_real_ms()))
         api_fail(call, 400, "Sandbox %s is archived: start it, and stop it then", s->id);
     else if (life_of(s->state)->pause == LIFE_CALL_ALREADY && core_sandbox_has_memory(s))
-        api_fail(call, 400, "Sandbox %s is paused: start it, and stop it then", s->id);
+        stop_paused(call, s);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FILES, changed, call);
 }

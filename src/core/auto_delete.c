@@ -80,7 +80,7 @@ enum err_code core_sandbox_set_auto_delete(struct core *c, const char *tenant, c
     lifecycle_check_clock(c);
     changed = o->s;
     changed.on_timeout = after_ms == 0 ? SANDBOX_ON_TIMEOUT_KILL : SANDBOX_ON_TIMEOUT_PAUSE;
-    if (after_ms != 0)
+    if (after_ms != 0 && !core_sandbox_pauses_when_idle(&o->s))
         changed.timeout_tier = SANDBOX_TIER_FILES;
     changed.auto_delete_ms = MAX(after_ms, 0);
     code = store_sandbox_update(c->store, &changed, e);

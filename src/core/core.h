@@ -312,6 +312,16 @@ void core_sandbox_used(struct core *c, const char *id);
 enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
                                     int64_t idle_ms, const struct sandbox **out, struct err *e);
 
+/* Are its programs paused with their memory when it was not used for its idle time? */
+bool core_sandbox_pauses_when_idle(const struct sandbox *s);
+
+/* The same, and its programs are paused at that end with their memory, or, with the tier FILES, it
+ * stops. ERR_CONFLICT: it is deleted at the end of its time; ERR_UNIMPLEMENTED: files cannot be
+ * kept here. */
+enum err_code core_sandbox_set_idle_pause(struct core *c, const char *tenant, const char *id,
+                                          int64_t idle_ms, enum sandbox_tier tier,
+                                          const struct sandbox **out, struct err *e);
+
 #define CORE_AUTO_DELETE_MAX_MS (60000ll * 2147483647ll)
 
 /* Sets its end after a time without use. after_ms > 0: it stops at the end of its time, with its

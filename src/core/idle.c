@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/call.h"
 #include "core/core_internal.h"
+#include "core/keep.h"
 #include "core/life.h"
 #include "core/lifecycle.h"
 #include "core/sandbox.h"
@@ -124,8 +125,27 @@ static int64_t end_with_idle(const struct core *c, const struct sandbox *s, int6
     return s->last_end_real_ms ? MIN(end_ms, s->last_end_real_ms) : end_ms;
 }
 
-enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
-                                    int64_t idle_ms, const struct sandbox **out, struct err *e)
+bool core_sandbox_pauses_when_idle(const struct sandbox *s)
+{
+    return s->idle_ms > 0 && s->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE &&
+           s->timeout_tier != SANDBOX_TIER_FILES;
+}
+
+/* tier NULL: what happens at the end stays as it is. */
+static enum err_code check(struct core *c, const struct sandbox_obj *o,
+                           const enum sandbox_tier *tier, struct err *e)
+{
+    if (!tier)
+        return ERR_OK;
+    if (o->s.on_timeout == SANDBOX_ON_TIMEOUT_KILL)
+        return err_set(e, ERR_CONFLICT, "the sandbox %s is deleted at the end of its time",
+                       o->s.id);
+    return *tier == SANDBOX_TIER_FILES ? keep_check(c, e) : ERR_OK;
+}
+
+static enum err_code set_idle(struct core *c, const char *tenant, const char *id, int64_t idle_ms,
+                              const enum sandbox_tier *tier, const struct sandbox **out,
+                              struct err *e)
 {
     struct sandbox_obj *o = NULL;
     struct sandbox changed;
@@ -133,9 +153,13 @@ enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const ch
 
     if (code == ERR_OK)
         code = sandbox_visible(c, tenant, id, &o, e);
+    if (code == ERR_OK)
+        code = check(c, o, tier, e);
     if (code != ERR_OK)
         return code;
     changed = o->s;
+    if (tier)
+        changed.timeout_tier = *tier;
     changed.end_real_ms = end_with_idle(c, &o->s, idle_ms);
     changed.idle_ms = idle_ms;
     code = store_sandbox_update(c->store, &changed, e);
@@ -146,4 +170,17 @@ enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const ch
     lifecycle_arm(o);
     *out = &o->s;
     return ERR_OK;
+}
+
+enum err_code core_sandbox_set_idle(struct core *c, const char *tenant, const char *id,
+                                    int64_t idle_ms, const struct sandbox **out, struct err *e)
+{
+    return set_idle(c, tenant, id, idle_ms, NULL, out, e);
+}
+
+enum err_code core_sandbox_set_idle_pause(struct core *c, const char *tenant, const char *id,
+                                          int64_t idle_ms, enum sandbox_tier tier,
+                                          const struct sandbox **out, struct err *e)
+{
+    return set_idle(c, tenant, id, idle_ms, &tier, out, e);
 }

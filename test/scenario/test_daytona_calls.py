@@ -94,3 +94,58 @@ def test_nothing_is_to_be_recovered_and_a_backup_is_no_act(mine, account):  # no
         account().refused(404, "POST", f"sandbox/{made['id']}/{call}", why="not found")
     assert mine.good("POST", f"sandbox/{made['id']}/stop")["state"] == "stopped"
     mine.refused(400, "POST", f"sandbox/{made['id']}/recover", why="is stopped")
+
+
+def test_one_that_is_paused_is_stopped(mine):  # noqa: F811
+    made = mine.sandbox()
+    at = f"sandbox/{made['id']}"
+    mine.run(made, "echo kept >f; (setsid sleep 7000 &)")
+    assert mine.good("POST", f"{at}/pause")["state"] == "paused"
+    assert mine.good("POST", f"{at}/stop")["state"] == "stopped" and mine.good("GET", at)["state"] == "stopped"
+    mine.refused(400, "POST", f"{at}/pause", why="is stopped")
+    assert mine.good("POST", f"{at}/start")["state"] == "started"
+    assert mine.run(made, "cat f; pgrep -fc 'sleep 700[0]'") == "kept\n0\n"
+
+
+# -- the time without use -------------------------------------------------------------------------------
+
+
+def times(dto):
+    return dto["autoStopInterval"], dto["autoPauseInterval"]
+
+
+def test_a_time_until_it_is_paused_or_stopped(mine, account):  # noqa: F811
+    made = mine.sandbox()
+    at = f"sandbox/{made['id']}"
+    assert times(made) == (15, 0)
+    for call, expected in (("autopause/0", (15, 0)), ("autopause/30", (0, 30)), ("autostop/0", (0, 30)), ("autodelete/60", (0, 30)), ("autostop/20", (20, 0)),
+                           ("autopause/0", (20, 0)), ("autopause/5", (0, 5)), ("autopause/0", (0, 0)), ("autostop/7", (7, 0))):
+        assert times(mine.good("POST", f"{at}/{call}")) == expected == times(mine.good("GET", at)), call
+    for wrong in ("-1", "x", "1.5", "99999999999"):
+        mine.refused(400, "POST", f"{at}/autopause/{wrong}")
+    account().refused(404, "POST", f"{at}/autopause/1", why="not found")
+    assert times(mine.sandbox(autoPauseInterval=9)) == (0, 9) and times(mine.sandbox(autoPauseInterval=0)) == (15, 0)
+    mine.refused(400, "POST", "sandbox", {"snapshot": "host", "autoPauseInterval": 1, "autoStopInterval": 1}, "At most one")
+    for more in ({"autoDeleteInterval": 0}, {"ttlMinutes": 5}):
+        mine.refused(400, "POST", "sandbox", {"snapshot": "host", "autoPauseInterval": 1, **more}, "autoPauseInterval")
+    gone = mine.sandbox(autoDeleteInterval=0)
+    mine.refused(400, "POST", f"sandbox/{gone['id']}/autopause/1", why="cannot be paused")
+
+
+@pytest.mark.parametrize("which, state, left", [("autoPauseInterval", "paused", "1"), ("autoStopInterval", "stopped", "0")])
+def test_one_that_is_not_used_is_paused_with_its_programs_or_stopped(mine, which, state, left):  # noqa: F811
+    made = mine.sandbox(**{which: 1})
+    mine.run(made, "(setsid sleep 7003 &)")
+    until(lambda: [one["state"] for one in mine.good("GET", "sandbox")["items"] if one["id"] == made["id"]] == [state], 300, state)
+    assert mine.good("POST", f"sandbox/{made['id']}/start")["state"] == "started"
+    assert mine.run(made, "pgrep -fc 'sleep 700[3]'").strip() == left
+
+
+def test_its_use_of_resources_at_this_moment(mine, account):  # noqa: F811
+    made = mine.sandbox()
+    now = mine.good("GET", f"toolbox/{made['id']}/system/metrics")
+    assert {*now} == {"cpuCount", "cpuUsedPct", "memTotal", "memUsed", "memCache", "diskTotal", "diskUsed", "diskFree", "timestamp", "timestampUnix"}
+    assert 0 < now["memUsed"] < now["memTotal"] <= made["memory"] << 30 and now["cpuCount"] == made["cpu"], now
+    assert now["diskTotal"] == now["diskUsed"] + now["diskFree"] and 0 <= now["cpuUsedPct"] <= 100 and now["timestampUnix"] > 1_700_000_000
+    assert account().call("GET", f"toolbox/{made['id']}/system/metrics").status == 404
+    assert mine.cay.call("GET", f"/api/toolbox/{made['id']}/system/metrics", key=False).status == 401

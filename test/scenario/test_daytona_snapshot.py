@@ -179,8 +179,20 @@ def test_a_snapshot_that_cannot_be_made(mine, account):
     other = account()
     other.refused(404, "POST", at, {"name": "b"}, "not found")
     assert mine.good("POST", f"sandbox/{source['id']}/stop")["state"] == "stopped"
-    mine.refused(409, "POST", at, {"name": "b"})
+    assert mine.good("POST", f"sandbox/{source['id']}/archive")["state"] == "archived"
+    mine.refused(400, "POST", at, {"name": "b"}, "archived")
     assert "b" not in mine.names()
+
+
+def test_a_snapshot_of_one_that_is_stopped(mine):
+    source = mine.sandbox()
+    at = f"sandbox/{source['id']}"
+    mine.run(source, "echo kept >f")
+    assert mine.good("POST", f"{at}/stop")["state"] == "stopped"
+    assert mine.good("POST", f"{at}/snapshot", {"name": "of-stopped"})["state"] == "stopped"
+    assert mine.good("GET", at)["state"] == "stopped" and mine.run(mine.sandbox(snapshot="of-stopped"), "cat f") == "kept\n"
+    mine.refused(409, "POST", f"{at}/snapshot", {"name": "of-stopped"}, "already exists")
+    assert mine.good("GET", at)["state"] == "stopped"
 
 
 def test_they_are_the_tenants_own(mine, account, cay):
