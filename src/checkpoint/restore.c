@@ -127,7 +127,7 @@ static int at_done(int pidfd)
     if (ask(CHECKPOINT_DONE, -1) == 0)
         return 0;
     (void)pid_kill(pidfd, SIGKILL);
-    (void)io_create_file_at(CHECKPOINT_DIR_FD, CRIU_UNWANTED, "", 0, 0600);
+    (void)!io_create_file_at(CHECKPOINT_DIR_FD, CRIU_UNWANTED, "", 0, 0600);
     for (;;)
         pause();
 }
