@@ -1,8 +1,8 @@
 #pragma once
 /* Words of an automaton in one stream, however single characters of them are escaped there: as they
  * are, in percent-encoding (%2f, %2F; %u002f), as in a string of JSON, JavaScript or C (\/, \",
- * \u002f, \U0000002f, \u{2f}, \x2f, \57) or as HTML's numbers, with ';' or without, and the five names of XML (&#47;,
- * &#x2f;, &amp;), one way beside the other in one word.
+ * \u002f, \U0000002f, \u{2f}, \x2f, \57) or as HTML's numbers, with ';' or without, and the five
+ * names of XML (&#47;, &#x2f;, &amp;), one way beside the other in one word.
  *
  * A text in the form of an escape may also be meant literally. Both readings are followed at once:
  * a finder is a set of states of the automaton, as a rule one, at most FINDER_READINGS_MAX; beyond
