@@ -7,6 +7,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "kernels/env_code.h"
+#include "kernels/identity.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -122,6 +123,7 @@ static void finish_current(struct context *c)
 
     uv_timer_stop(&c->timer);
     if (ex->env && c->kernel && c->state == READY) {
+        identity_renew(IDENTITY_DIR);
         json_t *restored = env_restored(ex->env);
 
         send_env(c, restored);

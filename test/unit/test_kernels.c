@@ -1,17 +1,22 @@
 /* cay-kernels' readers and writers: Jupyter's wire protocol against hostile messages, results as
  * lines, names of languages, specifications, environment variables as code. */
+#include "base/io.h"
 #include "kernels/env_code.h"
+#include "kernels/identity.h"
 #include "kernels/repair.h"
 #include "kernels/result.h"
 #include "kernels/spec.h"
 #include "kernels/wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 /* after the above */
 #include <cmocka.h>
 
@@ -324,6 +329,31 @@ static void test_variables_are_put_back(void **state)
     json_decref(vars);
 }
 
+/* A variable that is set and has a file is what the file says; others stay. */
+static void test_the_identity_is_renewed(void **state)
+{
+    char dir[] = "/tmp/cay-test-identity-XXXXXX";
+    int dir_fd;
+
+    assert_non_null(mkdtemp(dir));
+    dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(setenv("E2B_SANDBOX_ID", "the first", 1), 0);
+    assert_int_equal(setenv("E2B_TEMPLATE_ID", "a template", 1), 0);
+    identity_renew("/tmp/there/is/none");
+    identity_renew(dir);
+    assert_string_equal(getenv("E2B_SANDBOX_ID"), "the first");
+    assert_int_equal(io_create_file_at(dir_fd, ".E2B_SANDBOX_ID", "the second\n", 11, 0600), 0);
+    identity_renew(dir);
+    assert_string_equal(getenv("E2B_SANDBOX_ID"), "the second");
+    assert_string_equal(getenv("E2B_TEMPLATE_ID"), "a template");
+    assert_int_equal(unsetenv("E2B_SANDBOX_ID"), 0);
+    identity_renew(dir);
+    assert_null(getenv("E2B_SANDBOX_ID"));
+    assert_int_equal(unlinkat(dir_fd, ".E2B_SANDBOX_ID", 0), 0);
+    assert_int_equal(close(dir_fd), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +367,7 @@ int main(void)
         cmocka_unit_test(test_specifications),
         cmocka_unit_test(test_variables_stay_data),
         cmocka_unit_test(test_variables_are_put_back),
+        cmocka_unit_test(test_the_identity_is_renewed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
