@@ -72,6 +72,14 @@ void build_files_sweep(struct build_files *all)
     }
 }
 
+static void on_sweep(struct timer *t)
+{
+    struct build_files *all = CONTAINER_OF(t, struct build_files, sweep);
+
+    build_files_sweep(all);
+    timers_set(&all->core->timers, t, clock_mono_ms() + CORE_BUILD_SWEEP_MS);
+}
+
 /* NULL: it has none. */
 static struct build_file *oldest_of(const struct build_files *all, const char *owner, size_t *n,
                                     uint64_t *bytes)
@@ -154,6 +162,8 @@ enum err_code build_files_init(struct core *c, struct err *e)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     }
     c->build_files = all;
+    all->core = c;
+    all->sweep.fire = on_sweep;
     all->dir_fd = -1;
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_set_sys(e, ERR_INTERNAL, errno, "making %s", path);
@@ -162,7 +172,7 @@ enum err_code build_files_init(struct core *c, struct err *e)
         return err_set_sys(e, ERR_INTERNAL, errno, "opening %s", path);
     if (scan(all, e) != ERR_OK)
         return e->code;
-    build_files_sweep(all);
+    on_sweep(&all->sweep);
     return ERR_OK;
 }
 
@@ -173,6 +183,7 @@ void build_files_free(struct core *c)
 
     if (!all)
         return;
+    timers_cancel(&c->timers, &all->sweep);
     while (all->uploads)
         build_files_remove_upload(all, all->uploads);
     for (struct build_file *f = all->files; f; f = next) {

@@ -15,6 +15,7 @@
 #define CORE_BUILD_FILES_EACH   256u                       /* of a tenant */
 #define CORE_BUILD_FILES_FREE   5u /* percent of the disk that they leave, for what else is on it */
 #define CORE_BUILD_FILES_AGE_MS (7ll * 86400 * 1000)
+#define CORE_BUILD_SWEEP_MS     3600000u
 #define CORE_BUILD_UPLOADS      4u /* of a tenant, at a time */
 #define CORE_BUILD_UPLOAD_MS    3600000ll
 #define CORE_BUILD_HASH_MAX     64u /* hex digits */

@@ -3,6 +3,7 @@
  * (those that come in parts). The lists are the core's (c->build_files). */
 
 #include "core/build_files.h"
+#include "core/timers.h"
 
 #define BUILD_FILES_NAME_SIZE (CORE_BUILD_OWNER_LEN + CORE_BUILD_HASH_MAX + 1)
 #define BUILD_FILES_TEMP_SIZE 17
@@ -24,6 +25,8 @@ struct upload {
 };
 
 struct build_files {
+    struct core *core;
+    struct timer sweep;
     int dir_fd;
     struct build_file *files;
     struct upload *uploads;
@@ -58,5 +61,6 @@ enum err_code build_files_keep(struct build_files *all, const struct upload *u, 
                                struct err *e);
 void build_files_remove_upload(struct build_files *all, struct upload *u);
 
-/* Those that took too long go, and archives that were not used for long. */
+/* Those that took too long go, and archives that were not used for long: at each call, and every
+ * CORE_BUILD_SWEEP_MS. */
 void build_files_sweep(struct build_files *all);

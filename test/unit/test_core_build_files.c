@@ -1,5 +1,6 @@
 /* Archives for builds: whose go when all tenants together have as many as they may. */
-#include "core/build_files.h"
+#include "core/build_files_internal.h"
+#include "core/core_internal.h"
 #include "core_world.h"
 
 #include <stdio.h>
@@ -110,12 +111,39 @@ static void what_is_being_received_stays_and_takes_no_more_than_its_share(void *
     assert_int_equal(left(w), TENANTS * EACH - (CORE_BUILD_UPLOADS - 1));
 }
 
+static bool none_is_old(struct world *w)
+{
+    for (struct build_file *f = w->core->build_files->files; f; f = f->next)
+        if (f->used_real_ms == 1)
+            return false;
+    return true;
+}
+
+/* No call comes: they go by the timer, which is armed again. */
+static void what_was_not_used_for_long_goes_by_itself(void **state)
+{
+    struct world *w = *state;
+    struct build_files *all = w->core->build_files;
+
+    assert_int_equal(upload(w, "t", 1), ERR_OK);
+    assert_int_equal(upload(w, "t", 2), ERR_OK);
+    assert_true(timer_armed(&all->sweep));
+    all->files->used_real_ms = 1; /* the second's */
+    assert_false(none_is_old(w));
+    timers_set(&w->core->timers, &all->sweep, 0);
+    world_run_until_true(w, none_is_old);
+    assert_true(timer_armed(&all->sweep));
+    assert_true(present(w, "t", 1));
+    assert_false(present(w, "t", 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD(a_newcomer_takes_of_who_has_most),
         WORLD(who_has_most_gives_its_own),
         WORLD(what_is_being_received_stays_and_takes_no_more_than_its_share),
+        WORLD(what_was_not_used_for_long_goes_by_itself),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
