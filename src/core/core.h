@@ -179,8 +179,8 @@ typedef void (*core_done_cb)(void *arg, const struct err *why);
 
 /* -- sandboxes --------------------------------------------------------------------------------- */
 
-#define CORE_TO_DISK_MAX_MS INT64_C(315360000000) /* 3,650 days */
-#define CORE_HASH_SIZE      32u                   /* SHA-256 */
+#define CORE_TO_DISK_MAX_MS 315360000000ll /* 3,650 days */
+#define CORE_HASH_SIZE      32u            /* SHA-256 */
 
 struct sandbox_request {
     const char *tenant;

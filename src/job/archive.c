@@ -23,7 +23,7 @@
 #define NAMES_BYTES 65536
 #define VALUE_BYTES 65536
 #define SPARE_BYTES (UINT64_C(64) << 20)
-#define LENGTH_MAX  (UINT64_C(32) << 30) /* mksquashfs reads holes, too: about a GiB a second */
+#define LENGTH_MAX  (32ull * 1024 * 1024 * 1024) /* mksquashfs reads holes, a GiB a second */
 
 struct archiving {
     char name[16];
