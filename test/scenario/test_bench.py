@@ -8,6 +8,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from conftest import SERVERS_MAX, SLOTS_MAX, UID_BASE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = ROOT / "test/bench"
@@ -26,7 +27,9 @@ def run(*arguments):
     if os.geteuid() != 0:
         pytest.skip("a server of its own needs root")
     small = {"BENCH_COUNT": "3", "BENCH_SECONDS": "1", "BENCH_SANDBOXES": str(SANDBOXES), "BENCH_MIB": "2",
-             "BENCH_SDK": "no"}
+             "BENCH_SDK": "no",
+             # of this process of the run, after those of its servers: the usual ones are another's
+             "BENCH_UID_BASE": str(UID_BASE + SERVERS_MAX * SLOTS_MAX * 65536)}
     done = subprocess.run([sys.executable, *map(str, arguments)], env={**os.environ, **small}, capture_output=True,
                           text=True, timeout=BOUNDED_SECONDS)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
