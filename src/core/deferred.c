@@ -76,6 +76,28 @@ void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const str
     core_defer(c, &d->later, answer_error, d);
 }
 
+struct deferred_refusal {
+    core_done_cb done;
+    void *arg;
+    struct err why;
+    struct deferred later;
+};
+
+static void answer_refusal(void *arg)
+{
+    CLEANUP_FREE struct deferred_refusal *d = arg;
+
+    d->done(d->arg, &d->why);
+}
+
+void core_defer_refusal(struct core *c, core_done_cb done, void *arg, const struct err *why)
+{
+    struct deferred_refusal *d = RESERVE_NEW(&c->reserve, struct deferred_refusal);
+
+    *d = (struct deferred_refusal){done, arg, *why};
+    core_defer(c, &d->later, answer_refusal, d);
+}
+
 enum err_code core_check_ready(const struct core *c, struct err *e)
 {
     if (c->ready && !c->stopping)

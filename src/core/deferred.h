@@ -24,6 +24,9 @@ void core_defer(struct core *c, struct deferred *d, void (*fn)(void *arg), void 
 /* Answers a core_sandbox_cb in the next turn with an error. */
 void core_defer_error(struct core *c, core_sandbox_cb done, void *arg, const struct err *why);
 
+/* The same for a core_done_cb. */
+void core_defer_refusal(struct core *c, core_done_cb done, void *arg, const struct err *why);
+
 /* A handle that core_free counted is closed. */
 void core_handle_closed(struct core *c);
 

@@ -13,7 +13,6 @@
 #include "core/events.h"
 #include "core/keep.h"
 #include "core/published.h"
-#include "core/reserve.h"
 #include "core/snapshot_memory.h"
 #include "core/store_snapshot.h"
 #include "core/template.h"
@@ -185,28 +184,6 @@ void snapshot_drop(struct snapshot_obj *o)
         timers_set(&o->core->timers, &o->again, clock_mono_ms() + DROP_LATER_MS);
 }
 
-struct deferred_answer {
-    core_done_cb done;
-    void *arg;
-    struct err why;
-    struct deferred later;
-};
-
-static void answer_deferred(void *arg)
-{
-    CLEANUP_FREE struct deferred_answer *t = arg;
-
-    t->done(t->arg, &t->why);
-}
-
-static void refuse_delete(struct core *c, core_done_cb done, void *arg, const struct err *why)
-{
-    struct deferred_answer *t = RESERVE_NEW(&c->reserve, struct deferred_answer);
-
-    *t = (struct deferred_answer){done, arg, *why};
-    core_defer(c, &t->later, answer_deferred, t);
-}
-
 void core_snapshot_delete(struct core *c, const char *tenant, const char *name, core_done_cb done,
                           void *arg)
 {
@@ -219,7 +196,7 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
     if (code == ERR_OK)
         code = snapshot_set_state(o, SNAPSHOT_DELETING, &e);
     if (code != ERR_OK) {
-        refuse_delete(c, done, arg, &e);
+        core_defer_refusal(c, done, arg, &e);
         return;
     }
     snapshot_memory_lose(o);

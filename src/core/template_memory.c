@@ -10,7 +10,6 @@
 #include "core/exec.h"
 #include "core/keep.h"
 #include "core/lifecycle.h"
-#include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/snapshot_memory.h"
@@ -214,28 +213,6 @@ static bool copy(struct template_making *m, const struct template_memory_request
     return m->env && m->ready_user && m->cwd && (m->ready || !r->ready);
 }
 
-struct refusal {
-    core_done_cb done;
-    void *arg;
-    struct err why;
-    struct deferred later;
-};
-
-static void refuse(void *arg)
-{
-    CLEANUP_FREE struct refusal *t = arg;
-
-    t->done(t->arg, &t->why);
-}
-
-static void refuse_later(struct core *c, core_done_cb done, void *arg, const struct err *why)
-{
-    struct refusal *t = RESERVE_NEW(&c->reserve, struct refusal);
-
-    *t = (struct refusal){done, arg, *why};
-    core_defer(c, &t->later, refuse, t);
-}
-
 static enum err_code begin(struct core *c, const struct template_memory_request *r,
                            core_done_cb done, void *arg, struct err *e)
 {
@@ -272,7 +249,7 @@ void template_memory_make(struct core *c, const struct template_memory_request *
     struct err e;
 
     if (begin(c, r, done, arg, &e) != ERR_OK)
-        refuse_later(c, done, arg, &e);
+        core_defer_refusal(c, done, arg, &e);
 }
 
 void core_snapshot_add_memory(struct core *c, const char *tenant, const char *name,
@@ -284,10 +261,10 @@ void core_snapshot_add_memory(struct core *c, const char *tenant, const char *na
     struct err e;
 
     if (core_check_ready(c, &e) != ERR_OK) {
-        refuse_later(c, done, arg, &e);
+        core_defer_refusal(c, done, arg, &e);
     } else if (!s) {
         err_set(&e, ERR_NOT_FOUND, "there is no snapshot '%.100s'", name);
-        refuse_later(c, done, arg, &e);
+        core_defer_refusal(c, done, arg, &e);
     } else {
         r.snapshot = s->id;
         template_memory_make(c, &r, done, arg);

@@ -182,7 +182,6 @@ static void on_unserved(struct volume_obj *o)
 
 struct later {
     core_volume_cb made;
-    core_done_cb removed;
     void *arg;
     struct err why;
     struct deferred later;
@@ -192,18 +191,14 @@ static void answer_later(void *arg)
 {
     CLEANUP_FREE struct later *t = arg;
 
-    if (t->made)
-        t->made(t->arg, NULL, &t->why);
-    if (t->removed)
-        t->removed(t->arg, &t->why);
+    t->made(t->arg, NULL, &t->why);
 }
 
-static void refuse(struct core *c, core_volume_cb made, core_done_cb removed, void *arg,
-                   const struct err *why)
+static void refuse_making(struct core *c, core_volume_cb made, void *arg, const struct err *why)
 {
     struct later *t = RESERVE_NEW(&c->reserve, struct later);
 
-    *t = (struct later){made, removed, arg, *why};
+    *t = (struct later){made, arg, *why};
     core_defer(c, &t->later, answer_later, t);
 }
 
@@ -233,7 +228,7 @@ void core_volume_remove(struct core *c, const char *tenant, const char *name, co
     if (code == ERR_OK)
         code = set_state(o, VOLUME_REMOVING, &e);
     if (code != ERR_OK) {
-        refuse(c, NULL, done, arg, &e);
+        core_defer_refusal(c, done, arg, &e);
         return;
     }
     o->removed = done;
@@ -367,7 +362,7 @@ void core_volume_create(struct core *c, const char *tenant, const char *name, ui
     if (code == ERR_OK)
         code = begin(c, &v, done, arg, &e);
     if (code != ERR_OK)
-        refuse(c, done, NULL, arg, &e);
+        refuse_making(c, done, arg, &e);
 }
 
 /* -- after a restart --------------------------------------------------------------------------- */
