@@ -14,6 +14,7 @@
 
 static char base[] = "/tmp/cay-fuzz-XXXXXX", folder[sizeof(base) + 8];
 static struct core core;
+static uv_loop_t loop;
 static bool sent[TENANTS][HASHES];
 static struct {
     uint64_t number;
@@ -41,6 +42,10 @@ static void empty(void)
 static void clean_up(void)
 {
     empty();
+    timers_free(&core.timers);
+    uv_close((uv_handle_t *)&core.timers.uv, NULL);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&loop);
     (void)!rmdir(folder);
     (void)!rmdir(base);
 }
@@ -53,6 +58,9 @@ static void begin_world(void)
         FUZZ_CHECK(mkdtemp(base));
         (void)snprintf(folder, sizeof(folder), "%s/builds", base);
         core.config.state_dir = base;
+        /* Never run: the sweep by the hour is not tried here. */
+        FUZZ_CHECK(uv_loop_init(&loop) == 0);
+        timers_init(&core.timers, &loop);
         atexit(clean_up);
     }
     memset(sent, 0, sizeof(sent));
