@@ -146,7 +146,8 @@ enum privsep_op {
     PRIVSEP_ARCHIVE_STOP,
     PRIVSEP_REQUEST_COUNT,
 
-    /* event: slot, gen, u.item */
+    /* event: slot, gen, u.item. Beside a LIST: a sandbox that was restored from its memory for an
+     * earlier peer, which had no answer */
     PRIVSEP_ITEM = 64,
     /* event: u.template */
     PRIVSEP_TEMPLATE,

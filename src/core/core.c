@@ -167,6 +167,7 @@ static void on_kepts(struct core *c, int status)
 static void on_listed(struct core *c, const char *id, int status, const struct privsep_msg *m,
                       int *fds, size_t n_fds, void *arg)
 {
+    c->listing = false;
     if (call_is_channel_error(status))
         return; /* on_up comes again */
     set_list_pending(c, false);
@@ -185,11 +186,23 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
     list_or_relist(c, keep_send_kepts(c, on_kepts));
 }
 
+/* One that was restored from its memory, which is gone by that: for an earlier peer, so that no
+ * answer tells of it. What KEPTS has told before may not be so any more. */
+static void on_item_alone(struct core *c, const struct privsep_msg *m)
+{
+    match(c, m);
+    list_or_relist(c, keep_request_settle(c));
+}
+
 static void on_item(struct core *c, const struct privsep_msg *m)
 {
     size_t cap = c->listed_cap ? c->listed_cap * 2 : 64;
     struct privsep_msg *grown;
 
+    if (!c->listing) {
+        on_item_alone(c, m);
+        return;
+    }
     if (c->listed_n == c->listed_cap) {
         grown = cap <= LISTED_MAX ? reallocarray(c->listed, cap, sizeof(*grown)) : NULL;
         if (!grown) {
@@ -208,8 +221,10 @@ static void send_list(struct core *c)
 
     c->listed_n = 0;
     set_list_pending(c, true);
+    c->listing = true;
     if (call_privd(c, "", &m, on_listed, NULL) == -ENOMEM) {
         set_list_pending(c, false);
+        c->listing = false;
         timers_set(&c->timers, &c->relist, clock_mono_ms() + RELIST_AFTER_MS);
     }
 }
@@ -243,7 +258,7 @@ static void on_down(void *arg)
 {
     struct core *c = arg;
 
-    c->privd_up = c->ready = c->list_pending = false;
+    c->privd_up = c->ready = c->list_pending = c->listing = false;
     timers_cancel(&c->timers, &c->relist);
 }
 

@@ -115,6 +115,7 @@ struct core {
 
     struct timer relist; /* LIST once more, or no answer to what is asked after a connection */
     bool list_pending;   /* LIST, then TEMPLATES: relist is the deadline of their answers */
+    bool listing;        /* LIST has no answer yet: ITEM events belong to it */
     bool sweeping;       /* that LIST only looks for strays */
     uint64_t templates_requested_ms;
 

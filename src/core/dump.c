@@ -40,6 +40,7 @@
 void dump_forget(struct sandbox_obj *o)
 {
     o->dump_requested = o->dump_waits = o->dump_prepared = o->dump_ends = o->restoring = false;
+    o->restart_refused = false;
 }
 
 static void await_ms(struct sandbox_obj *o, uint64_t ms)
@@ -197,13 +198,14 @@ static void ended_with_files(struct sandbox_obj *o, int status)
     keep_done(o);
 }
 
-void dump_was_cut(struct sandbox_obj *o)
+void dump_was_lost(struct sandbox_obj *o)
 {
     struct err why;
 
-    if (!o->s.kept_memory)
-        return;
-    err_set(&why, ERR_INTERNAL, "its memory was lost as a program of cay ended meanwhile");
+    if (o->restart_refused)
+        why = o->dump_why;
+    else
+        err_set(&why, ERR_INTERNAL, "its memory was lost as a program of cay ended meanwhile");
     fall(o, &why);
 }
 

@@ -45,9 +45,9 @@ void dump_restore_error(struct err *e, int status);
 bool dump_restore_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m,
                           struct err *e);
 
-/* KEPTS says that it is kept without memory, after a pause or a resume with it: its files alone are
- * what there is of it, and that is told. Nothing where it was kept without. */
-void dump_was_cut(struct sandbox_obj *o);
+/* KEPTS says that there is no memory beside its files, though it was paused with it: they alone are
+ * what there is of it, and that is told, for dump_why where its resume was refused for that. */
+void dump_was_lost(struct sandbox_obj *o);
 
 /* It is neither being dumped nor restored. */
 void dump_forget(struct sandbox_obj *o);

@@ -212,8 +212,11 @@ void keep_stays_kept(struct sandbox_obj *o)
 {
     struct err why;
 
+    if (o->restart_refused)
+        why = o->dump_why;
+    else
+        err_set(&why, ERR_UNAVAILABLE, "it was interrupted: the sandbox is paused");
     keep_mark_kept(o);
-    err_set(&why, ERR_UNAVAILABLE, "it was interrupted: the sandbox is paused");
     pause_not_resumed(o, SANDBOX_KEPT, &why);
 }
 

@@ -36,7 +36,8 @@ struct kept_listed {
 /* The kept files of privd, by number (keep.c). */
 struct kepts {
     bool can;                                        /* privd can keep files at all */
-    struct kept_listed listed[PRIVSEP_KEPT_MAX + 1]; /* by the last KEPTS */
+    struct kept_listed listed[PRIVSEP_KEPT_MAX + 1]; /* by the last answer to KEPTS */
+    struct kept_listed coming[PRIVSEP_KEPT_MAX + 1]; /* events of one that is not whole yet */
     bool stray[PRIVSEP_KEPT_MAX + 1];                /* no row names it: being dropped */
     struct timer strays_again;                       /* armed: some could not be */
 };
@@ -142,3 +143,6 @@ void keep_settle_all(struct core *c);
 
 /* Those that LIST has, though their files alone are to be there. */
 void keep_settle_listed(struct core *c);
+
+/* Asks what is kept, and settles all by it. 0 or -errno. */
+int keep_request_settle(struct core *c);

@@ -119,8 +119,28 @@ enum err_code keep_resume(struct sandbox_obj *o, struct err *e)
     return ERR_OK;
 }
 
+/* A restore that fails after it has read the image costs it: before the caller is told, KEPTS says
+ * whether it is there. false: that cannot be asked for now. */
+static bool look_for_memory(struct sandbox_obj *o, const struct err *why)
+{
+    if (keep_request_settle(o->core) < 0)
+        return false;
+    o->restart_refused = true;
+    o->dump_why = *why;
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + o->core->config.privd_timeout_ms);
+    return true;
+}
+
+/* None of it was read where it has to wait for others. */
+static bool may_be_without_memory(const struct sandbox_obj *o, int status)
+{
+    return o->restoring && status != -EAGAIN && status != -EBUSY && !call_is_channel_error(status);
+}
+
 void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *why)
 {
+    const bool looks = may_be_without_memory(o, status);
+
     o->change_requested = o->rolled_back = false;
     dump_forget(o);
     if (o->kill_wanted) {
@@ -129,7 +149,7 @@ void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *w
     }
     if (call_is_channel_error(status))
         pause_channel_broke(o, status, "resuming the sandbox");
-    else
+    else if (!looks || !look_for_memory(o, why))
         pause_not_resumed(o, SANDBOX_KEPT, why);
 }
 

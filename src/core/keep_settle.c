@@ -5,6 +5,7 @@
 #include "core/keep.h"
 
 #include "base/clock.h"
+#include "core/auto_delete.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/dump.h"
@@ -69,12 +70,23 @@ bool keep_on_ended(struct sandbox_obj *o, const char *cause)
     return true;
 }
 
+/* From then on it is stopped, where it is not just being paused or resumed. */
+static void has_lost_memory(struct sandbox_obj *o)
+{
+    dump_was_lost(o);
+    if (sandbox_life(o)->change != LIFE_CHANGE_NONE)
+        return;
+    o->s.kept_real_ms = clock_real_ms();
+    auto_delete_arm(o);
+    pause_write_row(o);
+}
+
 static void is_kept(struct sandbox_obj *o)
 {
     enum life_change change = sandbox_life(o)->change;
 
-    if (change != LIFE_CHANGE_NONE && o->core->kepts.listed[o->s.kept].without_memory)
-        dump_was_cut(o);
+    if (o->s.kept_memory && o->core->kepts.listed[o->s.kept].without_memory)
+        has_lost_memory(o);
     if (change == LIFE_CHANGE_PAUSE) {
         keep_mark_kept(o);
         pause_done(o, SANDBOX_KEPT);
@@ -95,6 +107,10 @@ void keep_on_missing(struct sandbox_obj *o, enum kept_seen seen)
             timers_set(&o->core->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
         break;
     case KEPT_SEEN_NONE:
+        if (o->restart_refused) { /* the refusal says so */
+            keep_stays_kept(o);
+            break;
+        }
         o->end_reason = "error";
         lifecycle_ended(o, "its files, which were kept, are not there any more");
         break;
@@ -105,6 +121,11 @@ static void on_kepts_answered(struct core *c, int status)
 {
     if (status == 0)
         keep_settle_all(c);
+}
+
+int keep_request_settle(struct core *c)
+{
+    return keep_send_kepts(c, on_kepts_answered);
 }
 
 bool keep_on_timer(struct sandbox_obj *o)
@@ -121,7 +142,7 @@ bool keep_on_timer(struct sandbox_obj *o)
     }
     if (o->change_requested)
         return false;
-    keep_send_kepts(o->core, on_kepts_answered);
+    (void)keep_request_settle(o->core);
     return true;
 }
 

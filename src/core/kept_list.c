@@ -36,7 +36,11 @@ static void on_kepts(struct core *c, const char *id, int status, const struct pr
                      int *fds, size_t n_fds, void *arg)
 {
     void (*fn)(struct core *, int) = arg;
+    struct kepts *k = &c->kepts;
 
+    if (status == 0)
+        memcpy(k->listed, k->coming, sizeof(k->listed));
+    memset(k->coming, 0, sizeof(k->coming));
     fn(c, status);
 }
 
@@ -45,7 +49,6 @@ int keep_send_kepts(struct core *c, void (*fn)(struct core *c, int status))
     struct privsep_msg m = {.op = PRIVSEP_KEPTS};
     int64_t rc;
 
-    memset(c->kepts.listed, 0, sizeof(c->kepts.listed));
     rc = call_privd(c, "", &m, on_kepts, fn);
     return rc < 0 ? (int)rc : 0;
 }
@@ -53,10 +56,11 @@ int keep_send_kepts(struct core *c, void (*fn)(struct core *c, int status))
 void keep_on_kept_event(struct core *c, const struct privsep_msg *m)
 {
     uint32_t n = m->u.kept.number;
+    struct kept_listed *t = &c->kepts.coming[n <= PRIVSEP_KEPT_MAX ? n : 0];
 
     if (n < 1 || n > PRIVSEP_KEPT_MAX)
         return;
-    c->kepts.listed[n].seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
-    c->kepts.listed[n].without_memory = m->u.kept.without_memory != 0;
-    memcpy(c->kepts.listed[n].owner, m->u.kept.owner, sizeof(c->kepts.listed[n].owner));
+    t->seen = m->u.kept.busy ? KEPT_SEEN_BUSY : KEPT_SEEN_WHOLE;
+    t->without_memory = m->u.kept.without_memory != 0;
+    memcpy(t->owner, m->u.kept.owner, sizeof(t->owner));
 }

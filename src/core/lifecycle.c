@@ -167,12 +167,20 @@ void lifecycle_send_kill(struct sandbox_obj *o)
     timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_AGAIN_MS);
 }
 
+/* Of privd, to the CREATE of one that it makes. One that was being restarted may have none to come:
+ * an earlier cayd has asked for it, or it was refused. */
+static bool awaits_answer(const struct sandbox_obj *o)
+{
+    return sandbox_life(o)->awaits_create && !o->known_to_privd &&
+           (!sandbox_life(o)->files || o->change_requested);
+}
+
 void lifecycle_end(struct sandbox_obj *o, const char *reason)
 {
     struct core *c = o->core;
     struct err why;
 
-    if (sandbox_life(o)->awaits_create && !o->known_to_privd) {
+    if (awaits_answer(o)) {
         o->kill_wanted = true; /* for when the reply to CREATE tells what to kill */
         create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
         err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended: %s", o->s.id, reason);

@@ -101,8 +101,9 @@ struct sandbox_obj {
     bool dump_ends;      /* it was refused for dump_why, and its agent is told to go on */
     struct err dump_why;
     uint64_t dump_until_ms;
-    bool restoring;  /* being restarted from its memory */
-    struct err fell; /* core_sandbox_fell */
+    bool restoring;       /* being restarted from its memory */
+    bool restart_refused; /* that was, for dump_why: KEPTS is to say whether its memory is there */
+    struct err fell;      /* core_sandbox_fell */
     int64_t
         refused_end_ms; /* the end of its time at which its memory could not be written (pause.c) */
 

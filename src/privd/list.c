@@ -19,7 +19,7 @@
 #define SLICE_SLOTS 1024 /* looked at */
 #define TURN_MS     1
 
-static int send_item(struct privd *p, const struct slot *s)
+static int send_item(struct privd *p, const struct slot *s, uint64_t peer)
 {
     struct privsep_msg m = {.op = PRIVSEP_ITEM, .slot = s->number, .gen = s->gen};
 
@@ -29,7 +29,12 @@ static int send_item(struct privd *p, const struct slot *s)
     m.u.item.started_real_ms = s->started_real_ms;
     m.u.item.limits = s->kind.limits;
     m.u.item.frozen = s->state == SLOT_FROZEN || copy_ends_frozen(s);
-    return privsep_server_send(p->server, p->listing.reply_to.peer, &m, NULL, 0);
+    return privsep_server_send(p->server, peer, &m, NULL, 0);
+}
+
+void list_tell(struct privd *p, const struct slot *s)
+{
+    (void)send_item(p, s, 0);
 }
 
 static void send_slice(void *arg)
@@ -42,7 +47,7 @@ static void send_slice(void *arg)
 
     for (; l->next < end && items < SLICE_ITEMS && l->reply_to.seq != 0; l->next++)
         if (permit_lives(p->slots[l->next].state)) {
-            if (send_item(p, &p->slots[l->next]) < 0)
+            if (send_item(p, &p->slots[l->next], l->reply_to.peer) < 0)
                 return; /* the peer is gone: list_forget was called, or its successor asks anew */
             items++;
         }

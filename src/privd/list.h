@@ -5,6 +5,7 @@
 #include "privd/request.h"
 
 struct privd;
+struct slot;
 
 /* A LIST under way. */
 struct listing {
@@ -14,6 +15,9 @@ struct listing {
 };
 
 void list_begin(struct privd *p, const struct reply_to *to);
+
+/* ITEM of that one to the peer that is there, if any. */
+void list_tell(struct privd *p, const struct slot *s);
 
 /* The requester is gone. May be called from inside any reply. */
 void list_forget(struct privd *p);

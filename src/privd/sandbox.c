@@ -13,6 +13,7 @@
 #include "privd/end.h"
 #include "privd/keep.h"
 #include "privd/levels.h"
+#include "privd/list.h"
 #include "privd/loop.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
@@ -127,11 +128,31 @@ static void on_start_timeout(void *arg)
     start_failed(arg, -ETIMEDOUT, PRIVSEP_STAGE_READY);
 }
 
+/* It runs, and its requester is gone. Kept files that it took go back to their number (the record
+ * still says so); but the memory that was beside them is what runs now, and is nowhere else: that
+ * one lives on, and the next peer finds it in its list, or is told of it where it has listed
+ * already. It is told before the number is free: the peer that asks for both never finds neither.
+ * Test: test_restore_ends.py, "for a peer that is gone". */
+static void started_alone(struct slot *s, bool has_all)
+{
+    struct privd *p = s->privd;
+
+    log_info("sandbox %.*s, slot %u: %s, no peer is there to be notified", PRIVSEP_ID_SIZE, s->id,
+             s->number, has_all ? "restored" : "ended");
+    if (!has_all) {
+        end_force(p, s);
+        return;
+    }
+    list_tell(p, s);
+    keep_slot_runs(s);
+}
+
 static void started(struct slot *s)
 {
     struct privd *p = s->privd;
     struct privsep_msg m = {.op = PRIVSEP_CREATE, .slot = s->number, .gen = s->gen};
     struct runtime_sandbox sb = slots_sandbox(s);
+    const bool has_all = s->create->memory && !s->create->copy;
     int fds[PRIVSEP_CREATE_SOCKETS];
     unsigned n_fds = 0;
     int r;
@@ -153,15 +174,10 @@ static void started(struct slot *s)
     r = request_reply(p, &s->create->reply_to, &m, fds, n_fds);
     restores_group_end(p, s->create);
     free(TAKE_PTR(s->create));
-    if (r < 0) {
-        /* The requester is gone, and the next peer may have listed already: no peer would know of
-         * it. Kept files that it took go back to their number (the record still says so). */
-        log_info("sandbox %.*s, slot %u: ended, no peer is there to be notified", PRIVSEP_ID_SIZE,
-                 s->id, s->number);
-        end_force(p, s);
-    } else {
+    if (r < 0)
+        started_alone(s, has_all);
+    else
         keep_slot_runs(s);
-    }
     sandbox_pump(p);
 }
 

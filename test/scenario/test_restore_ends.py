@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from privdlib import ITEM
 from test_checkpoint import counts, goes_on
 from test_dump import STAGE_MEMORY, Box, dump, kept_dir, needs, privd, programs_at_work, restored, send_restore, server  # noqa: F401
 from test_kept import kepts, pid_of
@@ -105,3 +106,29 @@ def test_a_task_that_is_killed_before_it_lets_them_go_costs_nothing(privd):  # n
     assert c.wait(seq).status < 0
     assert kepts(c) == {7} and count.read_text() == stood
     goes_on(pid_of(privd, restored(privd, c, "iagainq", 7)))
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_one_that_was_restored_for_a_peer_that_is_gone_lives_on(privd, told):  # noqa: F811
+    """Its memory is nowhere else. The next peer finds it in its list, or, where it has listed before, is told."""
+    c = privd.channel()
+    box = Box(privd, c, f"ifirst{told:d}")
+    box.agent.prepare()
+    assert dump(c, box, 7).status == 0
+    with Tracer(privd.process.pid, *HOLD, tasks=True):
+        send_restore(c, f"inext{told:d}", 7)
+        until(lambda: lets_go(privd), what="CRIU is about to let go")
+        c.close()
+        if told:
+            c = privd.channel()
+            assert c.list() == {} and kepts(c) == {7}
+    if told:
+        s = c.wait_event(ITEM, 60)
+        assert s.text(0, 32) == "inext1"
+    else:
+        until(lambda: "restored, no peer" in privd.log.read_text(), what="it was restored")
+        c = privd.channel()
+        s = c.list()["inext0"]
+    assert kepts(c) == set()
+    goes_on(pid_of(privd, s))
+    assert c.kill(s).status == 0

@@ -109,6 +109,12 @@ static bool fails_restore(struct fake *f, const struct privsep_msg *m)
 
     if (!(m->u.create.flags & PRIVSEP_CREATE_MEMORY))
         return false;
+    if (f->knobs[FAKE_LOSE_RESUMES] > 0 && !(m->u.create.flags & PRIVSEP_CREATE_COPY)) {
+        f->knobs[FAKE_LOSE_RESUMES]--;
+        f->memory[m->u.create.kept] = false;
+        reply(f, &r, -f->knobs[FAKE_MEMORY_ERRNO]);
+        return true;
+    }
     if (f->knobs[FAKE_FAIL_RESTORES] > 0) {
         f->knobs[FAKE_FAIL_RESTORES]--;
         if (f->knobs[FAKE_MEMORY_ERRNO] == EBUSY) /* a copy is being made of its files */
@@ -1053,6 +1059,25 @@ void fake_add_stray(struct fake *f, const char *id)
     pthread_mutex_lock(&f->lock);
     s = claim(f, &number);
     strncpy(s->id, id, sizeof(s->id) - 1);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_restored(struct fake *f, unsigned number, const char *id,
+                   const uint8_t key[static PRIVSEP_KEY_SIZE])
+{
+    struct privsep_msg m = {.op = PRIVSEP_ITEM};
+    struct slot *s;
+
+    pthread_mutex_lock(&f->lock);
+    s = claim(f, &m.slot);
+    memcpy(s->id, id, sizeof(s->id));
+    memcpy(s->key, key, sizeof(s->key));
+    m.gen = s->gen;
+    memcpy(m.u.item.id, s->id, sizeof(m.u.item.id));
+    m.u.item.limits = s->limits;
+    privsep_server_send(f->server, 0, &m, NULL, 0);
+    f->kept[number] = f->memory[number] = false;
+    wake(f);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -59,6 +59,7 @@ enum fake_knob {
     FAKE_HOLD_DUMPS,    /* as FAKE_HOLD_CREATES */
     FAKE_FAIL_DUMPS,    /* that many dumps fail with FAKE_MEMORY_ERRNO */
     FAKE_FAIL_RESTORES, /* the same for creates on memory */
+    FAKE_LOSE_RESUMES,  /* the same for those of a sandbox's own memory, which is gone then */
     FAKE_MEMORY_ERRNO,  /* EOPNOTSUPP; of a dump ETIMEDOUT and ECHILD keep its files */
     FAKE_PREPARE, /* status of an agent's answer when it is to prepare for a dump: 204; 0: none comes */
     FAKE_ARCHIVE_ERRNO, /* of an answer to ARCHIVE, as it is sent: 0 or -errno */
@@ -114,6 +115,11 @@ void fake_set_owner(struct fake *f, unsigned number, const char *owner);
 bool fake_is_kept(struct fake *f, unsigned number);
 void fake_set_memory(struct fake *f, unsigned number, bool there); /* beside those files */
 bool fake_has_memory(struct fake *f, unsigned number);
+
+/* As where the memory of a sandbox was restored for an earlier cayd: it runs, its number is free, and the cayd that is there is
+ * told. */
+void fake_restored(struct fake *f, unsigned number, const char *id,
+                   const uint8_t key[static PRIVSEP_KEY_SIZE]);
 
 /* Its agent is prepared for a dump. */
 bool fake_is_prepared(struct fake *f, const char *id);
