@@ -22,8 +22,8 @@ static const struct {
                             "end sandboxes that are not needed, or raise the limit of slots"},
     [PRIVSEP_STAGE_LAYER] = {ERR_OK, "its disk could not be made",
                              "see `cay status` for the space that is left"},
-    [PRIVSEP_STAGE_VOLUME] = {ERR_CONFLICT, "a volume is not there, or another sandbox has it",
-                              "see `cay volume ls`"},
+    [PRIVSEP_STAGE_VOLUME] = {ERR_OK, "a volume of it could not be mounted",
+                              "try again; `cay doctor` tells what the machine is short of"},
     [PRIVSEP_STAGE_MEMORY] = {ERR_OK, "what ran in its source does not go on in it",
                               "the source is as it was; a fork of its files alone boots"},
     [PRIVSEP_STAGE_READY] = {ERR_OK, "its agent did not get ready",
@@ -42,6 +42,9 @@ static const struct {
      "the state disk is read-only since a write to it failed",
      "most often the host's own disk was full: free some space there, then `cay down` and `cay "
      "up`"},
+    {PRIVSEP_STAGE_VOLUME, -ENOENT, ERR_CONFLICT, "a volume is not there", "see `cay volume ls`"},
+    {PRIVSEP_STAGE_VOLUME, -EBUSY, ERR_CONFLICT, "another sandbox has a volume of it",
+     "see `cay volume ls`"},
     {PRIVSEP_STAGE_VOLUME, -ENODEV, ERR_UNAVAILABLE,
      "a directory of the host that it asks for is not there",
      "its operator has to see to it: the server's log says why, and each start of cay-privd looks "

@@ -34,7 +34,7 @@ CALLS = {**{call: TABLES for call in ("clone", "clone3", "socketpair", "pipe2", 
 OFTEN = [(what, call, error) for what in ("pause", "files-pause", "files-resume", "memory-pause", "memory-resume")
          for call, error in (("pwrite64", "EIO"), ("openat", "EIO"))]
 POINTS_MAX = 200
-REFUSED = (409, 429, 500, 501, 502, 503, 504, 507)  # 409: of a volume that could not be mounted
+REFUSED = (429, 500, 501, 502, 503, 504, 507)
 
 
 @pytest.fixture()
