@@ -97,7 +97,7 @@ void e2b_snapshot_list(struct api_call *call)
 
 /* -- forks ------------------------------------------------------------------------------------- */
 
-static json_t *fork_json(struct api_call *call, const struct core_fork *f)
+static json_t *fork_itself(struct api_call *call, const struct core_fork *f)
 {
     const struct sandbox *s = *f->id ? core_sandbox_find(call->core, call->who.tenant, f->id)
                                      : NULL;
@@ -109,6 +109,16 @@ static json_t *fork_json(struct api_call *call, const struct core_fork *f)
                          "the sandbox has ended already");
     return json_pack("{s:{s:i, s:s}}", "error", "code", api_status_of(f->why.code), "message",
                      f->why.text);
+}
+
+/* sourceError is not E2B's: its answer has no place for what became of the source. */
+static json_t *fork_json(struct api_call *call, const struct core_fork *f)
+{
+    json_t *out = fork_itself(call, f);
+
+    if (f->source)
+        json_object_set_new(out, "sourceError", json_string(f->source->text));
+    return out;
 }
 
 static void forked(void *arg, const struct core_fork *forks, size_t n, const struct err *why)

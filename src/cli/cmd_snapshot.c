@@ -211,6 +211,19 @@ static bool print_forks(const json_t *forks)
     return all;
 }
 
+/* Each of them says it. */
+static void print_source_error(const json_t *forks)
+{
+    const char *why = cli_text(json_array_get(forks, 0), "sourceError");
+    struct err e;
+
+    if (!*why)
+        return;
+    err_set(&e, ERR_UNAVAILABLE, "%s", why);
+    err_hint(&e, "try `cay resume`; `cay resume --files` starts it on its files alone");
+    cli_print_error(&e);
+}
+
 int cmd_fork(struct cli *c)
 {
     json_t *body = json_object(), *forks = NULL;
@@ -227,6 +240,8 @@ int cmd_fork(struct cli *c)
         cli_print_json(json_incref(forks));
     else
         all = print_forks(forks);
+    if (!c->json)
+        print_source_error(forks);
     json_decref(forks);
     return all ? CLI_OK : CLI_FAILED;
 }

@@ -73,7 +73,7 @@ static void ignore_deleted(void *arg, const struct err *why)
 static void add_event(const struct fork_op *op)
 {
     struct tenant *t = tenant_get(op->core, op->tenant);
-    json_t *ids = json_array();
+    json_t *ids = json_array(), *data;
     int failed = 0;
 
     for (size_t i = 0; i < op->n; i++)
@@ -81,9 +81,13 @@ static void add_event(const struct fork_op *op)
             json_array_append_new(ids, json_string(op->forks[i].id));
         else
             failed++;
+    data = json_pack("{s:O, s:i}", "forks", ids, "failed", failed);
+    if (op->forks[0].source)
+        json_object_set_new(data, "sourceError", json_string(op->forks[0].source->text));
     if (t)
-        events_add(t, EVENT_SANDBOX_FORKED, op->source,
-                   json_pack("{s:O, s:i}", "forks", ids, "failed", failed));
+        events_add(t, EVENT_SANDBOX_FORKED, op->source, data);
+    else
+        json_decref(data);
     json_decref(ids);
     tenant_unref(t);
 }
@@ -134,14 +138,24 @@ static int64_t release_source(struct fork_op *op)
     return ttl_ms;
 }
 
+/* The forks are as they are: each says it of its source. */
+static void source_stays_paused(struct fork_op *op, const struct err *why)
+{
+    err_set(&op->why, why->code, "sandbox %s was paused for this, and is paused still: %s",
+            op->source, why->text);
+    err_hint(&op->why, "%s", why->hint);
+    log_warn("%s", op->why.text);
+    for (size_t i = 0; i < op->n; i++)
+        op->forks[i].source = &op->why;
+}
+
 /* Its time goes on from where it stood; another caller may have resumed it. */
 static void on_source_resumed(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct fork_op *op = arg;
 
     if (!s && why->code != ERR_EXISTS)
-        log_warn("sandbox %s: it was paused for a fork, and is paused still: %s", op->source,
-                 why->text);
+        source_stays_paused(op, why);
     finish(op, NULL);
 }
 

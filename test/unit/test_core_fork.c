@@ -6,6 +6,7 @@
 #include "core/sandbox.h"
 #include "core_world.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define FORKS 3u
@@ -14,6 +15,7 @@ struct forked {
     unsigned calls, made;
     char id[FORKS][IDS_SANDBOX_SIZE];
     struct err why;
+    char source[400]; /* why it does not go on */
 };
 
 static void on_forked(void *arg, const struct core_fork *forks, size_t n, const struct err *why)
@@ -26,6 +28,8 @@ static void on_forked(void *arg, const struct core_fork *forks, size_t n, const 
     for (size_t i = 0; i < n; i++) {
         memcpy(f->id[i], forks[i].id, sizeof(f->id[i]));
         f->made += forks[i].id[0] != '\0';
+        if (forks[i].source)
+            snprintf(f->source, sizeof(f->source), "%s", forks[i].source->text);
     }
 }
 
@@ -135,6 +139,26 @@ static void a_source_that_was_paused_stays_so(void **state)
     assert_int_equal(object(w, id)->copies, 0);
 }
 
+/* The forks run, and each says it. */
+static void a_source_that_does_not_go_on_is_told(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f, g;
+
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_LOSE_RESUMES, 1);
+    fork_it(w, id, FORKS, &f);
+    world_run_until(w, &f.calls, 1);
+    assert_int_equal(f.made, FORKS);
+    assert_non_null(strstr(f.source, "is paused still"));
+    assert_int_equal(object(w, id)->s.state, SANDBOX_KEPT);
+    assert_string_equal(core_pause_tier_name(&object(w, id)->s), "files");
+    fork_it(w, f.id[0], 1, &g); /* control */
+    world_run_until(w, &g.calls, 1);
+    assert_true(g.made == 1 && !*g.source);
+}
+
 /* It ends: forks that were made are told, the others not. */
 static void an_end_of_the_source_ends_the_rest(void **state)
 {
@@ -207,6 +231,7 @@ int main(void)
         WORLD(a_resume_before_the_first_waits_too),
         WORLD(two_calls_at_once_leave_it_running),
         WORLD(a_source_that_was_paused_stays_so),
+        WORLD(a_source_that_does_not_go_on_is_told),
         WORLD(an_end_of_the_source_ends_the_rest),
         WORLD(no_quota_of_pauses_is_needed),
         WORLD(a_change_of_the_policy_holds_for_the_forks_after_it),
