@@ -330,6 +330,8 @@ static bool step_exchange(struct conn *c)
         return true;
     }
     conn_flush(c);
+    if (x->breaks)
+        return exchange_step_break(x);
     if (x->shut_requested && c->out.len == 0 && !c->shut)
         c->shut = layer_shut(c);
     if (step_body(c, x))

@@ -36,6 +36,7 @@ enum wait_kind {
     WAIT_HALF,        /* for the answer to a peer that has ended its side */
     WAIT_HALF_STREAM, /* the same, when its length is not known */
     WAIT_OWNER,       /* for http_exchange_own */
+    WAIT_TAKEN,       /* for the peer to have all of an answer that broke off */
     WAIT_KINDS
 };
 

@@ -12,6 +12,8 @@
 #include "http/server_internal.h"
 #include "http/wire.h"
 
+#include <poll.h>
+
 void conn_wait_events(struct conn *c, int events)
 {
     if (c->events == events)
@@ -76,6 +78,12 @@ static bool waits_for_answer(const struct conn *c)
            body_done(x) && !x->ended && c->out.len == 0;
 }
 
+/* Its peer's kernel is not known to have all of an answer that broke off. */
+static bool waits_for_taker(const struct conn *c)
+{
+    return c->state == CONN_EXCHANGE && c->exchange->breaks;
+}
+
 static bool has_moved(const struct conn *c, enum wait_kind kind)
 {
     if (kind == WAIT_BODY)
@@ -97,6 +105,8 @@ static void settle_read_wait(struct conn *c)
         kind = c->in.len > 0 ? WAIT_HEAD : WAIT_IDLE;
     else if (c->state == CONN_CLOSING) /* for the peer, which takes no refusal: it is short */
         kind = WAIT_HEAD;
+    else if (waits_for_taker(c))
+        kind = c->out.len > 0 ? WAIT_KINDS : WAIT_TAKEN; /* an event tells of what is queued here */
     else if (waits_for_body(c))
         kind = WAIT_BODY;
     else if (waits_for_answer(c))
@@ -127,10 +137,18 @@ void conn_wait_settle(struct conn *c)
     }
     settle_events(c);
     settle_read_wait(c);
-    if (c->out.len == 0 && !c->shut_wants_write)
+    if (c->out.len == 0 && !c->shut_wants_write && !waits_for_taker(c))
         server_wait_stop(&c->write_wait);
     else if (!c->write_wait.next)
         wait_for_taker(c);
+}
+
+/* A peer that has gone takes nothing, and its socket is not polled for it. */
+static bool has_gone(const struct conn *c)
+{
+    struct pollfd p = {.fd = c->fd};
+
+    return poll(&p, 1, 0) > 0; /* POLLERR or POLLHUP: nothing else was asked for */
 }
 
 void conn_timed_out(struct conn *c, struct wait *w)
@@ -141,6 +159,8 @@ void conn_timed_out(struct conn *c, struct wait *w)
     }
     if (w == &c->write_wait) {
         c->broken = c->cut = true;
+    } else if (waits_for_taker(c) && c->read_kind == WAIT_TAKEN) {
+        c->broken = has_gone(c);
     } else if (w == &c->own_wait) {
         c->timed_out = true;
     } else if (c->state == CONN_HEAD && c->read_kind == WAIT_HEAD) {

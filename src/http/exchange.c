@@ -8,6 +8,7 @@
 
 #include "http/response.h"
 #include "http/server_internal.h"
+#include "http/wire.h"
 
 #include <assert.h>
 #include <string.h>
@@ -79,6 +80,26 @@ void http_exchange_abort(struct http_exchange *x)
 {
     x->aborted = true;
     server_mark_dirty(x->conn);
+}
+
+void exchange_break(struct http_exchange *x)
+{
+    x->breaks = x->paused = true;
+    x->want_drain = false;
+    server_mark_dirty(x->conn);
+}
+
+/* A reset takes all with it that the peer's kernel does not have: not only what is queued here, but
+ * also what waits in this socket for a peer that reads slowly. Nothing tells when the last of that
+ * is taken, so conn_wait.c has it asked again. */
+bool exchange_step_break(struct http_exchange *x)
+{
+    const struct conn *c = x->conn;
+
+    if (c->out.len > 0 || wire_unsent(c->fd, &c->out) > 0)
+        return c->broken;
+    x->aborted = true;
+    return true;
 }
 
 /* -- life -------------------------------------------------------------------------------------- */

@@ -59,6 +59,7 @@ struct http_exchange {
     bool close;          /* the connection ends with this response */
     bool shut_requested; /* tunnel: our direction ends when all is out */
     bool want_drain, aborted;
+    bool breaks;     /* aborted, when the peer has taken what is queued */
     size_t drain_at; /* on_drain comes when no more than this is queued */
     uint64_t left;   /* of the announced length */
     void (*on_drain)(struct http_exchange *, void *);
@@ -77,6 +78,13 @@ void exchange_free(struct http_exchange *x);
 
 /* Tells the handler that it is over, once. */
 void exchange_announce_close(struct http_exchange *x);
+
+/* Its answer has begun and cannot be whole: what there is of it goes to the peer, then it is aborted,
+ * which ends the connection with a reset. */
+void exchange_break(struct http_exchange *x);
+
+/* conn.c's step of one that breaks. True: there is more to do. */
+bool exchange_step_break(struct http_exchange *x);
 
 /* It cannot be finished: told, freed, and the connection on its way to its end. */
 void exchange_lost(struct conn *c);

@@ -39,7 +39,7 @@ void relay_fail(struct relay *r, enum err_code code, const char *text, int errnu
     if (x->begun) {
         if (o.on_break && !tunnel)
             o.on_break(x, &e, o.arg);
-        http_exchange_abort(x);
+        exchange_break(x);
         return;
     }
     x->paused = true; /* the rest of the request is read or dropped with the answer */

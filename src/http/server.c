@@ -23,6 +23,7 @@
 #define ACCEPT_BATCH      64
 #define ACCEPT_RETRY_MS   200
 #define LINGER_MS         2000
+#define TAKEN_MS          50 /* longer than a kernel puts off its acknowledgement */
 #define FULL_SAY_MS       10000
 #define DROP_IDLE_MS      1000 /* between requests for less is not idle */
 #define DROP_TRIES        8
@@ -47,6 +48,7 @@ static uint64_t wait_length_ms(const struct http_server *s, enum wait_kind kind)
     case WAIT_HALF: return s->config.half_timeout_ms;
     case WAIT_HALF_STREAM: return s->config.half_stream_timeout_ms;
     case WAIT_OWNER: return s->config.owner_timeout_ms;
+    case WAIT_TAKEN: return TAKEN_MS;
     default: return LINGER_MS;
     }
 }
