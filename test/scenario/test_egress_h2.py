@@ -334,6 +334,29 @@ def test_an_answer_that_is_broken_off_leaves_a_record(world, box):
     assert not [r for r in world.audit()[before:] if r.get("outcome") == "failed"]
 
 
+def test_what_came_before_a_break_is_taken(box):
+    """By a client whose window is shut when the server breaks off; then it opens it."""
+    r = run(box, PAUSED + """
+c.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 4})
+slow, quick = ask("/cut"), ask("/v1/x")
+c.increment_flow_control_window(60000, quick)
+s.sendall(c.data_to_send())
+got, done, ends = b"", False, False
+while not ends:
+    for e in events():
+        if isinstance(e, h2.events.DataReceived) and e.stream_id == slow:
+            got += e.data
+        done |= isinstance(e, h2.events.StreamEnded) and e.stream_id == quick
+        ends |= isinstance(e, h2.events.StreamReset) and e.stream_id == slow
+    if done and len(got) == 4 and not ends:  # the server has answered both
+        c.increment_flow_control_window(100, slow)
+        s.sendall(c.data_to_send())
+        done = False
+print(got)
+""", API, str(H2))
+    assert r.stdout == "b'0123456789'\n", r.stderr
+
+
 # -- gRPC --------------------------------------------------------------------------------------------
 
 ANSWERS = ["answer to question", str(sum(range(500))), "500 [redacted]" + "*" * (len(REAL_KEY) - 10), "bidi"]

@@ -3,13 +3,16 @@ trailers. The servers here say byte by byte what they say; they are threads whos
 internet's namespace."""
 
 import contextlib
+import fcntl
 import socket
 import ssl
 import struct
+import termios
 import threading
 
 import pytest
 
+from waitlib import until
 from worldlib import API, ZONE, inject, make_certificates, make_world, sandbox, seal  # isort: skip: it makes the next ones found
 import internet  # isort: skip
 
@@ -192,15 +195,46 @@ def test_an_answer_has_one_meaning(world, searched):
             assert {name: answered_with(world, s, False, answer) for name, answer in ANSWERS.items()} == ANSWERS
 
 
+def say_part_and_go(connection, how, gone):
+    read_head(connection)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    for _ in range(20):
+        connection.sendall(b"x" * 3000)
+    if how == "reset":
+        until(lambda: fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4) == b"\0" * 4)  # a reset takes nothing with it then
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    gone.set()
+
+
+@pytest.mark.parametrize("how", ["ends", "reset"])
+@pytest.mark.parametrize("ruled, plain", [(False, False), (True, False), (True, True)], ids=["passed", "read", "plain"])
+def test_what_came_before_a_break_is_taken(world, ruled, plain, how):
+    """By a client that reads nothing until the server has gone, and whose kernel takes little."""
+    gone = threading.Event()
+    with server(world, lambda c: say_part_and_go(c, how, gone), plain), \
+            sandbox(world, [], [], RULED if ruled else NAMED) as s, client(world, s, ruled, plain) as c:
+        c.settimeout(60)
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        c.sendall(f"GET /x HTTP/1.1\r\nHost: {API}:{PORT}\r\n\r\n".encode())
+        assert gone.wait(30)
+        assert s.curl(f"http://{API}/").returncode == 0  # by now cay-egress has met its end
+        got, end = read_to_end(c)
+    assert got.endswith(b"\r\n\r\n" + b"x" * 60000) and end == "lost", (len(got), got[:200])
+
+
 # -- trailers ----------------------------------------------------------------------------------------
 
-TRAILERS = b"X-HTTP-Method-Override: DELETE\r\nX-Original-URL: /admin\r\nAuthorization: Bearer own\r\nCookie: own\r\n"
+TRAILERS = b"X-HTTP-Method-Override: DELETE\r\nX-Original-URL: /admin\r\nAuthorization: Bearer own\r\nCookie: own\r\n" \
+           b"X-Note: cay-secret:GIVEN\r\n"
 
 
-@pytest.mark.parametrize("ruled", [False, True], ids=["passed", "read"])
-def test_trailers_say_nothing_that_a_rule_decides(world, ruled):
-    """There are servers that take a request's trailers for headers: behind the rules, and behind the credential."""
-    seen = []
+@pytest.mark.parametrize("ruled, given, plain", [(False, False, False), (False, False, True), (False, True, True), (True, False, False)],
+                         ids=["passed", "plain", "with-a-credential", "read"])
+def test_trailers_say_nothing_that_a_rule_decides(world, ruled, given, plain):
+    """There are servers that take a request's trailers for headers: behind the rules, and behind the credential. Where neither is,
+    they go on, and a placeholder as the text that it is."""
+    seen, given = [], [seal(world, "GIVEN", "secret-of-another-host", kind="placeholder")] if given else []
 
     def work(connection):
         data = read_head(connection)
@@ -209,8 +243,8 @@ def test_trailers_say_nothing_that_a_rule_decides(world, ruled):
         seen.append(data.partition(b"\r\n\r\n")[2])
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
-    with server(world, work), sandbox(world, [], [], RULED if ruled else NAMED) as s, client(world, s, ruled) as c:
+    with server(world, work, plain), sandbox(world, given, [], RULED if ruled else NAMED) as s, client(world, s, ruled, plain) as c:
         c.sendall(f"POST / HTTP/1.1\r\nHost: {API}:{PORT}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
                   + b"5\r\nhello\r\n0\r\n" + TRAILERS + b"\r\n")
         assert read_head(c).endswith(b"\r\n\r\nok")
-    assert seen == [b"5\r\nhello\r\n0\r\n" + (b"" if ruled else TRAILERS) + b"\r\n"]
+    assert seen == [b"5\r\nhello\r\n0\r\n" + (b"" if ruled or given else TRAILERS) + b"\r\n"]

@@ -24,6 +24,7 @@
 
 #define EVENTS          256
 #define SWEEP_MS        5000
+#define RESET_LOOK_MS   50      /* between looks at whether all is taken that came before a reset */
 #define HALF_IDLE_MS    300000u /* one direction has ended, and nothing moves in the other */
 #define HALF_CROWDED_MS 10000u  /* the same, while more than half of all flows' places are taken */
 
@@ -31,6 +32,8 @@ struct tunnel {
     struct flow *flow;
     struct tunnel_half half[2]; /* 0: from the client */
     struct tunnel *older, *newer;
+    struct tunnel *ending_before, *ending_next; /* with `ends` */
+    bool ends; /* one side was reset, and the other is going to be, behind what it has to take */
     uint64_t moved_ms;
     struct turn turn; /* its next, where there is more to move */
 };
@@ -39,7 +42,8 @@ struct tunnels {
     struct egress *egress;
     int epoll_fd;
     uv_poll_t poll;
-    uv_timer_t sweep;
+    uv_timer_t sweep, taken;
+    struct tunnel *ending;
     struct tunnel_pipes pipes;
     struct tunnel *oldest, *newest; /* by when they last moved */
     unsigned handles;
@@ -80,11 +84,77 @@ static void set_reset(const struct flow *f)
     (void)!setsockopt(f->up_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 }
 
-/* A reset by one side is passed to the other. */
 static void end_with_reset(struct tunnel *u)
 {
     set_reset(u->flow);
     flow_end(u->flow);
+}
+
+/* A reset takes all with it that the peer's kernel does not have, and nothing tells when that has
+ * the last of it. */
+static void on_taken(uv_timer_t *timer)
+{
+    struct tunnels *t = timer->data;
+
+    for (struct tunnel *u = t->ending, *next; u; u = next) {
+        next = u->ending_next;
+        if (tunnel_half_is_passed(&u->half[0]) && tunnel_half_is_passed(&u->half[1]))
+            end_with_reset(u);
+    }
+}
+
+static void unlink_ending(struct tunnels *t, struct tunnel *u)
+{
+    if (!u->ends)
+        return;
+    *(u->ending_before ? &u->ending_before->ending_next : &t->ending) = u->ending_next;
+    if (u->ending_next)
+        u->ending_next->ending_before = u->ending_before;
+    if (!t->ending)
+        uv_timer_stop(&t->taken);
+}
+
+static void link_ending(struct tunnels *t, struct tunnel *u)
+{
+    if (u->ends)
+        return;
+    if (!t->ending)
+        uv_timer_start(&t->taken, on_taken, RESET_LOOK_MS, RESET_LOOK_MS);
+    u->ends = true;
+    u->ending_next = t->ending;
+    if (u->ending_next)
+        u->ending_next->ending_before = u;
+    t->ending = u;
+}
+
+/* Of two halves one knows first that a socket was lost; of a socket that was lost the bytes that
+ * came before can still be read. */
+static bool has_lost_one(struct tunnel *u)
+{
+    bool lost = false;
+
+    for (int i = 0; i < 2; i++) {
+        struct tunnel_half *h = &u->half[i], *other = &u->half[1 - i];
+
+        other->dead |= h->reset;
+        other->reset |= h->dead;
+        lost |= h->reset || h->dead;
+    }
+    return lost;
+}
+
+/* A reset by one side is passed to the other, behind what came before it. True: the flow has
+ * ended. */
+static bool pass_reset(struct tunnels *t, struct tunnel *u)
+{
+    if (!has_lost_one(u))
+        return false;
+    if (tunnel_half_is_passed(&u->half[0]) && tunnel_half_is_passed(&u->half[1])) {
+        end_with_reset(u);
+        return true;
+    }
+    link_ending(t, u);
+    return false;
 }
 
 static void pump(struct tunnels *t, struct tunnel *u)
@@ -95,11 +165,14 @@ static void pump(struct tunnels *t, struct tunnel *u)
     if (flow_settle(u->flow) != FLOW_SETTLED)
         return;
     a = tunnel_half_pump(&t->pipes, &u->half[0], u->flow->sandbox);
+    u->half[1].reset |= u->half[0].dead; /* before its end is taken for one that was said */
     b = a < 0 ? 0 : tunnel_half_pump(&t->pipes, &u->half[1], u->flow->sandbox);
     if (a < 0 || b < 0) {
         end_with_reset(u);
         return;
     }
+    if (pass_reset(t, u))
+        return;
     if (u->half[0].shut && u->half[1].shut) {
         flow_end(u->flow);
         return;
@@ -181,7 +254,8 @@ static void on_sweep(uv_timer_t *timer)
 
         if (idle < MIN(half, t->egress->config.idle_timeout_ms))
             break;
-        if (idle >= t->egress->config.idle_timeout_ms || u->half[0].shut || u->half[1].shut)
+        if (idle >= t->egress->config.idle_timeout_ms || u->half[0].shut || u->half[1].shut ||
+            u->ends)
             flow_end(u->flow);
         u = next;
     }
@@ -194,11 +268,12 @@ static void on_flow_end(struct flow *f)
     struct tunnels *t = f->egress->tunnels;
     struct tunnel *u = f->user;
 
-    if (f->cut) /* a part must not pass for the whole, where an end says that it is */
+    if (f->cut || u->ends) /* a part must not pass for the whole, where an end says that it is */
         set_reset(f);
     tunnel_half_drop_pipe(&t->pipes, &u->half[0]);
     tunnel_half_drop_pipe(&t->pipes, &u->half[1]);
     unlink_age(t, u);
+    unlink_ending(t, u);
     turns_leave(f->egress->turns, &u->turn);
     free(u); /* its sockets leave the epoll when the flow closes them */
     f->user = NULL;
@@ -272,8 +347,9 @@ int tunnels_new(struct egress *eg, struct tunnels **out)
         return -EMFILE;
     }
     uv_timer_init(eg->loop, &t->sweep);
-    t->poll.data = t->sweep.data = t;
-    t->handles = 2;
+    uv_timer_init(eg->loop, &t->taken);
+    t->poll.data = t->sweep.data = t->taken.data = t;
+    t->handles = 3;
     uv_poll_start(&t->poll, UV_READABLE, on_poll);
     uv_timer_start(&t->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     *out = t;

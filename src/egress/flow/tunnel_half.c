@@ -14,6 +14,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define PIPE_BYTES        (256u * 1024u)
@@ -62,12 +65,25 @@ void tunnel_half_drop_pipe(struct tunnel_pipes *pool, struct tunnel_half *h)
 
 /* -- moving ------------------------------------------------------------------------------------ */
 
-/* 1 it moved, 0 nothing to do now, -errno. */
+/* What came before is still passed on. */
+static int lose_from(struct tunnel_half *h)
+{
+    h->eof = h->reset = true;
+    return 0;
+}
+
+static int lose_to(struct tunnel_half *h)
+{
+    h->dead = true;
+    return 0;
+}
+
+/* 1 it moved, 0 nothing to do now. */
 static int drain(struct tunnel_half *h)
 {
     ssize_t n;
 
-    if (h->held == 0 || !h->writable)
+    if (h->held == 0 || !h->writable || h->dead)
         return 0;
     n = splice(h->pipe.out, NULL, h->to, NULL, h->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     if (n < 0 && errno == EAGAIN) {
@@ -75,7 +91,7 @@ static int drain(struct tunnel_half *h)
         return 0;
     }
     if (n < 0)
-        return errno == EINTR ? 1 : -errno;
+        return errno == EINTR ? 1 : lose_to(h);
     h->held -= (size_t)n;
     *h->count += (uint64_t)n;
     return 1;
@@ -117,7 +133,7 @@ static int follow_line(struct tunnel_half *h, const char *bytes, size_t n)
 }
 
 /* A message that fits a page is copied: two calls, where splice(2) takes three that each cost more.
- * Results as those of drain(). */
+ * Results as those of drain(), or -errno. */
 static int carry_small(struct tunnel_pipes *pool, struct tunnel_half *h)
 {
     static char bytes[SMALL_BYTES]; /* nothing stays in it from one call to the next */
@@ -128,7 +144,7 @@ static int carry_small(struct tunnel_pipes *pool, struct tunnel_half *h)
         return 0;
     }
     if (n < 0)
-        return errno == EINTR ? 1 : -errno;
+        return errno == EINTR ? 1 : lose_from(h);
     h->eof = n == 0;
     h->run += (size_t)n;
     h->bulk = n == sizeof(bytes);
@@ -139,7 +155,7 @@ static int carry_small(struct tunnel_pipes *pool, struct tunnel_half *h)
         return -EACCES;
     sent = n > 0 ? send(h->to, bytes, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
     if (sent < 0 && errno != EAGAIN && errno != EINTR)
-        return -errno;
+        return lose_to(h);
     if (sent < n)
         h->writable = sent >= 0 || errno == EINTR;
     sent = MAX(sent, (ssize_t)0);
@@ -170,7 +186,7 @@ static int fill(struct tunnel_pipes *pool, struct tunnel_half *h, uint64_t allow
                                           : (size_t)MIN(allowance, (uint64_t)LIMITED_BYTES);
     ssize_t n;
 
-    if (h->held > 0 || !h->readable || h->eof)
+    if (h->held > 0 || !h->readable || h->eof || h->dead)
         return 0;
     if (h->greeting_flow) {
         int rc = pass_first(h);
@@ -195,7 +211,7 @@ static int fill(struct tunnel_pipes *pool, struct tunnel_half *h, uint64_t allow
         return 0;
     }
     if (n < 0)
-        return errno == EINTR ? 1 : -errno;
+        return errno == EINTR ? 1 : lose_from(h);
     if (n == 0)
         h->eof = true;
     h->held += (size_t)n;
@@ -207,15 +223,14 @@ int tunnel_half_pump(struct tunnel_pipes *pool, struct tunnel_half *h, const str
 {
     uint64_t end = *h->count + TURN_BYTES, check = *h->count + CHECK_EVERY_BYTES, allowance;
     bool over = false;
-    int a, b = 0;
+    int a, b;
 
     do {
         allowance = registry_bytes_left(s);
         a = allowance > 0 ? fill(pool, h, allowance) : 0; /* with none left the caller cuts */
-        if (a >= 0)
-            b = drain(h);
-        if (a < 0 || b < 0)
-            return a < 0 ? a : b;
+        if (a < 0)
+            return a;
+        b = drain(h);
         if (*h->count >=
             check) { /* a look at the clock costs a question and its answer something */
             check = *h->count + CHECK_EVERY_BYTES;
@@ -224,10 +239,24 @@ int tunnel_half_pump(struct tunnel_pipes *pool, struct tunnel_half *h, const str
     } while ((a > 0 || b > 0) && !over);
     if (h->held == 0)
         tunnel_half_drop_pipe(pool, h);
-    if (h->eof && h->held == 0 && !h->shut) {
+    if (h->eof && h->held == 0 && !h->shut && !h->reset && !h->dead) {
         h->shut = true;
         shutdown(h->to, SHUT_WR);
         io_set_keepalive(h->from, PROBE_IDLE_S, PROBE_AGAIN_S, PROBE_TIMES);
     }
     return over && (a > 0 || b > 0);
+}
+
+bool tunnel_half_is_passed(const struct tunnel_half *h)
+{
+    struct pollfd p = {.fd = h->to};
+    int unsent = 0;
+
+    if (h->dead)
+        return true;
+    if (!h->eof || h->held > 0)
+        return false;
+    if (ioctl(h->to, SIOCOUTQ, &unsent) < 0 || unsent <= 0)
+        return true;
+    return poll(&p, 1, 0) > 0; /* POLLERR or POLLHUP: nothing else was asked for */
 }

@@ -39,10 +39,16 @@ struct tunnel_half {
     bool bulk;               /* splice(2) is worth its pipe */
     bool ending;             /* the kernel has told of an end or an error behind the bytes */
     bool eof, shut;
+    bool dead;  /* `to` was lost: nothing moves */
+    bool reset; /* `from` was reset, and so is `to` to be, behind the bytes that came before */
 };
 
-/* 1: its turn is over and there may be more; 0: all is done for now; -errno. */
+/* 1: its turn is over and there may be more; 0: all is done for now; -errno. That a socket was lost
+ * is no error: it is noted in the half. */
 int tunnel_half_pump(struct tunnel_pipes *pool, struct tunnel_half *h, const struct sandbox *s);
+
+/* Is there nothing more to pass on, and does the kernel of `to`'s peer have all that was? */
+bool tunnel_half_is_passed(const struct tunnel_half *h);
 
 /* It is over, or the pipe is empty. */
 void tunnel_half_drop_pipe(struct tunnel_pipes *pool, struct tunnel_half *h);

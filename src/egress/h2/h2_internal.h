@@ -33,6 +33,7 @@ struct h2_body {
     size_t owed;      /* of these, what the connection they came by was not credited with yet */
     bool ended;       /* no more comes */
     bool left;        /* and all of it has left */
+    uint32_t broken;  /* no more comes, for this error, which goes on behind all of it; 0: none */
     struct h2_fields *trailers;
 };
 

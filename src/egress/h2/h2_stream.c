@@ -173,6 +173,12 @@ void stream_free(struct h2_stream *s)
     free(s);
 }
 
+static void go_on(struct h2_stream *s, enum side to)
+{
+    if (s->open[to] && s->conn->end[to].session)
+        (void)nghttp2_session_resume_data(s->conn->end[to].session, s->id[to]);
+}
+
 /* -- ends -------------------------------------------------------------------------------------- */
 
 void stream_give_up(struct h2_stream *s)
@@ -183,16 +189,27 @@ void stream_give_up(struct h2_stream *s)
     drop(s, H2_SERVER);
 }
 
+/* What came of it before goes to the client first. */
+static void break_answer(struct h2_stream *s, uint32_t code)
+{
+    struct h2_body *b = &s->to[H2_CLIENT];
+
+    if (response_ended(s) == 0 && b->bytes.len > 0)
+        b->broken = code;
+    else
+        end_reset(&s->conn->end[H2_CLIENT], s->id[H2_CLIENT], code);
+    go_on(s, H2_CLIENT);
+}
+
 static void server_closed(struct h2_stream *s, uint32_t code)
 {
     struct h2_body *answer = &s->to[H2_CLIENT];
-    struct h2_end *client = &s->conn->end[H2_CLIENT];
 
     if (!answer->ended) {
         if (s->head && !s->discarding_body && s->conn->o.on_break)
             s->conn->o.on_break(s->conn->o.arg, s->head,
                                 "the server broke off before its answer was whole");
-        end_reset(client, s->id[H2_CLIENT], code ? code : NGHTTP2_INTERNAL_ERROR);
+        break_answer(s, code ? code : NGHTTP2_INTERNAL_ERROR);
         return;
     }
     if (!s->to[H2_SERVER].left)
@@ -240,12 +257,6 @@ void stream_hush(struct h2_stream *s, uint64_t now)
 }
 
 /* -- bodies ------------------------------------------------------------------------------------ */
-
-static void go_on(struct h2_stream *s, enum side to)
-{
-    if (s->open[to] && s->conn->end[to].session)
-        (void)nghttp2_session_resume_data(s->conn->end[to].session, s->id[to]);
-}
 
 int stream_data(struct h2_stream *s, enum side from, const char *data, size_t n)
 {
@@ -343,6 +354,8 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
     if (b->bytes.len > 0)
         return (ssize_t)n;
     wipe(&b->bytes);
+    if (b->broken)
+        end_reset(e, id, b->broken); /* it leaves behind these bytes */
     if (!b->ended || (zipped && s->unzip))
         return (ssize_t)n;
     b->left = true;
