@@ -80,7 +80,7 @@ static void take_refusal(struct policy_explanation *e, const char *reason)
     snprintf(allowed, sizeof(allowed), "%s", e->sentence + strlen(e->subject) + strlen(": "));
     snprintf(e->sentence, sizeof(e->sentence), "%s: denied, %s", e->subject, reason);
     e->outcome = POLICY_OUTCOME_DENY;
-    e->n_notes = 0;
+    e->n_notes = e->n_placeholders = 0;
     policy_explanation_note(e, "By policy alone: %s.", allowed);
 }
 

@@ -250,15 +250,18 @@ HOLD = "exec 9<>/dev/tcp/{host}/80; touch /tmp/held; sleep 600"
 
 
 def test_connections_that_are_used_up(stack):
-    policy = {"rules": [allow(WEB)], "limits": {"connections": 1}}
+    policy = {**key("PLACE"), "limits": {"connections": 1}}
     one = sandbox_of(stack, policy)
     try:
         assert explained(stack, one, f"http://{WEB}/x", policy)["verdict"] == "allow"
+        assert explained(stack, one, f"https://{WEB}/x", policy)["placeholders"] == ["PLACE"]  # the control
         one.run(f"setsid bash -c '{HOLD.format(host=WEB)}' > /dev/null 2>&1 & until [ -e /tmp/held ]; do sleep 0.05; done")
         said, was = explained(stack, one, f"http://{WEB}/x", policy), done(stack, one, f"http://{WEB}/x", None)
         assert was["denied"] and said["verdict"] == "deny", (said, was)
         assert "denied, the sandbox has its 1 connections open already" in said["text"] and said["by"] == 'limit "connections"', said
         assert tells_one_outcome(shown(stack, one, f"http://{WEB}/x", policy), said)
+        said = explained(stack, one, f"https://{WEB}/x", policy)
+        assert (said["verdict"], said["placeholders"]) == ("deny", []), said  # none is replaced on what does not leave
     finally:
         one.kill()
 
