@@ -80,6 +80,16 @@ static int auto_delete_minutes(const struct sandbox *s)
     return s->auto_delete_ms > 0 ? (int)(s->auto_delete_ms / DAYTONA_MINUTE_MS) : -1;
 }
 
+/* When it is deleted whatever it is used for; 0: never for a time alone. */
+static int64_t destroy_real_ms(const struct sandbox *s)
+{
+    int64_t end_ms = s->on_timeout == SANDBOX_ON_TIMEOUT_KILL ? s->end_real_ms : 0;
+
+    if (end_ms == 0 || s->destroy_real_ms == 0)
+        return end_ms + s->destroy_real_ms;
+    return MIN(end_ms, s->destroy_real_ms);
+}
+
 /* By its name, as a create can say it again; where that has gone, by its id. */
 static const char *snapshot_of(struct core *core, const struct sandbox *s)
 {
@@ -109,8 +119,8 @@ json_t *daytona_sandbox_json_of(struct core *core, const struct api *api, const 
     json_object_set_new(out, "autoArchiveInterval",
                         json_integer(s->auto_archive_ms / DAYTONA_MINUTE_MS));
     json_object_set_new(out, "createdAt", api_json_time(s->started_real_ms));
-    if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
-        json_object_set_new(out, "autoDestroyAt", api_json_time(s->end_real_ms));
+    if (destroy_real_ms(s))
+        json_object_set_new(out, "autoDestroyAt", api_json_time(destroy_real_ms(s)));
     json_object_set_new(out, "toolboxProxyUrl", toolbox_address(api, host));
     if (item)
         return out;

@@ -10,7 +10,7 @@
  *   POST /api/sandbox/{id}/network-settings  see daytona_network.h
  *   PUT /api/sandbox/{id}/secrets            see daytona_mount.h
  *   POST /api/sandbox/{id}/autostop/{minutes}, .../autopause/{minutes}, .../autodelete/{minutes},
- *       .../last-activity
+ *       .../ttl/{minutes}, .../last-activity
  *   POST /api/sandbox/{id}/start, .../stop, .../pause, .../resize, .../recover, .../backup,
  *       .../public/{true or false}, .../ports/{port}/signed-preview-url/{token}/expire
  *   PUT /api/sandbox/{id}/labels
@@ -18,7 +18,8 @@
  *       .../ports/{port}/signed-preview-url?expiresInSeconds, .../signing-key,
  *       .../telemetry/metrics
  *   POST /api/sandbox/{id}/signing-key/rotate
- *   POST /api/sandbox/{id}/fork, .../snapshot; GET /api/snapshots; GET, DELETE /api/snapshots/{id}
+ *   POST /api/sandbox/{id}/fork; GET /api/sandbox/{id}/forks, .../parent, .../ancestors
+ *   POST /api/sandbox/{id}/snapshot; GET /api/snapshots; GET, DELETE /api/snapshots/{id}
  *   POST /api/snapshots, /api/snapshots/{id}/activate; GET /api/snapshots/{id}/build-logs-url,
  *       .../build-logs?follow  see daytona_image.h
  *   GET /api/config
@@ -27,7 +28,8 @@
  *   GET, POST /api/volumes; GET, DELETE /api/volumes/{id}; GET /api/volumes/by-name/{name}
  *
  * {id} is an id or a name. A sandbox that is stopped, by call or for being idle, has its files
- * (core's SANDBOX_TIER_FILES); with autoDeleteInterval 0 or ttlMinutes it is gone then.
+ * (core's SANDBOX_TIER_FILES); with autoDeleteInterval 0 it is gone then. With ttlMinutes it is
+ * gone at that time, in any state.
  *
  * Sandboxes are the same for all dialects: one that was made by another is shown, changed and ended
  * here too. Labels are E2B's metadata; the last setting of a sandbox's way out is in force, from
@@ -46,7 +48,7 @@
 #define DAYTONA_MINUTE_MS   60000
 #define DAYTONA_GIB         (1024ull * 1024u * 1024u)
 #define DAYTONA_IDLE_DEFAULT_MINUTES \
-    15 /* autoStopInterval of one with neither that nor ttlMinutes, as upstream's */
+    15                              /* autoStopInterval of one with neither that nor ttlMinutes */
 #define DAYTONA_SIGNED_DEFAULT_S 60 /* a signed address, as upstream's */
 #define DAYTONA_SIGNED_MAX_S     86400u
 #define DAYTONA_PAGE_MAX         200
@@ -112,6 +114,10 @@ enum err_code daytona_name_read(const json_t *body, const char **out, struct err
 
 extern const struct api_route daytona_snapshot_routes[];
 
+/* -- daytona_fork.c ---------------------------------------------------------------------------- */
+
+extern const struct api_route daytona_fork_routes[];
+
 /* -- handlers ---------------------------------------------------------------------------------- */
 
 void daytona_get(struct api_call *call);
@@ -138,6 +144,7 @@ void daytona_set_auto_stop(struct api_call *call);
 void daytona_set_auto_pause(struct api_call *call);
 void daytona_set_auto_archive(struct api_call *call);
 void daytona_set_auto_delete(struct api_call *call);
+void daytona_set_ttl(struct api_call *call);
 void daytona_activity(struct api_call *call);
 void daytona_toolbox_url(struct api_call *call);
 void daytona_preview_url(struct api_call *call);

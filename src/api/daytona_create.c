@@ -85,21 +85,16 @@ static bool has(const json_t *body, const char *name)
 }
 
 /* Minutes after which one that is stopped is deleted. 0: one that stops is gone; below: it stays.
- * With a time of its own, or where no files can be kept, it is gone then, which its answers say
- * (0), and a time after that is refused. */
+ * Where no files can be kept it is gone then, which its answers say (0), and a time after that is
+ * refused. */
 static enum err_code read_auto_delete(struct api_call *call, struct creation *c, struct err *e)
 {
-    const json_t *body = call->body;
     int64_t minutes = -1;
-    enum err_code rc = json_get_int(body, "autoDeleteInterval", NULL, JSON_OPTIONAL, INT32_MIN,
-                                    INT32_MAX, &minutes, e);
+    enum err_code rc = json_get_int(call->body, "autoDeleteInterval", NULL, JSON_OPTIONAL,
+                                    INT32_MIN, INT32_MAX, &minutes, e);
 
-    if (rc == ERR_OK && minutes > 0 && has(body, "ttlMinutes"))
-        return err_set(e, ERR_INVALID,
-                       "autoDeleteInterval: with ttlMinutes a sandbox is deleted when it stops, "
-                       "at its time at the latest: give one of the two");
     c->r.auto_delete_ms = MAX(minutes, 0) * DAYTONA_MINUTE_MS;
-    if (minutes > 0 || (minutes < 0 && !has(body, "ttlMinutes") && core_keeps_files(call->core))) {
+    if (minutes > 0 || (minutes < 0 && core_keeps_files(call->core))) {
         c->r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
         c->r.timeout_tier = SANDBOX_TIER_FILES;
     }
@@ -109,7 +104,7 @@ static enum err_code read_auto_delete(struct api_call *call, struct creation *c,
 /* A sandbox that is idle for so long stops, or is paused; one of the two. */
 static enum err_code read_auto_stop(struct api_call *call, struct creation *c, struct err *e)
 {
-    int64_t stop = has(call->body, "ttlMinutes") ? 0 : DAYTONA_IDLE_DEFAULT_MINUTES;
+    int64_t stop = c->r.destroy_ms > 0 ? 0 : DAYTONA_IDLE_DEFAULT_MINUTES;
     int64_t pause = 0;
     enum err_code rc = json_get_int(call->body, "autoPauseInterval", NULL, JSON_OPTIONAL, 0,
                                     INT32_MAX, &pause, e);
@@ -136,8 +131,7 @@ static enum err_code read_auto_pause(struct creation *c, struct err *e)
     if (c->r.on_timeout == SANDBOX_ON_TIMEOUT_KILL)
         return err_set(
             e, ERR_INVALID,
-            "autoPauseInterval: not with autoDeleteInterval 0 or ttlMinutes, by which it "
-            "is deleted instead");
+            "autoPauseInterval: not with autoDeleteInterval 0, by which it is deleted instead");
     c->r.timeout_tier = SANDBOX_TIER_FROZEN;
     return ERR_OK;
 }
@@ -154,28 +148,19 @@ static enum err_code read_auto_archive(const json_t *body, struct creation *c, s
     return rc;
 }
 
-static enum err_code read_ttl(struct api_call *call, struct creation *c, struct err *e)
+/* ttlMinutes: it is deleted then, in any state; 0: not for a time alone. */
+static enum err_code read_times(struct api_call *call, struct creation *c, struct err *e)
 {
-    uint64_t max_ms = api_config_of(call->api)->max_ttl_ms;
     int64_t minutes = 0;
     enum err_code rc = json_get_int(call->body, "ttlMinutes", NULL, JSON_OPTIONAL, 0, INT32_MAX,
                                     &minutes, e);
 
-    if (rc == ERR_OK)
-        rc = read_auto_archive(call->body, c, e);
-    if (rc == ERR_OK)
-        rc = read_auto_stop(call, c, e);
-    if (rc != ERR_OK)
+    c->r.destroy_ms = minutes * DAYTONA_MINUTE_MS;
+    if (rc != ERR_OK || (rc = read_auto_archive(call->body, c, e)) ||
+        (rc = read_auto_stop(call, c, e)) || (rc = read_auto_delete(call, c, e)))
         return rc;
-    c->r.ttl_ms = minutes * DAYTONA_MINUTE_MS;
-    if (!has(call->body, "ttlMinutes"))
-        c->r.ttl_ms = c->r.idle_ms > 0 ? 0 : (int64_t)max_ms;
-    else if (minutes == 0 || (max_ms && (uint64_t)c->r.ttl_ms > max_ms))
-        return err_set(e, ERR_INVALID,
-                       "ttlMinutes: every sandbox ends on this server: it must be 1 to %llu",
-                       (unsigned long long)(max_ms ? max_ms / DAYTONA_MINUTE_MS : INT32_MAX));
-    rc = read_auto_delete(call, c, e);
-    return rc == ERR_OK ? read_auto_pause(c, e) : rc;
+    c->r.ttl_ms = c->r.idle_ms > 0 ? 0 : (int64_t)api_config_of(call->api)->max_ttl_ms;
+    return read_auto_pause(c, e);
 }
 
 /* -- the rest ---------------------------------------------------------------------------------- */
@@ -312,7 +297,7 @@ static enum err_code read_creation(struct api_call *call, struct creation *c, st
         (rc = daytona_only_read(body, "target", DAYTONA_TARGET,
                                 "unset DAYTONA_TARGET, and remove target from the configuration",
                                 e)) ||
-        (rc = read_ttl(call, c, e)) || (rc = api_read_maps(body, "labels", "env", &c->r, e)))
+        (rc = read_times(call, c, e)) || (rc = api_read_maps(body, "labels", "env", &c->r, e)))
         return rc;
     if ((rc = daytona_volumes_read(body, &c->mounts, e)) || (rc = read_secrets(body, c, e)))
         return rc;

@@ -65,6 +65,7 @@ static struct sandbox as_sandbox(struct api_call *call, const struct core_create
                         .idle_ms = r->idle_ms,
                         .auto_archive_ms = r->auto_archive_ms,
                         .auto_delete_ms = r->auto_delete_ms,
+                        .destroy_real_ms = r->destroy_ms ? l->made_real_ms + r->destroy_ms : 0,
                         .started_real_ms = l->made_real_ms,
                         .end_real_ms = l->made_real_ms + MAX(r->ttl_ms, r->idle_ms),
                         .metadata = r->metadata,

@@ -38,6 +38,7 @@ static const struct api_route routes[] = {
     {API_WRITE, "POST", "/api/sandbox/{id}/autopause/{interval}", daytona_set_auto_pause},
     {API_WRITE, "POST", "/api/sandbox/{id}/autoarchive/{interval}", daytona_set_auto_archive},
     {API_WRITE, "POST", "/api/sandbox/{id}/autodelete/{interval}", daytona_set_auto_delete},
+    {API_WRITE, "POST", "/api/sandbox/{id}/ttl/{interval}", daytona_set_ttl},
     {API_WRITE, "PUT", "/api/sandbox/{id}/labels", daytona_set_labels},
     {API_WRITE, "POST", "/api/sandbox/{id}/last-activity", daytona_activity},
     {API_READ, "GET", "/api/sandbox/{id}/toolbox-proxy-url", daytona_toolbox_url},
@@ -73,6 +74,7 @@ static const struct api_route routes[] = {
 
 static const struct api_route *const tables[] = {daytona_volume_routes,
                                                  daytona_snapshot_routes,
+                                                 daytona_fork_routes,
                                                  daytona_image_routes,
                                                  daytona_secret_routes,
                                                  routes,

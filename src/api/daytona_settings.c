@@ -8,6 +8,7 @@
 #include "api/e2b.h"
 #include "base/clock.h"
 #include "core/archive.h"
+#include "core/auto_destroy.h"
 #include "core/file_url.h"
 #include "core/ingress.h"
 #include "core/life.h"
@@ -45,8 +46,7 @@ static enum err_code set_idle(struct api_call *call, const struct sandbox **s, i
     if (pause && is_deleted)
         return err_set(
             e, ERR_INVALID,
-            "Sandbox %s is deleted when it stops, or at its time (ttlMinutes): it cannot "
-            "be paused by itself",
+            "Sandbox %s is deleted when it stops, or at its time: it cannot be paused by itself",
             id);
     if (daytona_idle_ms(call, minutes, &idle_ms, e) != ERR_OK)
         return e->code;
@@ -120,7 +120,7 @@ static bool is_stopped(const struct sandbox *s)
 }
 
 /* Minutes after which one that is stopped is deleted; 0: one that stops is gone, or has stopped and
- * is gone now; below: it stays. Of one with a time of its own (ttlMinutes) only 0 is true. */
+ * is gone now; below: it stays. Of one that ends at a time that does not move only 0 is true. */
 static void set_auto_delete(struct api_call *call, const struct sandbox *s, long minutes)
 {
     struct err e;
@@ -128,8 +128,7 @@ static void set_auto_delete(struct api_call *call, const struct sandbox *s, long
     if (minutes == 0 && is_stopped(s))
         daytona_sandbox_delete(call, s);
     else if (minutes != 0 && s->idle_ms == 0 && s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
-        api_fail(call, 409, "Sandbox %s ends at its time (ttlMinutes): set an auto-stop interval",
-                 s->id);
+        api_fail(call, 409, "Sandbox %s ends at its time: set an auto-stop interval", s->id);
     else if (core_sandbox_set_auto_delete(call->core, call->who.tenant, s->id,
                                           minutes * DAYTONA_MINUTE_MS, &s, &e) != ERR_OK)
         api_fail_err(call, &e);
@@ -150,6 +149,26 @@ void daytona_set_auto_delete(struct api_call *call)
         api_fail(call, 400, "the interval must be a number of minutes, or -1");
     else
         set_auto_delete(call, s, minutes);
+}
+
+/* POST .../ttl/{interval}: minutes from now on, after which it is deleted in any state; 0: not for
+ * that. */
+void daytona_set_ttl(struct api_call *call)
+{
+    char *end;
+    long minutes = strtol(call->params[1], &end, 10);
+    const struct sandbox *s = daytona_find(call);
+    struct err e;
+
+    if (!s)
+        return;
+    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
+        api_fail(call, 400, "the time must be a number of minutes, 0 or more");
+    else if (core_sandbox_set_auto_destroy(call->core, call->who.tenant, s->id,
+                                           minutes * DAYTONA_MINUTE_MS, &s, &e) != ERR_OK)
+        api_fail_err(call, &e);
+    else
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }
 
 /* -- labels ------------------------------------------------------------------------------------ */

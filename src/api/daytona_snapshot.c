@@ -1,4 +1,4 @@
-/* Forks and snapshots for Daytona's clients. Snapshots are what a create can name: copies of the
+/* Snapshots for Daytona's clients. They are what a create can name: copies of the
  * files of the tenant's sandboxes, templates that the tenant has built by E2B's SDKs, those of the
  * server, and what the operator has published; the last two are for all tenants ("general"). In
  * this order a name means one of them, as in a create. */
@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "core/archive.h"
 #include "core/build.h"
-#include "core/fork.h"
 #include "core/key.h"
 #include "core/life.h"
 #include "core/publish.h"
@@ -15,53 +14,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-/* -- forks ------------------------------------------------------------------------------------- */
-
-/* As long as the source still has; 0: no end but by its idle time. */
-static int64_t left_ms(struct api_call *call, const struct sandbox *s)
-{
-    int64_t most_ms = (int64_t)api_config_of(call->api)->max_ttl_ms, end_ms = s->last_end_real_ms;
-
-    if (end_ms == 0 && s->idle_ms > 0)
-        return 0;
-    if (end_ms == 0 && s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
-        end_ms = s->end_real_ms;
-    return end_ms == 0 ? most_ms : MIN(MAX(end_ms - clock_real_ms(), 1), most_ms);
-}
-
-static void forked(void *arg, const struct core_fork *forks, size_t n, const struct err *why)
-{
-    struct api_call *call = arg;
-    const struct sandbox *s = NULL;
-
-    if (!why && n > 0 && *forks[0].id)
-        s = core_sandbox_find(call->core, call->who.tenant, forks[0].id);
-    if (s)
-        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
-    else if (why || (n > 0 && !*forks[0].id))
-        api_fail_err(call, why ? why : &forks[0].why);
-    else
-        api_fail(call, 404, "the fork has ended already");
-}
-
-static void fork_one(struct api_call *call)
-{
-    const struct sandbox *s = daytona_find(call);
-    struct core_fork_request r = {.count = 1};
-    struct err e;
-
-    if (!s || !api_call_body(call))
-        return;
-    r.ttl_ms = left_ms(call, s);
-    r.idle_ms = s->idle_ms;
-    if (daytona_name_read(call->body, &r.name, &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else if (!life_of(s->state)->reachable)
-        api_fail(call, 400, "Sandbox must be in started state to fork");
-    else
-        core_sandbox_fork(call->core, call->who.tenant, s->id, &r, forked, call);
-}
 
 /* -- a snapshot of a sandbox ------------------------------------------------------------------- */
 
@@ -440,7 +392,6 @@ static void list(struct api_call *call)
 }
 
 const struct api_route daytona_snapshot_routes[] = {
-    {API_WRITE, "POST", "/api/sandbox/{id}/fork", fork_one},
     {API_WRITE, "POST", "/api/sandbox/{id}/snapshot", snapshot_one},
     {API_READ, "GET", "/api/snapshots", list},
     {API_READ, "GET", "/api/snapshots/{id}", get},

@@ -83,6 +83,7 @@ struct sandbox {
      * snapshot, or of a template that a tenant has built, whose files it began with
      * (core_sandbox_has_files_of). */
     char template_requested[CORE_NAME_SIZE];
+    char parent[IDS_SANDBOX_SIZE]; /* the sandbox that it is a fork of, gone or not; "": none */
     enum sandbox_state state;
     enum sandbox_timeout_action on_timeout;
     enum sandbox_pause_reason pause_reason;
@@ -106,6 +107,7 @@ struct sandbox {
     int64_t kept_real_ms;     /* since when its files alone are kept; 0: they are not */
     int64_t auto_archive_ms;  /* so long after that it counts as archived */
     int64_t auto_delete_ms;   /* so long after that it is ended; 0: it is not */
+    int64_t destroy_real_ms;  /* ended then, in any state; 0: not by that (auto_destroy.h) */
     bool archived;            /* its owner has archived it, before that */
     bool in_archive;          /* all its kept files are one compressed file (archive_file.h) */
     uint32_t slot, gen;
@@ -192,6 +194,7 @@ struct sandbox_request {
     int64_t auto_archive_ms; /* 0: CORE_ARCHIVE_DEFAULT_MS */
     int64_t auto_delete_ms;  /* ended so long after its stop, at most CORE_AUTO_DELETE_MAX_MS; 0:
                                 never */
+    int64_t destroy_ms;      /* ended so long after its create, in any state; 0: not by that */
     enum sandbox_timeout_action on_timeout;
     enum sandbox_tier timeout_tier; /* of the pause then */
     int64_t to_disk_ms;             /* as of struct sandbox */
@@ -213,6 +216,7 @@ struct sandbox_request {
     const char *memory_of;      /* the tenant's sandbox that is paused with its memory on the disk:
                                    its files and processes; NULL: none */
     const char *made_of;        /* a fork's: its source's template_requested; NULL: none */
+    const char *parent;         /* the same: its source */
     bool no_start_command;      /* the one of its files is not run when it is created */
     const char *id;             /* given out already (create_later.h); NULL: a new one */
 };

@@ -334,12 +334,14 @@ static bool take_over(struct fork_op *op, const struct sandbox *s,
         memcpy(op->name, r->name, strlen(r->name) + 1);
     op->r = (struct sandbox_request){.tenant = op->tenant,
                                      .made_of = op->made_of,
+                                     .parent = op->source,
                                      .name = r->name ? op->name : NULL,
                                      .ttl_ms = r->ttl_ms,
                                      .idle_ms = r->idle_ms,
                                      .idle_counts = s->idle_counts,
                                      .auto_archive_ms = s->auto_archive_ms,
                                      .auto_delete_ms = s->auto_delete_ms,
+                                     .destroy_ms = r->destroy_ms,
                                      .on_timeout = s->on_timeout,
                                      .auto_resume = s->auto_resume,
                                      .timeout_tier = s->timeout_tier,
@@ -444,4 +446,16 @@ void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
         return;
     }
     core_defer(c, &op->later, refuse_deferred, op);
+}
+
+size_t core_sandbox_forks(struct core *c, const char *tenant, const char *id,
+                          const struct sandbox **out, size_t max)
+{
+    const struct tenant *t = tenant_find(c, tenant);
+    size_t n = 0;
+
+    for (struct sandbox_obj *o = t ? t->sandboxes : NULL; o && n < max; o = o->tenant_next)
+        if (sandbox_life(o)->visible && strcmp(o->s.parent, id) == 0)
+            out[n++] = &o->s;
+    return n;
 }

@@ -23,9 +23,10 @@ struct core_fork {
 /* The settings in which the forks differ from the source. */
 struct core_fork_request {
     size_t count;
-    bool memory;      /* their programs go on */
-    int64_t ttl_ms;   /* until their end; 0: idle_ms alone says when */
-    int64_t idle_ms;  /* as of a create */
+    bool memory;     /* their programs go on */
+    int64_t ttl_ms;  /* until their end; 0: idle_ms alone says when */
+    int64_t idle_ms; /* as of a create */
+    int64_t destroy_ms;
     const char *name; /* of one fork alone, one of a kind for the tenant; NULL: none */
 };
 
@@ -38,3 +39,8 @@ typedef void (*core_fork_cb)(void *arg, const struct core_fork *forks, size_t n,
  * not run; else as of core_snapshot_create. */
 void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
                        const struct core_fork_request *r, core_fork_cb done, void *arg);
+
+/* The tenant's sandboxes that clients know of and that were made as forks of the one with that id,
+ * the newest first, at most max: how many. */
+size_t core_sandbox_forks(struct core *c, const char *tenant, const char *id,
+                          const struct sandbox **out, size_t max);

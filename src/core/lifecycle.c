@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/auto_delete.h"
+#include "core/auto_destroy.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -81,8 +82,9 @@ void lifecycle_check_clock(struct core *c)
             o->s.kept_real_ms += jump_ms;
         else if (sandbox_life(o)->timer == LIFE_TIMER_LIFETIME && timer_armed(&o->end))
             o->s.end_real_ms = offset_ms + (int64_t)o->end.node.at_ms;
-        else
+        else if (!timer_armed(&o->destroy))
             continue;
+        auto_destroy_on_clock(o, offset_ms);
         write_state(o);
     }
 }
@@ -305,6 +307,7 @@ static void begin(struct sandbox_obj *o)
     const struct life *life = sandbox_life(o);
 
     o->announced = life->at_start != LIFE_START_UNDO && !o->s.serves_volume;
+    auto_destroy_arm(o);
     switch (life->at_start) {
     case LIFE_START_RUN:
         o->known_to_privd = true;

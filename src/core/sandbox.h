@@ -31,6 +31,7 @@ struct sandbox_obj {
     struct tenant_charge charges[TENANT_SANDBOX_RESOURCES]; /* by enum tenant_resource */
 
     struct timer end;            /* its meaning in each state: life.h */
+    struct timer destroy;        /* armed: it is ended then, in any state (auto_destroy.h) */
     bool known_to_privd;         /* slot and gen are valid */
     uint64_t used_ms;            /* the last use that counts (clock_mono_ms); idle.c */
     bool idle_requested;         /* privd owes what its programs used */

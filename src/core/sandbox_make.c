@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "core/archive.h"
+#include "core/auto_destroy.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/egress.h"
@@ -62,6 +63,7 @@ static bool enter(struct core *c, struct sandbox_obj *o, const char *tenant)
     o->core = c;
     o->used_ms = clock_mono_ms();
     o->end.fire = on_end_timer;
+    o->destroy.fire = auto_destroy_on_timer;
     o->socket_cache_expiry.fire = sockets_on_expiry;
     o->sample.fire = metrics_on_timer;
     if (registry_add(&c->registry, o) < 0) {
@@ -153,6 +155,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     while (!r->id && (!s->id[0] || registry_find(&c->registry, s->id)))
         ids_sandbox(s->id);
     snprintf(s->name, sizeof(s->name), "%s", r->name ? r->name : "");
+    snprintf(s->parent, sizeof(s->parent), "%s", r->parent ? r->parent : "");
     snprintf(s->template_requested, sizeof(s->template_requested), "%s", requested->id);
     snprintf(s->template_id, sizeof(s->template_id), "%s", used->id);
     s->state = SANDBOX_CREATING;
@@ -169,6 +172,7 @@ static void fill(struct core *c, struct sandbox *s, const struct sandbox_request
     s->idle_ms = r->idle_ms;
     s->auto_archive_ms = r->auto_archive_ms ? r->auto_archive_ms : CORE_ARCHIVE_DEFAULT_MS;
     s->auto_delete_ms = r->auto_delete_ms;
+    s->destroy_real_ms = r->destroy_ms ? s->started_real_ms + r->destroy_ms : 0;
     s->idle_counts = r->idle_counts ? r->idle_counts : SANDBOX_IDLE_TRAFFIC;
     s->last_end_real_ms = r->idle_ms > 0 && r->ttl_ms > 0 ? s->started_real_ms + r->ttl_ms : 0;
     s->end_real_ms = s->started_real_ms + first_life_ms(c, r);
@@ -189,6 +193,7 @@ enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
         release(o);
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     }
+    auto_destroy_arm(o);
     *out = o;
     return ERR_OK;
 }
@@ -207,6 +212,7 @@ void sandbox_free(struct sandbox_obj *o)
     egress_forget(o);
     sockets_discard(o);
     timers_cancel(&c->timers, &o->end);
+    timers_cancel(&c->timers, &o->destroy);
     timers_cancel(&c->timers, &o->sample);
     timers_cancel(&c->timers, &o->copies_wait);
     registry_remove(&c->registry, o);

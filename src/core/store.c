@@ -128,18 +128,21 @@ static const char *const migrations[] = {
     "ALTER TABLE snapshots ADD COLUMN memory INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE snapshots ADD COLUMN memory_of TEXT NOT NULL DEFAULT '';",
     "ALTER TABLE sandboxes ADD COLUMN to_disk_ms INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE sandboxes ADD COLUMN destroy_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN parent TEXT NOT NULL DEFAULT '';",
 };
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_SANDBOX_INSERT] =
         "INSERT INTO sandboxes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
         "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,"
-        "?33,?34,?35,?36,?37,?38)",
+        "?33,?34,?35,?36,?37,?38,?39,?40)",
     [STORE_SANDBOX_UPDATE] = "UPDATE sandboxes SET state=?2, slot=?3, gen=?4, started_ms=?5, "
                              "end_ms=?6, flags=?7, idle_ms=?8, pause_reason=?9, agent_key=?10, "
                              "kept=?11, env=?12, on_timeout=?13, "
                              "file_url_number=?14, kept_ms=?15, auto_archive_ms=?16, "
-                             "auto_delete_ms=?17, memory_error=?18 WHERE id=?1",
+                             "auto_delete_ms=?17, memory_error=?18, "
+                             "destroy_ms=?19 WHERE id=?1",
     [STORE_SANDBOX_NETWORK] =
         "UPDATE sandboxes SET network=?2, flags=?3, policy=?4, credentials=?5, masked_host=?6,"
         " proxy_address=?7, proxy_user=?8 WHERE id=?1",
@@ -153,7 +156,7 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
         " cpu_milli, pids, open_files, metadata, network, policy, credentials, name, idle_ms,"
         " last_end_ms, level, pause_reason, masked_host, proxy_address, proxy_user, kept, env,"
         " volumes, file_url_number, kept_ms, auto_archive_ms, auto_delete_ms, memory_error,"
-        " to_disk_ms FROM sandboxes",
+        " to_disk_ms, destroy_ms, parent FROM sandboxes",
     [STORE_TENANT_INSERT] = "INSERT OR IGNORE INTO tenants (id, made_ms) VALUES (?1, ?2)",
     [STORE_TENANT_FIND] = "SELECT ceiling FROM tenants WHERE id=?1",
     [STORE_TENANT_CEILING] = "UPDATE tenants SET ceiling=?2 WHERE id=?1",

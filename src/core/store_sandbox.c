@@ -140,6 +140,8 @@ enum err_code store_sandbox_insert(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 36, s->auto_delete_ms);
     store_bind_text(q, 37, s->memory_error ? s->memory_error : "");
     sqlite3_bind_int64(q, 38, s->to_disk_ms);
+    sqlite3_bind_int64(q, 39, s->destroy_real_ms);
+    store_bind_text(q, 40, s->parent);
     return store_run(st, STORE_SANDBOX_INSERT, "writing a new sandbox", e);
 }
 
@@ -164,6 +166,7 @@ enum err_code store_sandbox_update(struct store *st, const struct sandbox *s, st
     sqlite3_bind_int64(q, 16, s->auto_archive_ms);
     sqlite3_bind_int64(q, 17, s->auto_delete_ms);
     store_bind_text(q, 18, s->memory_error ? s->memory_error : "");
+    sqlite3_bind_int64(q, 19, s->destroy_real_ms);
     return store_run(st, STORE_SANDBOX_UPDATE, "writing a sandbox's state", e);
 }
 
@@ -254,7 +257,7 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
         sqlite3_column_int64(q, 29) < 0 || sqlite3_column_int64(q, 29) > PRIVSEP_KEPT_MAX ||
         sqlite3_column_int64(q, 32) < 0 || sqlite3_column_int64(q, 32) > UINT32_MAX ||
         sqlite3_column_int64(q, 35) < 0 || sqlite3_column_int64(q, 35) > CORE_AUTO_DELETE_MAX_MS ||
-        sqlite3_column_int64(q, 37) > CORE_TO_DISK_MAX_MS ||
+        sqlite3_column_int64(q, 37) > CORE_TO_DISK_MAX_MS || sqlite3_column_int64(q, 38) < 0 ||
         !read_network(q, 18, 26, flags, &s->network))
         return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
@@ -277,6 +280,8 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->auto_delete_ms = sqlite3_column_int64(q, 35);
     s->memory_error = (const char *)sqlite3_column_text(q, 36);
     s->to_disk_ms = sqlite3_column_int64(q, 37);
+    s->destroy_real_ms = sqlite3_column_int64(q, 38);
+    store_column_copy(q, 39, s->parent, sizeof(s->parent));
     s->moving = flags & FLAG_MOVING;
     s->archived = flags & FLAG_ARCHIVED;
     s->in_archive = flags & FLAG_IN_ARCHIVE;

@@ -43,7 +43,7 @@ class World:
             own = {"sessionId": SYNC if operation.path.endswith("/exec") else NAME, "commandId": self.command, "id": self.context, "port": 8000}
         else:
             own = {"sandboxId": self.box, "sandboxIdOrName": self.box, "id": self.snapshot, "volumeId": self.volume, "name": NAME,
-                   "secretId": SECRET, "interval": 30, "port": 8000}
+                   "secretId": SECRET, "interval": 30, "ttlMinutes": 600, "isPublic": True, "port": 8000}
         return {name: own[name] for name in (one.name for one in operation.path_parameters)}
 
     def name(self, kind):
@@ -112,6 +112,11 @@ class World:
     def stop(self):
         self.ask("POST", f"sandbox/{self.box}/stop")
 
+    def a_fork(self):
+        """The name of one of the sandbox's."""
+        self.ask("POST", f"sandbox/{self.box}/fork", {"name": "of-the-contract"})
+        return "of-the-contract"
+
     def a_deletion(self):
         self.inside("POST", "/process/execute", {"command": "cd repo && git branch -f gone"})
 
@@ -165,6 +170,9 @@ GOOD = {
     "PUT /sandbox/{sandboxIdOrName}/secrets": [{"body": {"secrets": [{"KEY": SECRET}]}}, {"body": {"secrets": []}}],
     "POST /sandbox/{sandboxId}/last-activity": [{"body": {}}],
     "POST /sandbox/{sandboxIdOrName}/fork": [{"body": {}}, {"body": {"name": "a-fork"}}],
+    "GET /sandbox/{sandboxIdOrName}/forks": [{"before": "a_fork"}, {"query": {"includeDestroyed": True}}],
+    "GET /sandbox/{sandboxIdOrName}/parent": [lambda w: {"path": {"sandboxIdOrName": w.a_fork()}}],
+    "GET /sandbox/{sandboxIdOrName}/ancestors": [{}, lambda w: {"path": {"sandboxIdOrName": w.a_fork()}}],
     "POST /sandbox/{sandboxIdOrName}/snapshot": [lambda w: {"body": {"name": w.name("of-a-sandbox")}}],
     "GET /sandbox/{sandboxId}/telemetry/metrics": [window],
     "POST /snapshots": [lambda w: {"body": {"name": w.name("image"), "imageName": "host"}},

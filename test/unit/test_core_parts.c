@@ -454,8 +454,9 @@ static void a_damaged_row_is_an_error_not_a_crash(void **state)
     struct store *st = open_store(*state);
     struct err e;
 
-    exec_sql(*state, "INSERT INTO sandboxes VALUES ('x','t','h','h',1,0,0,0,0,0,0,x'00',0,0,0,0,0,"
-                     "NULL,NULL,NULL,NULL,'',0,0,0,0,NULL,NULL,NULL,0,NULL,NULL,0,0,0,0,'',0)");
+    exec_sql(*state,
+             "INSERT INTO sandboxes VALUES ('x','t','h','h',1,0,0,0,0,0,0,x'00',0,0,0,0,0,"
+             "NULL,NULL,NULL,NULL,'',0,0,0,0,NULL,NULL,NULL,0,NULL,NULL,0,0,0,0,'',0,0,'')");
     seen_n = 0;
     assert_int_equal(store_sandbox_each(st, see, NULL, &e), ERR_INTERNAL);
     assert_int_equal(seen_n, 0);
