@@ -150,6 +150,27 @@ def test_a_placeholder_is_replaced_where_both_policies_name_it(stack, own):  # n
                 assert said["error"]["type"] == "egress_denied" and name in said["message"], (policy, target, said)
 
 
+def test_what_a_command_reads_is_searched_for_its_sandboxs_secrets(stack, own):  # noqa: F811
+    """Its policy injects nothing, or less: what a host has kept of a secret is no more for it than for its sandbox, whose files
+    it writes. The control: a sandbox that was not given the secret reads it."""
+    value, name = "sk-of-a-sandbox-0123456789", "KEPT"
+    made = stack.cay.call("POST", "/cay/v1/secrets", {"name": name, "value": value, "bind": {
+        "kind": "bearer", "domains": ["web.example.com"], "insecure": True}})
+    assert made.status == 201, made.body
+    place = stack.networks.dir / "site/web.example.com"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "kept").write_text(f"it was {value}\n")
+    inject = {**ALLOW_WEB, "inject": [{"credential": name, "domains": ["web.example.com"]}]}
+    get = {"rules": [{"action": "allow", "domains": ["web.example.com"], "methods": ["GET"]}]}
+    one, other = own(inject), own(ALLOW_WEB)
+    for how in ("http://", "--http1.1 https://", "--http2 https://"):
+        ask = f"curl -sS --max-time 20 {how}web.example.com/kept"
+        assert other.out(ask) == f"it was {value}\n"
+        for policy in (None, inject, ALLOW_WEB, get):
+            said = one.out(ask, policy)
+            assert said.startswith("it was [redacted]") and value not in said, (how, policy, said)
+
+
 def test_a_command_denies_the_way(own):
     """A rerouted name leads a command to the sandbox's address too, unless its own policy denies that address, or the name that
     it is resolved from. The control: without the deny rule it goes there."""

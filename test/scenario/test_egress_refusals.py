@@ -5,7 +5,9 @@ many programs retry for minutes without a word: there, the first tests here end 
 import contextlib
 import json
 import os
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 import textwrap
@@ -18,7 +20,7 @@ from worldlib import box_fixture, sandbox, seal, world_fixture  # isort: skip: i
 from internet import OTHER, PRIVATE, SOURCE_PORT, TCP_PORT, WEB  # noqa: E402
 
 ZONE = {"web.example.com": {"a": [[WEB]]}, "other.example.net": {"a": [[OTHER]]},
-        "private.example.com": {"a": [[PRIVATE]]}, "nothing.example.com": {}}
+        "private.example.com": {"a": [[PRIVATE]]}, "nothing.example.com": {}, "slow.example.com": {"mode": "slow"}}
 ALLOWED = [{"action": "allow", "name": "web only", "domains": ["web.example.com"]}]
 HANDSHAKES_PER_SECOND = 20  # DENY_HANDSHAKES_PER_SECOND
 
@@ -251,6 +253,20 @@ def test_a_name_that_dns_does_not_know_leaves_a_record(world):
         s.curl("http://web.example.com/")  # the control
         assert records(world, s, outcome="connected", name="web.example.com") or records(
             world, s, event="request", verdict="allow", name="web.example.com")
+
+
+@pytest.mark.parametrize("way", ["proxy", "read", "passed"])
+def test_a_client_that_does_not_wait_leaves_a_record(world, way):
+    """Its name was asked for outside; before, the log had nothing of it where the dial ended with its client."""
+    name, rule = "slow.example.com", {"action": "allow", "name": "slow one", "domains": ["slow.example.com"]}
+    with sandbox(world, [], [], [{**rule, "paths": ["/x*"]} if way == "read" else rule]) as s:
+        before = world.asked(name)
+        with s.connect("127.0.0.1", TCP_PORT) if way == "proxy" else s.connect(s.resolve(name)[1][0], 80) as c:
+            c.sendall(f"GET {f'http://{name}' if way == 'proxy' else ''}/x HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+            until(lambda: world.asked(name) > before)
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        record = until(lambda: records(world, s, name=name, verdict="allow"), 60)[0]
+        assert record["outcome"] == "unreachable" and record["rule"] == "slow one", record
 
 
 def test_a_server_that_does_not_answer_leaves_a_record(world):

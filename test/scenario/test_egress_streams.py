@@ -4,7 +4,9 @@ internet's namespace."""
 
 import contextlib
 import fcntl
+import http.server
 import socket
+import socketserver
 import ssl
 import struct
 import termios
@@ -221,6 +223,57 @@ def test_what_came_before_a_break_is_taken(world, ruled, plain, how):
         assert s.curl(f"http://{API}/").returncode == 0  # by now cay-egress has met its end
         got, end = read_to_end(c)
     assert got.endswith(b"\r\n\r\n" + b"x" * 60000) and end == "lost", (len(got), got[:200])
+
+
+# -- bodies that a server leaves unread --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["decided", "control"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
+def test_a_body_is_no_second_request(world, method, kept):
+    """A server that answers without reading a body takes it for the next request of a kept connection: one that the rules deny.
+    The control: where no rule decides by path, it does."""
+    served = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            served.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_DELETE = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    class Server(socketserver.ThreadingTCPServer):
+        allow_reuse_address = daemon_threads = True
+
+    rules = NAMED if kept else [{"action": "allow", "domains": [API], "paths": ["/fine*"]}]
+    host = f"Host: {API}:{PORT}\r\n"
+    hidden = f"GET /hidden HTTP/1.1\r\n{host}\r\n"
+    with contextlib.ExitStack() as s:
+        web = s.enter_context(internet.inside(world.net, lambda: Server((internet.WEB, PORT), Handler)))
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        s.callback(web.shutdown)
+        box = s.enter_context(sandbox(world, [], [], rules))
+        c = s.enter_context(client(world, box, False, True))
+        c.settimeout(30)
+        c.sendall(f"{method} /fine/1 HTTP/1.1\r\n{host}Content-Length: {len(hidden)}\r\n\r\n{hidden}".encode())
+        assert read_head(c).startswith(b"HTTP/1.1 200")
+        if kept:
+            until(lambda: len(served) == 2)
+        with client(world, box, False, True) as next_one:  # goes on where the server was left
+            next_one.settimeout(30)
+            next_one.sendall(f"GET /fine/2 HTTP/1.1\r\n{host}\r\n".encode())
+            assert read_head(next_one).startswith(b"HTTP/1.1 200")
+        if not kept:
+            c.sendall(f"GET /fine/3 HTTP/1.1\r\n{host}\r\n".encode())
+            assert read_head(c).startswith(b"HTTP/1.1 200")
+    assert served == (["/fine/1", "/hidden", "/fine/2"] if kept else ["/fine/1", "/fine/2", "/fine/3"])
 
 
 # -- trailers ----------------------------------------------------------------------------------------

@@ -73,12 +73,24 @@ static void record_end(struct flow *f)
     audit_record(f->egress->audit, &r);
 }
 
+/* A name may have been asked for outside, and addresses dialled. */
+static void record_given_up(struct flow *f)
+{
+    struct policy_verdict v;
+
+    if (!f->dial_id || f->refused || f->cut)
+        return;
+    v = verdict_flow(f);
+    flow_gave_up(f, NULL, &v, NULL);
+}
+
 void flow_end(struct flow *f)
 {
     if (f->on_end)
         f->on_end(f);
     flow_unwatch(f);
     asks_forget(f);
+    record_given_up(f);
     dial_cancel(f->egress, f->dial_id);
     if (f->dialed)
         record_end(f);
@@ -243,6 +255,15 @@ void flow_not_reached(struct flow *f, const struct target *t, const struct polic
 {
     f->sandbox->allowed++;
     record_outcome(f, t, v, h, "unreachable", why->text);
+}
+
+void flow_gave_up(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                  const struct http_head *h)
+{
+    struct err why;
+
+    err_set(&why, ERR_CANCELED, "its client has ended before it was reached");
+    flow_not_reached(f, t, v, h, &why);
 }
 
 void flow_failed(struct flow *f, const struct target *t, const struct policy_verdict *v,

@@ -138,6 +138,10 @@ void flow_allow(struct flow *f, const struct policy_verdict *v);
 void flow_not_reached(struct flow *f, const struct target *t, const struct policy_verdict *v,
                       const struct http_head *h, const struct err *why);
 
+/* The same: its client has ended while it was dialled. */
+void flow_gave_up(struct flow *f, const struct target *t, const struct policy_verdict *v,
+                  const struct http_head *h);
+
 /* A request was let through and recorded, and its server gave no answer to it: recorded as its
  * outcome. */
 void flow_failed(struct flow *f, const struct target *t, const struct policy_verdict *v,

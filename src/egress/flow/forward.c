@@ -186,6 +186,12 @@ static void on_exchange_end(struct http_exchange *x, void *data)
     if (!f)
         return;
     sample(l);
+    if (f->dial_id) {
+        struct policy_verdict v = request_decide(f->sandbox, &l->want, false,
+                                                 http_exchange_head(x));
+
+        flow_gave_up(f, &l->want, &v, http_exchange_head(x));
+    }
     dial_cancel(f->egress, f->dial_id);
     f->dial_id = 0;
 }

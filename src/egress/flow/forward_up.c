@@ -3,6 +3,7 @@
 #include "egress/flow/forward_internal.h"
 
 #include "base/err.h"
+#include "base/util.h"
 #include "egress/flow/authority_check.h"
 #include "egress/flow/dial.h"
 #include "egress/flow/egress.h"
@@ -83,7 +84,24 @@ static void not_reached(struct client_conn *l, struct flow *f, const struct err 
 static bool is_changed(const struct flow *f, const struct policy_verdict *v,
                        const struct http_head *h)
 {
-    return v->credential || f->sandbox->credentials || inject_has_placeholder(h);
+    return v->credential || intercept_searched(f->sandbox) || inject_has_placeholder(h);
+}
+
+/* Servers that answer without reading the body of a request which has none by its meaning take it
+ * for the next request on a kept connection, which no rule was asked about. */
+static bool may_keep_server(const struct flow *f, const struct target *t, const struct http_head *h)
+{
+    static const char *const with_body[] = {
+        "POST", "PUT", "PATCH", "PROPFIND", "PROPPATCH", "REPORT", "MKCALENDAR", "SEARCH", "LOCK"};
+
+    if (h->framing == HTTP_BODY_NONE ||
+        (h->framing == HTTP_BODY_LENGTH && h->content_length == 0) ||
+        !(intercept_searched(f->sandbox) || request_is_ruled(f->sandbox, t)))
+        return true;
+    for (size_t i = 0; i < ARRAY_SIZE(with_body); i++)
+        if (strcmp(h->method, with_body[i]) == 0)
+            return true;
+    return false;
 }
 
 /* end is connected to l->want, and taken over. */
@@ -126,7 +144,10 @@ static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoi
         forward_say_refused(x, f, 403);
         return;
     }
-    o.drop_trailers = l->tls || f->sandbox->credentials || request_is_ruled(f->sandbox, &l->want);
+    if (!may_keep_server(f, &l->want, h))
+        o.on_reusable = NULL;
+    o.drop_trailers = l->tls || intercept_searched(f->sandbox) ||
+                      request_is_ruled(f->sandbox, &l->want);
     if (!o.remove && request_is_ruled(f->sandbox, &l->want) &&
         override_names(h, http_exchange_arena(x), &o.remove) < 0) {
         tls_endpoint_close(&end, true);

@@ -12,6 +12,7 @@
 #include "egress/flow/deny.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/flow.h"
+#include "egress/flow/intercept.h"
 #include "egress/flow/intercept_internal.h"
 #include "egress/flow/oauth.h"
 #include "egress/flow/policy_sweep.h"
@@ -113,6 +114,7 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
                         struct arena *a, const struct policy_verdict *p, struct h2_verdict *v)
 {
     const struct inject_request r = {.credentials = f->sandbox->credentials,
+                                     .searched = intercept_searched(f->sandbox),
                                      .credential = p->credential,
                                      .named = request_injects(f->sandbox, t, f->dialed, h),
                                      .host = t->name,

@@ -28,6 +28,13 @@
 
 #define INTERCEPT_OPERATORS_MAX 12288 /* with a tenant's own, what a sandbox takes */
 
+const struct credentials *intercept_searched(const struct sandbox *s)
+{
+    const struct sandbox *whole = s->parent ? s->parent : s;
+
+    return whole->credentials ? whole->credentials : s->credentials;
+}
+
 /* -- credentials ------------------------------------------------------------------------------- */
 
 enum err_code intercept_prepare(struct flow *f, const struct target *t, struct http_exchange *x,
@@ -36,6 +43,7 @@ enum err_code intercept_prepare(struct flow *f, const struct target *t, struct h
 {
     const struct inject_request r = {
         .credentials = f->sandbox->credentials,
+        .searched = intercept_searched(f->sandbox),
         .credential = v->credential,
         .named = request_injects(f->sandbox, t, true, http_exchange_head(x)),
         .host = t->name,

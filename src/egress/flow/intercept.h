@@ -18,6 +18,7 @@ struct http_exchange;
 struct http_relay_options;
 struct intercept;
 struct policy_verdict;
+struct sandbox;
 struct target;
 
 struct intercept_config {
@@ -36,6 +37,10 @@ enum err_code intercept_new(struct egress *eg, const struct intercept_config *c,
 enum err_code intercept_prepare(struct flow *f, const struct target *t, struct http_exchange *x,
                                 struct policy_verdict *v, bool tls, struct http_relay_options *o,
                                 struct err *e);
+
+/* Those whose values answers to s may not show: of a command with a policy of its own the whole
+ * sandbox's, whatever of them the command may use. Its files are the sandbox's. NULL: none. */
+const struct credentials *intercept_searched(const struct sandbox *s);
 
 /* The "credentials" of a sandbox's PUT: checked whole. The caller's reference:
  * credentials_unref. */

@@ -305,8 +305,8 @@ static enum err_code prepare_late(struct plan *p)
 /* An answer that is compressed could not be searched, nor a conversation, nor one in ranges. */
 static enum err_code prepare_redact(struct plan *p)
 {
-    int rc = response_secrets_for(p->r->credentials, p->r->host ? p->r->host : p->r->said,
-                                  p->r->port, &p->redact);
+    int rc = response_secrets_for(p->r->searched ? p->r->searched : p->r->credentials,
+                                  p->r->host ? p->r->host : p->r->said, p->r->port, &p->redact);
 
     if (rc < 0 || !p->redact)
         return inject_take_rc(p, rc);

@@ -29,8 +29,9 @@
 #include "http/relay.h"
 
 struct inject_request {
-    struct credentials *credentials; /* the sandbox's, or NULL */
-    const char *credential;          /* that the policy names, or NULL */
+    struct credentials *credentials;    /* the sandbox's, or NULL */
+    const struct credentials *searched; /* that its answer is searched for; NULL: credentials */
+    const char *credential;             /* that the policy names, or NULL */
     uint64_t named;   /* bit i: `inject` of the policy names the credential i for this request */
     const char *host; /* normalized; NULL: dialled by address, bound to nothing */
     const char *said; /* then the name that the client says, or NULL: for what comes back */
