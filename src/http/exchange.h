@@ -79,8 +79,8 @@ void exchange_free(struct http_exchange *x);
 /* Tells the handler that it is over, once. */
 void exchange_announce_close(struct http_exchange *x);
 
-/* Its answer has begun and cannot be whole: what there is of it goes to the peer, then it is aborted,
- * which ends the connection with a reset. */
+/* Its answer has begun and cannot be whole: what there is of it goes to the peer, then it is
+ * aborted, which ends the connection with a reset. */
 void exchange_break(struct http_exchange *x);
 
 /* conn.c's step of one that breaks. True: there is more to do. */

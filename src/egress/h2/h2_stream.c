@@ -189,7 +189,7 @@ void stream_give_up(struct h2_stream *s)
     drop(s, H2_SERVER);
 }
 
-/* What came of it before goes to the client first. */
+/* The part of it that came before goes to the client first. */
 static void break_answer(struct h2_stream *s, uint32_t code)
 {
     struct h2_body *b = &s->to[H2_CLIENT];
