@@ -1,5 +1,9 @@
 /* policy learned: a policy that would allow what a sandbox has tried, made of its records in the
- * audit log. Where its policy only warns ("mode": "warn") that is all that it needs. */
+ * audit log. Where its policy only warns ("mode": "warn") that is all that it needs.
+ *
+ * The programs inside choose what is tried, so the policy that the owner has set is not widened by
+ * them: its deny rules come first, and its limits and credentials stay. A host whose paths are too
+ * many for rules is opened as a whole, which is said on standard error. */
 #include "cli/commands.h"
 #include "policy/policy.h"
 
@@ -158,18 +162,50 @@ static void add_rules(json_t *rules, const json_t *learned)
     }
 }
 
-static json_t *policy_of(const json_t *records)
+static void say_widened(const struct cli *c, const char *host, const json_t *learned)
 {
-    json_t *all = json_object(), *rules = json_array(), *value, *r;
+    json_t *methods = json_object_get(learned, "methods"), *paths;
+    const char *method;
+
+    json_object_foreach (methods, method, paths)
+        if (is_any(paths))
+            cli_note(c,
+                     "cay: any path of %s for %s: more than %u were tried, or one that a rule "
+                     "cannot have",
+                     host, method, PATHS_MAX);
+}
+
+/* The deny rules of the policy that was in force while all was tried. */
+static json_t *denied_by(const json_t *owners)
+{
+    json_t *rules = json_array(), *rule;
+    size_t i;
+
+    json_array_foreach (json_object_get(owners, "rules"), i, rule)
+        if (strcmp(cli_text(rule, "action"), "deny") == 0)
+            json_array_append(rules, rule);
+    return rules;
+}
+
+static json_t *policy_of(const struct cli *c, const json_t *owners, const json_t *records)
+{
+    static const char *const kept[] = {"inject", "limits", "reroute", "refusal"};
+    json_t *all = json_object(), *rules = denied_by(owners), *value, *r;
+    json_t *policy = json_pack("{s:s, s:o}", "default", "deny", "rules", rules);
     const char *key;
     size_t i;
 
     json_array_foreach (records, i, r)
         learn(all, r);
-    json_object_foreach (all, key, value)
+    json_object_foreach (all, key, value) {
         add_rules(rules, value);
+        say_widened(c, key, value);
+    }
     json_decref(all);
-    return json_pack("{s:s, s:o}", "default", "deny", "rules", rules);
+    for (i = 0; i < ARRAY_SIZE(kept); i++)
+        if (json_object_get(owners, kept[i]))
+            json_object_set(policy, kept[i], json_object_get(owners, kept[i]));
+    return policy;
 }
 
 static void print(const struct cli *c, json_t *policy)
@@ -188,19 +224,23 @@ int cmd_policy_learned(struct cli *c)
     struct err e = {.code = ERR_OK};
     struct policy *checked = NULL;
     struct api_sandbox s;
-    json_t *records = NULL, *policy = NULL;
+    json_t *records = NULL, *owners = NULL, *policy = NULL;
     char path[200];
     struct api a;
 
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);
     if (api_sandbox_open(&a, c->operands[0], &s, &e) == ERR_OK) {
-        snprintf(path, sizeof(path), "/cay/v1/audit?sandbox=%s&limit=" RECORDS, s.id);
-        if (api_call(&a, "GET", path, NULL, &records, &e) == ERR_OK)
-            policy = policy_of(records);
+        snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s/policy", s.id);
+        if (api_call(&a, "GET", path, NULL, &owners, &e) == ERR_OK) {
+            snprintf(path, sizeof(path), "/cay/v1/audit?sandbox=%s&limit=" RECORDS, s.id);
+            if (api_call(&a, "GET", path, NULL, &records, &e) == ERR_OK)
+                policy = policy_of(c, owners, records);
+        }
     }
     api_close(&a);
     json_decref(records);
+    json_decref(owners);
     if (policy && policy_new(policy, &checked, &e) == ERR_OK)
         print(c, json_incref(policy));
     policy_free(checked);

@@ -186,8 +186,8 @@ static void on_listed(struct core *c, const char *id, int status, const struct p
     list_or_relist(c, keep_send_kepts(c, on_kepts));
 }
 
-/* One that was restored from its memory, which is gone by that: for an earlier peer, so that no
- * answer tells of it. What KEPTS has told before may not be so any more. */
+/* A sandbox that was restored from its memory, which is gone by that: for an earlier peer, so that
+ * no answer tells of it. It may not be any more as KEPTS has told before. */
 static void on_item_alone(struct core *c, const struct privsep_msg *m)
 {
     match(c, m);

@@ -16,7 +16,8 @@
 struct core_fork {
     char id[IDS_SANDBOX_SIZE]; /* "": it could not be made */
     struct err why;            /* then */
-    /* The source was paused for the forks, and does not go on: why. NULL: it does, or was paused. */
+    /* The source was paused for the forks and does not go on: why. NULL: it does, or was paused
+     * before. */
     const struct err *source;
 };
 

@@ -169,8 +169,8 @@ void lifecycle_send_kill(struct sandbox_obj *o)
     timers_set(&c->timers, &o->end, clock_mono_ms() + KILL_AGAIN_MS);
 }
 
-/* Of privd, to the CREATE of one that it makes. One that was being restarted may have none to come:
- * an earlier cayd has asked for it, or it was refused. */
+/* Of privd, to the CREATE of a sandbox that it makes. A sandbox that was being restarted may have
+ * none to come: an earlier cayd has asked for it, or it was refused. */
 static bool awaits_answer(const struct sandbox_obj *o)
 {
     return sandbox_life(o)->awaits_create && !o->known_to_privd &&

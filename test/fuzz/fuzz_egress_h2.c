@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "../unit/held_bodies.h"
 #include "egress/credential/response_secrets.h"
 #include "egress/h2/h2.h"
 #include "fuzz.h"
@@ -138,7 +139,8 @@ static void evaluate(void *arg, struct http_head *h, struct arena *a, struct h2_
                                      .named = UINT64_MAX,
                                      .host = "a.example",
                                      .port = 443,
-                                     .transport = {.tls = true}};
+                                     .transport = {.tls = true},
+                                     .bodies = held_bodies_of_one()};
     struct err e;
 
     FUZZ_CHECK(h->method[0] && (h->path[0] == '/' || h->path[0] == '*') && h->host[0]);

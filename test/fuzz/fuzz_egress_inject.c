@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "../unit/held_bodies.h"
 #include "egress/credential/response_secrets.h"
 #include "egress/http/inject.h"
 #include "egress/http/rewrite.h"
@@ -77,7 +78,8 @@ static void handler(struct http_exchange *x, void *ctx)
                                      .named = UINT64_MAX,
                                      .host = choice & 0x40 ? "b.example" : "a.example",
                                      .port = 443,
-                                     .transport = {.tls = !(choice & 0x80)}};
+                                     .transport = {.tls = !(choice & 0x80)},
+                                     .bodies = held_bodies_of_one()};
     struct err e = {0};
     const char *put = NULL;
 

@@ -537,6 +537,28 @@ def test_the_command_line(stack, cli, tmp_path):
     assert "--domain" in cli("secret", "set", "A", given="long-enough", status=1)
 
 
+def test_what_is_learned_stays_within_the_owners_deny_rules(cli):
+    """A program that asks for many harmless paths has the whole host opened; not what a rule denies. The control is a path that
+    was not tried and that no rule denies."""
+    one = cli("create", "host", "-q").strip()
+    owners = {"mode": "warn", "limits": {"connections": 50},
+              "rules": [{"name": "no admin", "action": "deny", "domains": ["web.example.com"], "paths": ["/admin*"]},
+                        {"action": "allow", "domains": ["web.example.com"], "paths": ["/never"]}]}
+    cli("policy", "set", one, "-", given=json.dumps(owners))
+    cli("exec", one, "--", "sh", "-c", "for i in $(seq 70); do echo url=http://web.example.com/p$i; echo output=/dev/null; done > /tmp/k;"
+        " curl -sS --max-time 60 -K /tmp/k")
+    learned = json.loads(cli("policy", "learned", one))
+    assert learned["rules"][0] == owners["rules"][0] and learned["limits"] == owners["limits"] and "mode" not in learned
+    assert {"action": "allow", "ports": [80], "domains": ["web.example.com"], "methods": ["GET"]} in learned["rules"]
+    cli("policy", "set", one, "-", given=json.dumps(learned))
+
+    def curl(path):
+        return cli("exec", one, "--", "curl", "-sS", "--max-time", "20", f"http://web.example.com/{path}")
+
+    assert "egress_denied" in curl("admin/users") and "egress_denied" not in curl("another")
+    cli("kill", "-q", one)
+
+
 def test_what_is_learned_is_by_method(cli):
     """A path that was only read is not to be written, nor the other way round; methods that are alike share a rule."""
     one, tried = cli("create", "host", "-q").strip(), [("GET", "a"), ("HEAD", "a"), ("GET", "b"), ("HEAD", "b"), ("PUT", "c")]

@@ -411,6 +411,17 @@ def test_headers_with_placeholders(world, origins):
     assert headers_seen(origins, "x-plain") == ["y"]
 
 
+@pytest.mark.parametrize("header", ["X-HTTP-Method-Override", "x_original_url", "X-Forwarded-Host", "x-amz-copy-source",
+                                    "Content_Length", "Transfer.Encoding"])
+@pytest.mark.parametrize("kind", ["header", "headers"])
+def test_a_header_of_a_credential_names_no_other_request(world, header, kind):
+    """The tenant chooses its name, and the rules may be an operator's. The control: test_header, test_headers_with_placeholders."""
+    value, more = (REAL_KEY, {"header": header}) if kind == "header" else ({header: "/admin", "X-Plain": "y"}, {})
+    status, text = world.call("POST", "/v1/seal", {"tenant": "tenant1", "name": "rule", "value": value,
+                                                   "bind": {"kind": kind, "domains": [API], **more}})
+    assert status == 400 and "other method, path or host" in text, text
+
+
 def test_unknown_credential(world, origins):
     with sandbox(world, [], inject("absent")) as s:
         r = curl(s, f"{URL}/v1/chat")

@@ -420,6 +420,15 @@ static void test_bad_requests(void **state)
         {"{\"tenant\":\"a\",\"name\":\"k\",\"value\":\"12345678\",\"bind\":{\"kind\":\"header\","
          "\"domains\":[\"a.example\"],\"header\":\"Host\"}}",
          "bind.header: must be"},
+        {"{\"tenant\":\"a\",\"name\":\"k\",\"value\":\"12345678\",\"bind\":{\"kind\":\"header\","
+         "\"domains\":[\"a.example\"],\"header\":\"Content_Length\"}}",
+         "bind.header: must be"},
+        {"{\"tenant\":\"a\",\"name\":\"k\",\"value\":\"12345678\",\"bind\":{\"kind\":\"header\","
+         "\"domains\":[\"a.example\"],\"header\":\"X-Original-URL\"}}",
+         "bind.header: must be"},
+        {"{\"tenant\":\"a\",\"name\":\"k\",\"value\":\"12345678\",\"bind\":{\"kind\":\"header\","
+         "\"domains\":[\"a.example\"],\"header\":\"Transfer.Encoding\"}}",
+         "bind.header: must be"},
         {"{\"tenant\":\"a\",\"name\":\"k\",\"value\":\"12345678\",\"bind\":{\"kind\":\"bearer\","
          "\"domains\":[\"a.example\"],\"insecure\":1}}",
          "bind.insecure"},

@@ -10,6 +10,7 @@
 #include "egress/h2/h2.h"
 #include "egress/h2/h2_head.h"
 #include "egress/tls/turns.h"
+#include "held_bodies.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -81,7 +82,8 @@ static void evaluate(void *arg, struct http_head *h, struct arena *a, struct h2_
                                      .named = UINT64_MAX,
                                      .host = "a.example",
                                      .port = 443,
-                                     .transport = {.tls = true}};
+                                     .transport = {.tls = true},
+                                     .bodies = held_bodies_of_one()};
     struct err e;
 
     w.evaluated++;

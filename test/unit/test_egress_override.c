@@ -1,5 +1,5 @@
 /* Headers that say another method, path or host than a request's first line. */
-#include "egress/http/override.h"
+#include "egress/credential/override.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

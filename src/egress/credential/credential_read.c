@@ -5,13 +5,14 @@
 
 #include "egress/credential/credential_read.h"
 
+#include "egress/credential/override.h"
 #include "http/gate.h"
 #include "http/json.h"
+#include "http/message.h"
 #include "policy/https_url.h"
 
 #include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 #define BIND_TEXT_MAX 1024
 
@@ -53,7 +54,9 @@ static enum err_code read_kind(const json_t *bind, enum credential_kind *out, st
                    "oauth2, placeholder");
 }
 
-/* A header that the proxy writes itself, or that decides where a message ends or goes. */
+/* Not a header that the proxy writes itself, or that decides where a message ends or goes, nor one
+ * that names another method or path than rules have decided about, which may be an operator's; `_`
+ * and `.` are '-' for CGI, WSGI and lighttpd. */
 static bool is_free_header(const char *name)
 {
     static const char *const taken[] = {"host",           "content-length",   "transfer-encoding",
@@ -63,8 +66,10 @@ static bool is_free_header(const char *name)
                                         "http2-settings", "content-encoding", "accept-encoding"};
 
     for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
-        if (strcasecmp(name, taken[i]) == 0)
+        if (http_name_like(name, taken[i]))
             return false;
+    if (override_is(name) || override_is_second(name))
+        return false;
     for (size_t i = 0; name[i]; i++)
         if (!gate_is_token((unsigned char)name[i]))
             return false;
@@ -122,7 +127,7 @@ static const struct bind_text {
     const char *rule;
 } bind_texts[] = {
     {"header", CREDENTIAL_HEADER, true, is_free_header, offsetof(struct credential, header),
-     "a header's name that is not the proxy's own"},
+     "a header's name that is not the proxy's own, and names no other method, path or host"},
     {"prefix", CREDENTIAL_HEADER, false, is_prefix, offsetof(struct credential, prefix),
      "1 to 64 printable characters, the first no blank"},
     {"parameter", CREDENTIAL_QUERY, true, is_query_name, offsetof(struct credential, parameter),
@@ -317,7 +322,10 @@ static enum err_code take_headers(struct credential *c, const json_t *json, stru
         struct credential_header *h = &c->headers[c->header_count];
 
         if (!is_free_header(key))
-            return err_set(e, ERR_INVALID, "value: \"%.64s\" cannot be set as a header", key);
+            return err_set(e, ERR_INVALID,
+                           "value: \"%.64s\" cannot be set as a header: it is the proxy's own, or "
+                           "names another method, path or host",
+                           key);
         if (take_text(value, "value: a header's", 0, &h->value, e) != ERR_OK)
             return e->code;
         c->header_count++;

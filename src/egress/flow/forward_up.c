@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "egress/credential/override.h"
 #include "egress/flow/authority_check.h"
 #include "egress/flow/dial.h"
 #include "egress/flow/egress.h"
@@ -15,7 +16,6 @@
 #include "egress/flow/target.h"
 #include "egress/flow/tls_intercept.h"
 #include "egress/http/inject.h"
-#include "egress/http/override.h"
 #include "egress/http/websocket_check.h"
 #include "http/relay.h"
 #include "http/tls_conn.h"
@@ -140,8 +140,8 @@ static void start_relay(struct client_conn *l, struct flow *f, struct tls_endpoi
     if (is_changed(f, &v, h) && f->egress->intercept &&
         intercept_prepare(f, &l->want, x, &v, l->tls, &o, &e) != ERR_OK) {
         tls_endpoint_close(&end, true);
-        request_refuse(f, NULL, "credential", h, "%s", e.text);
-        forward_say_refused(x, f, 403);
+        request_refuse(f, NULL, e.code == ERR_EXHAUSTED ? "limit" : "credential", h, "%s", e.text);
+        forward_say_refused(x, f, e.code == ERR_EXHAUSTED ? 503 : 403);
         return;
     }
     if (!may_keep_server(f, &l->want, h))

@@ -122,13 +122,14 @@ static void let_through(struct flow *f, const struct target *t, const struct htt
                                      .port = t->port,
                                      .ruled = request_is_ruled(f->sandbox, t),
                                      .watch = {request_note_injected, f->egress, f->id},
+                                     .bodies = {f->egress->intercept->held_bodies, f->share},
                                      .transport = {.tls = true}};
     struct policy_verdict allowed = *p;
     struct err e = {0};
 
     if (inject_decide(&r, h, a, &v->plan, &e) != ERR_OK) {
-        request_refuse(f, NULL, "credential", h, "%s", e.text);
-        say_refused(f, v, 403);
+        request_refuse(f, NULL, e.code == ERR_EXHAUSTED ? "limit" : "credential", h, "%s", e.text);
+        say_refused(f, v, e.code == ERR_EXHAUSTED ? 503 : 403);
         return;
     }
     allowed.credential = v->plan.put; /* the log says what left */

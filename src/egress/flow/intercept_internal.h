@@ -11,6 +11,7 @@ struct intercept {
     struct h2s *h2s;
     struct ca *ca;
     struct sealer *sealer;
+    struct share_pool *held_bodies; /* HELD_BODY_PLACES: http/held_body.h */
     SSL_CTX *towards_clients, *towards_servers;
     /* PEM of the CAs in [egress] ca_file, for sandboxes to trust too; or NULL */
     char *operators;

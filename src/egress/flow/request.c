@@ -2,6 +2,7 @@
 
 #include "base/util.h"
 #include "egress/credential/credential.h"
+#include "egress/credential/override.h"
 #include "egress/flow/audit.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/egress.h"
@@ -11,7 +12,6 @@
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
 #include "egress/flow/verdict.h"
-#include "egress/http/override.h"
 #include "policy/policy.h"
 
 #include <stdio.h>

@@ -65,7 +65,7 @@ void tunnel_half_drop_pipe(struct tunnel_pipes *pool, struct tunnel_half *h)
 
 /* -- moving ------------------------------------------------------------------------------------ */
 
-/* What came before is still passed on. */
+/* Bytes that came before are still passed on. */
 static int lose_from(struct tunnel_half *h)
 {
     h->eof = h->reset = true;

@@ -49,6 +49,7 @@ struct h2_stream {
     const char *const *remove; /* the client's headers that were left out */
     struct rewrite_job *job;   /* while the request's body is collected for it */
     struct buf collected;
+    struct held_body held; /* of it, when it has gone on */
     struct redact *redact;
     struct credential_use *use; /* spent by a 401 */
     bool parked;                /* it is to be evaluated again: h2_again */

@@ -9,11 +9,11 @@
 #include "egress/h2/h2_request.h"
 
 #include "egress/credential/client_keys.h"
+#include "egress/credential/override.h"
 #include "egress/h2/h2_end.h"
 #include "egress/h2/h2_internal.h"
 #include "egress/h2/h2_response.h"
 #include "egress/h2/h2_stream.h"
-#include "egress/http/override.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -86,6 +86,7 @@ static void hand_over_body(struct h2_stream *s)
     buf_free(to);
     *to = s->collected;
     s->collected = empty;
+    held_body_move(&s->held, &s->job->held);
 }
 
 static int submit(struct h2_stream *s, const struct h2_lines *l)

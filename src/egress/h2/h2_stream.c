@@ -166,6 +166,7 @@ void stream_free(struct h2_stream *s)
     }
     stream_forget_job(s);
     wipe(&s->collected);
+    held_body_return(&s->held);
     redact_free(s->redact);
     credential_use_free(s->use);
     unzip_free(s->unzip);

@@ -8,10 +8,10 @@
 
 #include "base/base64.h"
 #include "egress/credential/client_keys.h"
+#include "egress/credential/override.h"
 #include "egress/credential/placeholder.h"
 #include "egress/credential/response_secrets.h"
 #include "egress/http/inject_late.h"
-#include "egress/http/override.h"
 
 #include <errno.h>
 #include <string.h>
@@ -283,6 +283,7 @@ static enum err_code prepare_late(struct plan *p)
                              .named = p->r->named,
                              .transport = p->r->transport,
                              .watch = p->r->watch,
+                             .bodies = &p->r->bodies,
                              .sign = p->sign,
                              .target = p->job->target ? p->job->target : p->head->target,
                              .is_removed = inject_is_removed,

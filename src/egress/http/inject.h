@@ -39,6 +39,7 @@ struct inject_request {
     struct policy_transport transport; /* how it leaves */
     struct inject_watch watch;         /* arg outlives the request */
     bool ruled;                        /* methods or paths decide: override.h */
+    struct held_bodies bodies;         /* where a body that is held is counted */
 };
 
 /* The decision on a request. */
@@ -52,7 +53,7 @@ struct inject_plan {
 };
 
 /* head lives as long as the plan is used. ERR_DENIED, ERR_INVALID, ERR_TOO_LARGE: the request is
- * refused; *out is empty then. */
+ * refused, as well as by ERR_EXHAUSTED, which may be over soon; *out is empty then. */
 enum err_code inject_decide(const struct inject_request *r, const struct http_head *head,
                             struct arena *arena, struct inject_plan *out, struct err *e);
 void inject_plan_free(struct inject_plan *plan);

@@ -5,7 +5,7 @@
 
 #include "egress/http/inject_late.h"
 
-#include "egress/http/override.h"
+#include "egress/credential/override.h"
 #include "egress/http/sigv4.h"
 
 #include <errno.h>
@@ -323,6 +323,19 @@ static int finish(struct rewrite_job *job, struct buf *body)
 
 /* -- start ------------------------------------------------------------------------------------- */
 
+/* Of one in chunks, the chunks are held beside what is in them. */
+static enum err_code hold_body(struct rewrite_job *job, const struct held_bodies *of, struct err *e)
+{
+    size_t bytes = job->chunked ? 2 * job->body_bytes : job->body_bytes;
+
+    return held_body_take(&job->held, of, bytes)
+               ? ERR_OK
+               : err_set(
+                     e, ERR_EXHAUSTED,
+                     "the bodies of this sandbox's or tenant's requests that are held for their "
+                     "credentials take all the memory that they may; try again later");
+}
+
 enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r,
                            const char *const **without, struct err *e)
 {
@@ -358,5 +371,5 @@ enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r
                       : job->collect ? (size_t)r->head->content_length
                                      : 0;
     job->finish = finish;
-    return ERR_OK;
+    return job->collect ? hold_body(job, r->bodies, e) : ERR_OK;
 }

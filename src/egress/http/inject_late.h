@@ -27,6 +27,7 @@ struct late_request {
     uint64_t named; /* struct inject_request's */
     struct policy_transport transport;
     struct inject_watch watch;
+    const struct held_bodies *bodies;
     bool replace;                  /* placeholders in the body */
     enum placeholder_escape how;   /* they are replaced by */
     const struct credential *sign; /* aws-sigv4, or NULL */
@@ -36,6 +37,7 @@ struct late_request {
 };
 
 /* Gives job what it has to do. *without: NULL-terminated names of the client's headers that have to
- * be left out. Content-Length has to be, too, where job->collect is set. */
+ * be left out. Content-Length has to be, too, where job->collect is set. ERR_EXHAUSTED: its body
+ * may not be held now. */
 enum err_code late_prepare(struct rewrite_job *job, const struct late_request *r,
                            const char *const **without, struct err *e);

@@ -3,7 +3,7 @@
 
 #include "egress/http/inject_internal.h"
 
-#include "egress/http/override.h"
+#include "egress/credential/override.h"
 
 #include <errno.h>
 #include <stdarg.h>

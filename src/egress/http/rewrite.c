@@ -31,6 +31,7 @@ void rewrite_job_free(struct rewrite_job *job)
     free(job->target);
     rewrite_wipe(&job->lines);
     credential_use_free(job->use);
+    held_body_return(&job->held);
     free(job);
 }
 
@@ -111,6 +112,8 @@ static int let_go(struct rewrite *w, struct buf *out)
     buf_free(&w->head);
     rewrite_wipe(&w->body);
     rewrite_wipe(&w->chunked);
+    if (w->job)
+        held_body_move(&w->held, &w->job->held);
     rewrite_job_free(TAKE_PTR(w->job));
     w->request = REQUEST_PASS;
     return rc;
@@ -253,6 +256,7 @@ void rewrite_free(struct rewrite *w)
     rewrite_wipe(&w->chunked);
     unzip_free(w->unzip);
     rewrite_wipe(&w->answer);
+    held_body_return(&w->held);
     free(w);
 }
 
@@ -274,6 +278,7 @@ void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *reda
     rewrite_job_free(w->job);
     redact_free(w->redact);
     credential_use_free(w->use);
+    held_body_return(&w->held);
     w->use = job ? TAKE_PTR(job->use) : NULL;
     w->job = job;
     w->redact = redact;

@@ -9,6 +9,7 @@
 
 #include "egress/credential/credential.h"
 #include "egress/credential/redact.h"
+#include "egress/http/held_body.h"
 #include "egress/tls/turns.h"
 #include "http/relay.h"
 
@@ -22,6 +23,7 @@ struct rewrite_job {
     struct buf lines; /* "Name: value\r\n" to add to its head */
     bool collect;     /* the body is held until it is whole: finish may change it */
     size_t body_bytes;
+    struct held_body held; /* of the body, while it is here; the filter's when it has gone on */
     /* It comes in chunks: body_bytes is the most that is held, and a longer one goes on as it is, */
     bool chunked;
     bool whole; /* but where all of it has to be known: that cuts */

@@ -27,6 +27,7 @@ struct rewrite {
     struct rewrite_job *job;
     struct redact *redact;
     struct credential_use *use; /* spent by a 401 */
+    struct held_body held;      /* of a body that its server may not have read yet */
     enum request_state request;
     enum response_state response;
     char method[METHOD_SIZE];

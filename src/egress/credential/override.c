@@ -1,4 +1,4 @@
-#include "egress/http/override.h"
+#include "egress/credential/override.h"
 
 #include "base/util.h"
 
