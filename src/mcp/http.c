@@ -164,6 +164,8 @@ static bool read_settings(struct request *r)
     else {
         (void)snprintf(r->policy, sizeof(r->policy), "%s", policy);
         (void)snprintf(r->template_name, sizeof(r->template_name), "%s", template_name);
+        r->policy_said = headers[API_MCP_POLICY];
+        r->template_said = headers[API_MCP_TEMPLATE];
         return true;
     }
     return false;

@@ -39,7 +39,8 @@ struct request {
     unsigned rights; /* enum request_rights */
     char policy[16]; /* a preset's name: for sandboxes that are made */
     char template_name[CORE_NAME_SIZE];
-    json_t *args; /* of a tool; borrowed from message; may be NULL */
+    bool policy_said, template_said; /* by the connection's owner: the model cannot pass them */
+    json_t *args;                    /* of a tool; borrowed from message; may be NULL */
     /* the environment of a sandbox that is made; borrowed from args; may be NULL */
     json_t *tool_env;
     char sandbox[IDS_SANDBOX_SIZE]; /* that it is about, once known */

@@ -98,7 +98,8 @@ static json_t *list_page(struct request *r, struct sandbox_filter *f, struct err
         return NULL;
     }
     for (size_t i = 0; i < page.count; i++)
-        json_array_append_new(all, sandbox_json(page.items[i]));
+        if (target_may_use(r, page.items[i]))
+            json_array_append_new(all, sandbox_json(page.items[i]));
     if (page.more && page.count > 0) {
         const struct sandbox *last = page.items[page.count - 1];
 
@@ -304,7 +305,7 @@ void resources_read(struct request *r)
         request_error(r, 200, RPC_INVALID_PARAMS, "\"uri\" is missing, a text", NULL);
         return;
     }
-    if (!resources_parse(uri, sandbox, path) || !core_sandbox_find(r->core, r->tenant, sandbox)) {
+    if (!resources_parse(uri, sandbox, path) || !target_find(r, sandbox)) {
         no_such(r, uri, "there is no sandbox of that address; addresses are cay://SANDBOX/PATH");
         return;
     }

@@ -39,6 +39,29 @@ const char *target_policy(const struct request *r)
     return presets[MIN(width_of(schema_text(r->args, "network", r->policy)), width_of(r->policy))];
 }
 
+/* Presets alone can be compared: a policy with anything else may open what they do not. */
+static size_t width_of_policy(const json_t *policy)
+{
+    const char *preset = json_string_value(json_object_get(policy, "default"));
+
+    return preset && json_object_size(policy) == 1 ? width_of(preset) : ARRAY_SIZE(presets) - 1;
+}
+
+const struct sandbox *target_find(struct request *r, const char *id)
+{
+    const struct sandbox *s = core_sandbox_find(r->core, r->tenant, id);
+
+    return s && target_may_use(r, s) ? s : NULL;
+}
+
+bool target_may_use(struct request *r, const struct sandbox *s)
+{
+    const struct session *session = request_session(r);
+
+    return !r->policy_said || (session && strcmp(session->sandbox, s->id) == 0) ||
+           width_of_policy(s->policy) <= width_of(r->policy);
+}
+
 /* Those who wait for the session's sandbox go on with it, or are told why there is none. A request
  * may end meanwhile, so that the search begins anew after each. */
 static void wake(struct mcp *m, const char *tenant, const char *session, const char *sandbox,
@@ -137,6 +160,15 @@ static void make(struct request *r)
 
 void target_make(struct request *r, void (*then)(struct request *r))
 {
+    const char *asked = schema_text(r->args, "template", r->template_name);
+
+    if (r->template_said && strcmp(asked, r->template_name) != 0) {
+        result_fail(r,
+                    "sandboxes of this connection start from \"%.64s\", as its owner has set "
+                    "(X-Cay-Template): leave \"template\" out",
+                    r->template_name);
+        return;
+    }
     r->with_sandbox = then;
     r->tool_env = json_object_get(r->args, "env");
     make(r);
@@ -157,10 +189,9 @@ static void on_resumed(void *arg, const struct sandbox *s, const struct err *why
 static void no_such(struct request *r, const char *id)
 {
     result_fail(r,
-                "there is no sandbox \"%.32s\" of this key: it may have ended. Make another one "
-                "with the tool "
-                "\"create\"; what was in it is gone",
-                id);
+                "there is no sandbox \"%.32s\" of this key%s: it may have ended. Make another one "
+                "with the tool \"create\"; what was in it is gone",
+                id, r->policy_said ? " that reaches no more than this connection's may" : "");
 }
 
 static void use(struct request *r, const struct sandbox *s)
@@ -200,7 +231,7 @@ static void use_session(struct request *r)
 void target_running(struct request *r, void (*then)(struct request *r))
 {
     const char *id = schema_text(r->args, "sandbox", NULL);
-    const struct sandbox *s = id ? core_sandbox_find(r->core, r->tenant, id) : NULL;
+    const struct sandbox *s = id ? target_find(r, id) : NULL;
 
     r->with_sandbox = then;
     if (!id)
@@ -213,7 +244,7 @@ void target_running(struct request *r, void (*then)(struct request *r))
 
 void target_named(struct request *r, const char *id, void (*then)(struct request *r))
 {
-    const struct sandbox *s = core_sandbox_find(r->core, r->tenant, id);
+    const struct sandbox *s = target_find(r, id);
 
     r->with_sandbox = then;
     if (s)
@@ -226,7 +257,7 @@ void target_existing(struct request *r, void (*then)(struct request *r))
 {
     struct session *session = request_session(r);
     const char *id = schema_text(r->args, "sandbox", session ? session->sandbox : "");
-    const struct sandbox *s = *id ? core_sandbox_find(r->core, r->tenant, id) : NULL;
+    const struct sandbox *s = *id ? target_find(r, id) : NULL;
 
     if (s) {
         memcpy(r->sandbox, s->id, sizeof(r->sandbox));

@@ -19,6 +19,12 @@ void target_existing(struct request *r, void (*then)(struct request *r));
  * session's where it has one. */
 void target_make(struct request *r, void (*then)(struct request *r));
 
+/* Of the tenant, and no wider in what may leave it than the connection's owner has said
+ * (X-Cay-Policy): a model leaves through no sandbox of another connection. The session's own always
+ * is. NULL: there is none. */
+const struct sandbox *target_find(struct request *r, const char *id);
+bool target_may_use(struct request *r, const struct sandbox *s);
+
 /* The preset of what may leave a sandbox that this request makes: the narrower of what the client's
  * owner set and what the arguments ask for. */
 const char *target_policy(const struct request *r);

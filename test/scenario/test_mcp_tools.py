@@ -499,6 +499,38 @@ def test_the_network_that_a_sandbox_may_have(cay):
     assert policy("public", "deny") == "deny"
 
 
+@pytest.mark.parametrize("revision", [None, STATELESS])
+def test_a_model_leaves_through_no_other_connections_sandbox(cay, revision):
+    """Where the owner has said what its sandboxes may reach. The controls: without X-Cay-Policy each can be named, with it those
+    that reach no more."""
+    def connect(policy):
+        headers = {"X-Cay-Policy": policy} if policy else {}
+        return Mcp(cay, revision, headers) if revision else Mcp(cay, headers=headers)
+
+    def sees(client, box):
+        reply = client.request("tools/call", {"name": "run", "arguments": {"sandbox": box, "command": "echo here"}}).result
+        listed = {r["uri"] for r in client.request("resources/list").result["resources"]}
+        read = "result" in client.request("resources/read", {"uri": f"cay://{box}/etc/hostname"}).last
+        assert (not reply.get("isError")) == (f"cay://{box}/" in listed) == read, (reply, listed, read)
+        return read
+
+    with connect("public") as wide, connect("deny") as narrow, connect(None) as free, connect("allow") as widest:
+        open_one, closed_one = (client.tool("create")["sandbox"] for client in (wide, narrow))
+        assert not sees(narrow, open_one) and sees(narrow, closed_one)
+        assert sees(wide, open_one) and sees(wide, closed_one) and sees(free, open_one) and sees(widest, open_one)
+        kill = narrow.request("tools/call", {"name": "kill", "arguments": {"sandbox": open_one}}).result
+        assert kill["isError"] and "that reaches no more" in kill["content"][0]["text"]
+        for box in (open_one, closed_one):
+            free.tool("kill", sandbox=box)
+
+
+def test_a_model_starts_from_no_other_template(cay):
+    with Mcp(cay, headers={"X-Cay-Template": "host"}) as client:
+        reply = client.request("tools/call", {"name": "create", "arguments": {"template": "base"}}).result
+        assert reply["isError"] and "X-Cay-Template" in reply["content"][0]["text"]
+        assert client.tool("create", template="host")["template"] == "host"
+
+
 # -- resources ---------------------------------------------------------------------------------------
 
 
