@@ -116,6 +116,16 @@ static void not_reached(struct egress_link *l, struct sandbox_obj *o, const stru
         timers_set(&l->core->timers, &l->again, clock_mono_ms() + EGRESS_AGAIN_MS);
 }
 
+/* It has no memory for it, or no place: the policy of before is in force, and this one is sent
+ * again. */
+static void too_busy(struct egress_link *l, struct sandbox_obj *o, const char *body, size_t len)
+{
+    struct err e;
+
+    err_set(&e, ERR_UNAVAILABLE, "%.*s", (int)MIN(len, 256u), body ? body : "");
+    not_reached(l, o, &e);
+}
+
 static void on_pushed(struct core *c, const char *id, const struct err *why, int status,
                       const char *body, size_t len, void *arg)
 {
@@ -130,6 +140,8 @@ static void on_pushed(struct core *c, const char *id, const struct err *why, int
         else if (o->egress_changed)
             enqueue(egress_link_of(o),
                     o); /* another process's, perhaps: its slot may have changed */
+        else if (status == 503)
+            too_busy(l, o, body, len);
         else if (status / 100 != 2)
             refused(o, status, body, len);
         else

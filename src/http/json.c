@@ -7,6 +7,7 @@
 
 #include "base/env_name.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <math.h>
 #include <stdio.h>
@@ -61,6 +62,47 @@ static bool only_space(const char *text, size_t len)
     return true;
 }
 
+/* jansson goes on without a byte of a text for which it had no memory, and hands out the rest. */
+static _Thread_local bool memory_out;
+
+static void *allocate(size_t size)
+{
+    void *p = malloc(size);
+
+    memory_out |= !p;
+    return p;
+}
+
+void json_memory_begin(void)
+{
+    memory_out = false;
+}
+
+bool json_memory_was_out(void)
+{
+    return memory_out;
+}
+
+static json_t *load(const char *text, size_t len, size_t flags, json_error_t *why)
+{
+    json_t *value;
+
+    errno = 0;
+    json_memory_begin();
+    value = json_loadb(text, len, flags, why);
+    memory_out |= !value && errno == ENOMEM;
+    if (value && memory_out) {
+        json_decref(value);
+        value = NULL;
+    }
+    return value;
+}
+
+json_t *json_load(const char *text, size_t len)
+{
+    return load(text, len, JSON_DECODE_ANY, NULL);
+}
+
 static enum err_code parse(const char *text, size_t len, bool empty_ok, size_t max_values,
                            json_t **out, struct err *e)
 {
@@ -76,9 +118,11 @@ static enum err_code parse(const char *text, size_t len, bool empty_ok, size_t m
         return err_set(e, ERR_TOO_LARGE, "JSON of a request may have at most %zu values",
                        max_values);
     else
-        value = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+        value = load(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     if (!value && empty_ok && only_space(text, len))
         return err_set(e, ERR_INTERNAL, "out of memory");
+    if (!value && memory_out)
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
     if (!value)
         return err_set(e, ERR_INVALID, "JSON, line %d column %d: %s", why.line, why.column,
                        why.text);
@@ -103,7 +147,7 @@ static json_t *load_answer(const char *text, size_t len, size_t flags)
 
     if (size.depth > JSON_MAX_DEPTH || size.values > JSON_MAX_VALUES + len / JSON_ANSWER_BYTES)
         return NULL;
-    return json_loadb(text, len, flags, NULL);
+    return load(text, len, flags, NULL);
 }
 
 json_t *json_load_answer(const char *text, size_t len)
@@ -390,5 +434,5 @@ static void wipe_free(void *p)
 
 void json_wipe_frees(void)
 {
-    json_set_alloc_funcs(malloc, wipe_free);
+    json_set_alloc_funcs(allocate, wipe_free);
 }

@@ -71,6 +71,16 @@ int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;
  * cut there. */
 size_t json_whole_text(const char *s, size_t n);
 
-/* From now on jansson overwrites what it frees, in this whole program: values may be secret. Before
- * its first use, and before there are threads. */
+/* A text that this program, or a peer of its own, has written. NULL: it is no JSON, or memory is
+ * out: jansson itself would hand out texts that are cut. */
+json_t *json_load(const char *text, size_t len);
+
+/* Of this thread, since begin: had jansson no memory? Its functions that write a text can leave out
+ * a part then, and others say that an object is wrong. */
+void json_memory_begin(void);
+bool json_memory_was_out(void);
+
+/* From now on jansson overwrites what it frees, in this whole program: values may be secret; and
+ * the functions here see where it had no memory. Before its first use, and before there are
+ * threads. */
 void json_wipe_frees(void);

@@ -1,15 +1,19 @@
 """Allocations of cay-privd and cay-egress fail, the n-th of each call and then all after it, for every n (test/preload):
-each call is answered, the program goes on, and what comes next works. Of cayd's core: test/unit/test_core_memory.c."""
+each call is answered, the program goes on, and what comes next works. Of cayd's core: test/unit/test_core_memory.c; of jansson and
+of DNS messages in cay-egress: test_egress_memory.c there."""
 
 import contextlib
 import errno
+import hashlib
 import http.client
 import itertools
+import json
 import mmap
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import struct
 import tempfile
 
@@ -21,9 +25,11 @@ from test_kept import copy, create_copy, create_on, drop, keep, kepts
 from test_privd import BUILD, left_behind
 from waitlib import until
 from worldlib import API, OTHER_HOST, ZONE, inject, make_world, sandbox, seal  # isort: skip
+from internet import RESOLVER, dns_wire  # isort: skip
 
 PRELOAD = BUILD / "test/preload/cay_failing_malloc.so"
 CALLS_MAX = 2000
+LAYOUT = "<IIIII"  # of test/preload/failing_malloc.c: which fails, all after it too, calls, failed, held
 
 pytestmark = pytest.mark.skipif(not PRELOAD.exists(), reason="not built: sanitizers have a malloc of their own")
 
@@ -33,20 +39,24 @@ class Failing:
 
     def __init__(self, base):
         self.path = pathlib.Path(base) / "fail"
-        self.path.write_bytes(bytes(16))
+        self.path.write_bytes(bytes(struct.calcsize(LAYOUT)))
         self.path.chmod(0o666)
         with open(self.path, "r+b") as f:
-            self.map = mmap.mmap(f.fileno(), 16)
+            self.map = mmap.mmap(f.fileno(), struct.calcsize(LAYOUT))
         self.environment = {"LD_PRELOAD": str(PRELOAD), "CAY_TEST_FAIL": str(self.path)}
 
     def begin(self, n, for_good):
-        self.map[:] = struct.pack("<IIII", n, for_good, 0, 0)
+        self.map[:16] = struct.pack("<IIII", n, for_good, 0, 0)
 
     def end(self):
         """How many failed."""
-        failed = struct.unpack("<IIII", self.map)[3]
-        self.map[:] = bytes(16)
+        failed = struct.unpack(LAYOUT, self.map)[3]
+        self.map[:16] = bytes(16)
         return failed
+
+    def held(self):
+        """Blocks of the program's own code, where it counts them (CAY_TEST_HELD)."""
+        return struct.unpack(LAYOUT, self.map)[4]
 
 
 def sweep(failing, call, for_good, prepare=None):
@@ -149,7 +159,7 @@ def world():
         try:
             w.kill_egress()
             with pytest.MonkeyPatch.context() as patch:
-                for name, value in failing.environment.items():
+                for name, value in {**failing.environment, "CAY_TEST_HELD": "1"}.items():
                     patch.setenv(name, value)
                 w.start_egress()
             w.failing = failing
@@ -259,9 +269,22 @@ def test_privd_whose_watcher_of_locks_ends(privd):
         assert s.status == 0 and c.kill(s).status == 0
 
 
-@pytest.mark.parametrize("for_good", [False, True], ids=["one", "all after it"])
-def test_egress(world, for_good):
-    """No answer shows the secret, nothing that is denied is reached, no client hangs, and cay-egress lives."""
+def sweep_counted(failing, call, for_good):
+    """A sweep after which nothing is held that was not before: what stays from the first use on is there by then."""
+    for _ in range(2):
+        call(0)()
+    before = failing.held()
+    assert before > 0
+    failures = sweep(failing, call, for_good)
+    for _ in range(2):
+        call(0)()
+    until(lambda: failing.held() <= before + failures // 8, what=f"{before} blocks are held again")
+    return failures
+
+
+@contextlib.contextmanager
+def egress_sandbox(world):
+    """A sandbox with a key, and what its calls have in common."""
     key = seal(world, "KEY", SECRET, kind="placeholder", headers=["x-key"])
     rules = [{"action": "allow", "domains": [API]}]
     with sandbox(world, [key], inject("KEY"), rules) as s:
@@ -272,32 +295,114 @@ def test_egress(world, for_good):
             assert SECRET not in done.stdout + done.stderr
             return done
 
+        def put(*credentials):
+            """Status, or None where there was no answer."""
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                return world.put(s, {"rules": rules, "inject": inject("KEY")}, credentials=list(credentials or [key]))[0]
+            return None
+
         def in_force():
             check_alive(world)
-            assert world.put(s, {"rules": rules, "inject": inject("KEY")}, credentials=[key])[0] == 204
+            assert put() == 204
+
+        s.key, s.fetch, s.put, s.in_force = key, fetch, put, in_force
+        yield s
+
+
+WITH_KEY = ("-H", "x-key: cay-secret:KEY", f"https://{API}/")
+
+
+def is_denied(s):
+    assert '"path"' not in s.fetch(f"http://{OTHER_HOST}/").stdout  # what the origin answers
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["one", "all after it"])
+def test_egress(world, for_good):
+    """No answer shows the secret, nothing that is denied is reached, no client hangs, cay-egress lives, and nothing leaks."""
+    with egress_sandbox(world) as s:
 
         def allowed(*arguments):
             def call(n):
-                fetch(*arguments)
-                return in_force
+                s.fetch(*arguments)
+                return s.in_force
             return call
 
         def denied(n):
-            assert '"path"' not in fetch(f"http://{OTHER_HOST}/").stdout  # what the origin answers
-            return in_force
+            is_denied(s)
+            return s.in_force
 
-        def put(n):
-            """Refused or in force: never half."""
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                world.put(s, {"rules": rules, "inject": inject("KEY")}, credentials=[key])
-            return in_force
-
-        with_key = ("-H", "x-key: cay-secret:KEY", f"https://{API}/")
-        calls = {"plain": allowed(f"http://{API}/"), "intercepted": allowed(*with_key), "denied": denied, "policy": put}
-        counts = {what: sweep(world.failing, call, for_good) for what, call in calls.items()}
+        calls = {"plain": allowed(f"http://{API}/"), "intercepted": allowed(*WITH_KEY), "denied": denied}
+        counts = {what: sweep_counted(world.failing, call, for_good) for what, call in calls.items()}
         assert all(counts.values()), counts
         # Whatever failed, what is allowed goes on, and what is denied stays so.
-        assert world.put(s, {"rules": rules, "inject": inject("KEY")}, credentials=[key])[0] == 204
-        done = fetch(*with_key)
-        assert '"path"' in done.stdout, done
-        denied(0)
+        assert '"path"' in s.fetch(*WITH_KEY).stdout
+        is_denied(s)
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["one", "all after it"])
+def test_policies_and_credentials_of_egress(world, for_good):
+    """A policy, and a credential that is sealed and put in force for another: refused, or in force as a whole."""
+    with egress_sandbox(world) as s:
+        names = itertools.count()
+
+        def put(n):
+            s.put()
+            return s.in_force
+
+        def key_seen():
+            """Digest of what the origin had for a key."""
+            answer = json.loads(s.fetch(*WITH_KEY).stdout)
+            return {name.lower(): digest for name, digest in answer["digests"].items()}["x-key"]
+
+        def digest(text):
+            return hashlib.sha256(text.encode()).hexdigest()
+
+        def replaced(n):
+            value = f"{SECRET}-{next(names)}"
+            status = None
+            with contextlib.suppress(OSError, http.client.HTTPException, AssertionError):
+                status = s.put(seal(world, "KEY", value, kind="placeholder", headers=["x-key"]))
+
+            def undo():
+                check_alive(world)
+                seen = key_seen()
+                assert seen == digest(value) if status == 204 else seen in (digest(value), digest(SECRET))
+                s.in_force()
+            return undo
+
+        calls = {"policy": put, "credential": replaced}
+        counts = {what: sweep_counted(world.failing, call, for_good) for what, call in calls.items()}
+        assert all(counts.values()), counts
+        assert key_seen() == digest(SECRET)
+        is_denied(s)
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["one", "all after it"])
+def test_names_of_egress(world, for_good):
+    """A question about a name that is new is answered with its address or an error, never with "it has none"; over TCP too."""
+    with egress_sandbox(world) as s:
+        names = (f"new{n}-{int(for_good)}.example.com" for n in itertools.count())
+
+        def check(name, code, addresses):
+            """The answer against that of a question once memory is there."""
+            assert addresses or code != 0
+            if addresses:
+                assert s.resolve(name) == (0, addresses)
+
+        def udp(n):
+            name = next(names)
+            answer = s.resolve(name)
+            return lambda: check(name, *answer)
+
+        def tcp(n):
+            name, answer = next(names), None
+            question = struct.pack(">HHHHHH", 7, 0x0100, 1, 0, 0, 0) + dns_wire(name) + struct.pack(">HH", 1, 1)
+            with contextlib.suppress(ConnectionError), s.connect(RESOLVER, 53) as c:
+                c.sendall(struct.pack(">H", len(question)) + question)
+                if size := c.recv(2, socket.MSG_WAITALL):
+                    answer = s.parse(c.recv(struct.unpack(">H", size)[0], socket.MSG_WAITALL))
+            return lambda: check(name, *answer) if answer else check_alive(world)
+
+        counts = {what: sweep(world.failing, call, for_good) for what, call in {"UDP": udp, "TCP": tcp}.items()}
+        assert all(counts.values()), counts
+        assert s.resolve(next(names))[1]

@@ -1,7 +1,6 @@
 #include "failing_malloc.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,7 @@ static size_t slot_of(const void *p)
     return ((uintptr_t)p >> 4) * 2654435761u % HELD_MAX;
 }
 
-static void hold(void *p)
+static void noted_again(void *p)
 {
     size_t i = slot_of(p);
 
@@ -42,6 +41,8 @@ static void hold(void *p)
 
 static bool release(const void *p)
 {
+    if (!mine)
+        return false;
     for (size_t i = slot_of(p), n = 0; held[i] && n < HELD_MAX; i = (i + 1) % HELD_MAX, n++)
         if (held[i] == p) {
             held[i] = TAKEN;
@@ -73,93 +74,15 @@ static bool fails(const void *caller)
 static void *noted(void *p, const void *caller)
 {
     if (p && is_own(caller))
-        hold(p);
+        noted_again(p);
     return p;
 }
 
-/* -- the functions --------------------------------------------------------------------------------- */
-
-void *malloc(size_t size)
-{
-    const void *caller = __builtin_return_address(0);
-    return fails(caller) ? NULL : noted(__libc_malloc(size), caller);
-}
-
-void *calloc(size_t n, size_t size)
-{
-    const void *caller = __builtin_return_address(0);
-    return fails(caller) ? NULL : noted(__libc_calloc(n, size), caller);
-}
-
-static void *resize(void *p, size_t size, const void *caller)
-{
-    bool was = p && mine && release(p);
-    void *q;
-
-    if (fails(caller))
-        q = NULL;
-    else
-        q = __libc_realloc(p, size);
-    if (!q && was)
-        hold(p);
-    return noted(q, caller);
-}
-
-void *realloc(void *p, size_t size)
-{
-    return resize(p, size, __builtin_return_address(0));
-}
-
-void *reallocarray(void *p, size_t n, size_t size)
-{
-    size_t all;
-
-    if (__builtin_mul_overflow(n, size, &all)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    return resize(p, all, __builtin_return_address(0));
-}
-
-void free(void *p)
-{
-    if (p && mine)
-        (void)release(p);
-    __libc_free(p);
-}
-
-char *strndup(const char *text, size_t max)
-{
-    const void *caller = __builtin_return_address(0);
-    size_t n = strnlen(text, max);
-    char *copy = fails(caller) ? NULL : noted(__libc_malloc(n + 1), caller);
-
-    if (copy) {
-        memcpy(copy, text, n);
-        copy[n] = '\0';
-    }
-    return copy;
-}
-
-char *strdup(const char *text)
-{
-    const void *caller = __builtin_return_address(0);
-    size_t n = strlen(text) + 1;
-    char *copy = fails(caller) ? NULL : noted(__libc_malloc(n), caller);
-
-    return copy ? memcpy(copy, text, n) : NULL;
-}
-
-/* jansson's calls come from here, and so from the program. */
-static void *for_jansson(size_t size)
-{
-    return malloc(size);
-}
+#include "../preload/malloc_functions.h"
 
 void failing_malloc_init(void)
 {
     mine = true;
-    json_set_alloc_funcs(for_jansson, free);
 }
 
 void failing_malloc_begin(size_t n, bool all_after)

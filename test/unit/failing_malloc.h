@@ -1,7 +1,7 @@
 #pragma once
 /* malloc(3) and its like for a whole test program, of which the n-th call, or all from it on, can be made to fail:
- * those that the program's own code makes in one thread, and jansson's, not those of other libraries, which have their
- * own ways when memory is out. Counts what is held, so that a leak is seen. glibc only. */
+ * those that the program's own code makes in one thread, and jansson's after json_wipe_frees, not those of other
+ * libraries, which have their own ways when memory is out. Counts what is held, so that a leak is seen. glibc only. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -243,6 +243,34 @@ static void an_update_is_told_when_it_is_in_force(void **state)
     proxy_stop(&p);
 }
 
+/* 503: it has the policy of before, so that this one must not be forgotten. */
+static void a_policy_that_it_has_no_memory_for_is_sent_again(void **state)
+{
+    struct world *w = *state;
+    json_t *policy = json_pack("{s:s}", "default", "public");
+    struct proxy p = {.status = 204};
+    struct answer a = {0};
+    char id[IDS_SANDBOX_SIZE];
+    unsigned puts;
+
+    proxy_start(&p, w);
+    proxy_known_to(w, NULL);
+    world_run_until(w, &p.lives, 1);
+    world_create_default(w, id);
+    world_run_until(w, &p.puts, 1);
+    p.status = 503;
+    set_policy(w, id, policy, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    p.status = 204;
+    puts = p.puts;
+    world_run_until(w, &p.puts, puts + 1);
+    check_told(&p, w, id, "{\"default\":\"public\"}");
+    json_decref(policy);
+    world_stop_core(w);
+    proxy_stop(&p);
+}
+
 static void many_are_sent_in_turn_and_those_that_end_are_forgotten(void **state)
 {
     struct world *w = *state;
@@ -496,9 +524,9 @@ static void on_text(void *arg, const char *json, size_t len, const struct err *w
     a->code = why ? why->code : ERR_OK;
 }
 
-/* A tenant has two questions about the log at a time, and another's are not among them. When its asker goes
+/* A tenant has two questions about the log at a time, and another's are not among them. When its caller goes
  * a question ends at once, in cay-egress too, and its place is free; at a stop all are answered. */
-static void a_question_about_the_log_ends_with_its_asker(void **state)
+static void a_question_about_the_log_ends_with_its_caller(void **state)
 {
     const struct core_audit_filter f = {.limit = 10};
     struct asked first = {0}, others = {0}, refused = {0}, last = {0};
@@ -536,6 +564,7 @@ int main(void)
         WORLD(long_policies_are_written_in_several_turns),
         WORLD(nothing_leaves_a_sandbox_without_a_tenant),
         WORLD(an_update_is_told_when_it_is_in_force),
+        WORLD(a_policy_that_it_has_no_memory_for_is_sent_again),
         WORLD(many_are_sent_in_turn_and_those_that_end_are_forgotten),
         WORLD(one_that_is_not_to_be_told_is_answered),
         WORLD(a_stop_answers_who_waits),
@@ -543,7 +572,7 @@ int main(void)
         WORLD(a_process_that_is_away_renews_nothing_and_the_log_says_so),
         WORLD(without_a_proxy_nothing_is_kept),
         WORLD(a_sandbox_has_credentials_of_its_own),
-        WORLD(a_question_about_the_log_ends_with_its_asker),
+        WORLD(a_question_about_the_log_ends_with_its_caller),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,9 +49,9 @@ struct control {
 
 static void respond_err(struct http_exchange *x, const struct err *e)
 {
-    int status = e->code == ERR_CONFLICT ? 409 : e->code == ERR_EXHAUSTED ? 503 : 400;
+    bool for_now = e->code == ERR_EXHAUSTED || e->code == ERR_UNAVAILABLE;
 
-    http_respond_error(x, status, "%s", e->text);
+    http_respond_error(x, e->code == ERR_CONFLICT ? 409 : for_now ? 503 : 400, "%s", e->text);
 }
 
 /* -- routes ------------------------------------------------------------------------------------ */
@@ -100,10 +100,8 @@ static void take_policy(struct http_exchange *x, const json_t *o, void *rules, c
     (void)parse_sandbox(http_exchange_head(x)->path, "", &slot, &gen); /* on_put_body did, too */
     if (e)
         respond_err(x, e);
-    else if (control_policy_put(eg, slot, gen, rules, &why) != ERR_OK)
+    else if (control_policy_take(eg, slot, gen, rules, x, &why) != ERR_OK)
         respond_err(x, &why);
-    else
-        control_policy_answer(eg, slot, gen, x);
 }
 
 static const struct document_kind policy_document = {

@@ -44,7 +44,7 @@ static enum err_code take_ceilings(const json_t *o, struct sandbox_rules *r, str
                        EGRESS_CEILINGS_MAX);
     json_array_foreach (list, i, item)
         if (policy_new(item, &r->ceilings[i], &inner) != ERR_OK)
-            return err_set(e, ERR_INVALID, "ceilings[%zu]: %s", i, inner.text);
+            return err_set(e, inner.code, "ceilings[%zu]: %s", i, inner.text);
     return ERR_OK;
 }
 
@@ -53,7 +53,7 @@ static enum err_code take_policies(const json_t *o, struct sandbox_rules *r, str
     struct err inner = {0};
 
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
-        return err_set(e, ERR_INVALID, "policy: %s", inner.text);
+        return err_set(e, inner.code, "policy: %s", inner.text);
     r->allows = allows_list(r->policy);
     return take_ceilings(o, r, e);
 }
@@ -85,7 +85,7 @@ static enum err_code take_command_sandbox(struct egress *eg, const json_t *o, co
         return err_set(e, ERR_INVALID, "room: not a number from 1 to %u", UINT32_MAX);
     r->number = (uint32_t)number;
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
-        return err_set(e, ERR_INVALID, "policy: %s", inner.text);
+        return err_set(e, inner.code, "policy: %s", inner.text);
     if (policy_reroute(r->policy, NULL))
         return err_set(e, ERR_INVALID, "policy: reroute: only a sandbox's own policy has it");
     r->allows = allows_list(r->policy);
@@ -203,20 +203,33 @@ static void on_swept(struct policy_waiter *w, bool ended)
     respond(x, ended);
 }
 
-void control_policy_answer(struct egress *eg, uint32_t slot, uint32_t gen, struct http_exchange *x)
+static void answer(struct put *p)
 {
-    struct sandbox *s = registry_find(eg, slot, gen, 0);
-    struct put *p = calloc(1, sizeof(*p));
+    struct sandbox *s = registry_find(p->egress, p->slot, p->gen, 0);
+    struct http_exchange *x = p->x;
 
-    if (!p) {
-        http_respond_error(x, 503, "out of memory");
-        return;
-    }
-    *p = (struct put){.waiter.done = on_swept, .egress = eg, .slot = slot, .gen = gen, .x = x};
     if (s && policy_sweep_await(s, &p->waiter)) {
         http_exchange_set(x, p, on_gone);
         return;
     }
     free(p);
     respond(x, !s);
+}
+
+enum err_code control_policy_take(struct egress *eg, uint32_t slot, uint32_t gen,
+                                  struct sandbox_rules *r, struct http_exchange *x, struct err *e)
+{
+    struct put *p = calloc(1, sizeof(*p));
+
+    if (!p) {
+        control_policy_drop(r);
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    }
+    if (control_policy_put(eg, slot, gen, r, e) != ERR_OK) {
+        free(p);
+        return e->code;
+    }
+    *p = (struct put){.waiter.done = on_swept, .egress = eg, .slot = slot, .gen = gen, .x = x};
+    answer(p);
+    return ERR_OK;
 }

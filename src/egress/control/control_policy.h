@@ -22,6 +22,8 @@ void control_policy_drop(struct sandbox_rules *r); /* NULL is none */
 enum err_code control_policy_put(struct egress *eg, uint32_t slot, uint32_t gen,
                                  struct sandbox_rules *rules, struct err *e);
 
-/* After it: 204, once nothing that is open is against the policy any more; 409 where the sandbox
- * ends before. */
-void control_policy_answer(struct egress *eg, uint32_t slot, uint32_t gen, struct http_exchange *x);
+/* The same, and answers x: 204, once nothing that is open is against the policy any more; 409 where
+ * the sandbox ends before. An error: x is not answered, and the policy of before is in force. */
+enum err_code control_policy_take(struct egress *eg, uint32_t slot, uint32_t gen,
+                                  struct sandbox_rules *rules, struct http_exchange *x,
+                                  struct err *e);

@@ -12,6 +12,7 @@
 #include "egress/flow/target.h"
 #include "egress/flow/upstream.h"
 #include "egress/flow/verdict.h"
+#include "http/json.h"
 #include "policy/explanation.h"
 #include "policy/policy.h"
 #include "policy/stack.h"
@@ -36,9 +37,13 @@ static enum err_code take_question(const json_t *o, struct policy_query *q, stru
 {
     const char *to = NULL, *address = NULL, *said = NULL, *method = NULL, *path = NULL;
 
+    json_memory_begin();
     if (json_unpack((json_t *)o, "{s:s, s?s, s?s, s?s, s?s}", "to", &to, "address", &address,
                     "said", &said, "method", &method, "path", &path) < 0)
-        return err_set(e, ERR_INVALID, "to, address, said, method or path: missing, or no text");
+        return json_memory_was_out()
+                   ? err_set(e, ERR_EXHAUSTED, "memory is out")
+                   : err_set(e, ERR_INVALID,
+                             "to, address, said, method or path: missing, or no text");
     if (policy_query_parse(to, q) < 0)
         return err_set(e, ERR_INVALID, "to: not a host name or address, with :PORT or without");
     if (address && (!q->target.name || policy_address_parse(address, &q->target.address) < 0))

@@ -150,11 +150,15 @@ static int gcm_open(const struct sealer *s, const char *aad, const unsigned char
 
 char *credential_aad(const char *tenant, const char *name, const json_t *bind, const char *of)
 {
-    json_t *o = json_pack("{s:s, s:s, s:O, s:s*}", "tenant", tenant, "name", name, "bind", bind,
-                          "of", of);
-    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
+    json_t *o;
+    char *text;
 
+    json_memory_begin();
+    o = json_pack("{s:s, s:s, s:O, s:s*}", "tenant", tenant, "name", name, "bind", bind, "of", of);
+    text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
     json_decref(o);
+    if (json_memory_was_out()) /* a part of it may be missing */
+        free(TAKE_PTR(text));
     return text;
 }
 
@@ -215,8 +219,13 @@ static enum err_code seal_text(const struct sealer *s, const char *aad, const ch
 enum err_code credential_seal_json(const struct sealer *s, const char *aad, const json_t *value,
                                    char **out, struct err *e)
 {
-    char *plain = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
-    enum err_code code = aad && plain ? seal_text(s, aad, plain, out, e) : out_of_memory(e);
+    char *plain;
+    enum err_code code;
+
+    json_memory_begin();
+    plain = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    code = aad && plain && !json_memory_was_out() ? seal_text(s, aad, plain, out, e)
+                                                  : out_of_memory(e);
 
     credential_wipe(plain);
     return code;
@@ -269,9 +278,8 @@ enum err_code credential_open_json(const struct sealer *s, const char *aad, cons
     else if (gcm_open(s, aad, record, (size_t)n, plain) < 0)
         err_set(e, ERR_DENIED,
                 "sealed: was not made here for this tenant, name and bind, or was changed");
-    else if (!(*out = json_loadb((const char *)plain, (size_t)n - RECORD_EXTRA, JSON_DECODE_ANY,
-                                 NULL)))
-        err_set(e, ERR_INTERNAL, "the sealed value cannot be read");
+    else if (!(*out = json_load((const char *)plain, (size_t)n - RECORD_EXTRA)))
+        err_set(e, ERR_EXHAUSTED, "memory is out"); /* it was JSON when it was sealed */
     if (n > 0)
         explicit_bzero(plain, (size_t)n);
     free(plain);

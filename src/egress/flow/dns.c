@@ -42,20 +42,36 @@ static int question_name(ldns_rr *q, char out[static POLICY_NAME_MAX + 1])
     return rc;
 }
 
-static void add_address(ldns_pkt *r, ldns_rr *q, const struct policy_address *a, bool v6)
+/* data is taken over. false: memory is out, and nothing was added. */
+static bool add_record(ldns_pkt *r, const ldns_rr *q, ldns_rr_type type, ldns_rdf *data)
 {
     ldns_rr *rr = ldns_rr_new();
-    size_t skip = v6 ? 0 : 12;
 
-    if (!rr)
-        return;
+    if (!rr || !data || !ldns_rr_push_rdf(rr, data)) {
+        ldns_rdf_deep_free(data);
+        ldns_rr_free(rr);
+        return false;
+    }
     ldns_rr_set_owner(rr, ldns_rdf_clone(ldns_rr_owner(q)));
-    ldns_rr_set_type(rr, v6 ? LDNS_RR_TYPE_AAAA : LDNS_RR_TYPE_A);
+    ldns_rr_set_type(rr, type);
     ldns_rr_set_class(rr, LDNS_RR_CLASS_IN);
     ldns_rr_set_ttl(rr, TTL_SECONDS);
-    ldns_rr_push_rdf(rr, ldns_rdf_new_frm_data(v6 ? LDNS_RDF_TYPE_AAAA : LDNS_RDF_TYPE_A, 16 - skip,
-                                               a->in6.s6_addr + skip));
-    ldns_pkt_push_rr(r, LDNS_SECTION_ANSWER, rr);
+    if (ldns_rr_owner(rr) && ldns_pkt_push_rr(r, LDNS_SECTION_ANSWER, rr))
+        return true;
+    ldns_rr_free(rr);
+    return false;
+}
+
+/* An answer without the record would say that the name has none, which clients remember. */
+static ldns_pkt_rcode add_address(ldns_pkt *r, const ldns_rr *q, const struct policy_address *a,
+                                  bool v6)
+{
+    size_t skip = v6 ? 0 : 12;
+    ldns_rdf *data = ldns_rdf_new_frm_data(v6 ? LDNS_RDF_TYPE_AAAA : LDNS_RDF_TYPE_A, 16 - skip,
+                                           a->in6.s6_addr + skip);
+
+    return add_record(r, q, v6 ? LDNS_RR_TYPE_AAAA : LDNS_RR_TYPE_A, data) ? LDNS_RCODE_NOERROR
+                                                                           : LDNS_RCODE_SERVFAIL;
 }
 
 static bool ends_with(const char *name, const char *suffix)
@@ -80,8 +96,7 @@ static ldns_pkt_rcode answer_address(struct names *names, ldns_pkt *r, ldns_rr *
     if (is_localhost(name)) {
         if (!v6)
             policy_address_parse("127.0.0.1", &a);
-        add_address(r, q, &a, v6);
-        return LDNS_RCODE_NOERROR;
+        return add_address(r, q, &a, v6);
     }
     if (policy_address_parse(name, &a) == 0)
         return LDNS_RCODE_NXDOMAIN; /* an address in digits is no name */
@@ -89,8 +104,7 @@ static ldns_pkt_rcode answer_address(struct names *names, ldns_pkt *r, ldns_rr *
     if (number == 0)
         return LDNS_RCODE_REFUSED;
     names_address(number, v6, &a);
-    add_address(r, q, &a, v6);
-    return LDNS_RCODE_NOERROR;
+    return add_address(r, q, &a, v6);
 }
 
 /* "4.3.2.1.in-addr.arpa" or 32 nibbles of ip6.arpa. 0 or -EINVAL. */
@@ -122,23 +136,14 @@ static ldns_pkt_rcode answer_ptr(struct names *names, ldns_pkt *r, ldns_rr *q, c
 {
     struct policy_address a;
     const char *found;
-    ldns_rr *rr;
     bool v4 = ends_with(name, ".in-addr.arpa");
 
     if (!v4 && !(ends_with(name, ".ip6.arpa") && strlen(name) == 72))
         return LDNS_RCODE_NXDOMAIN;
     if ((v4 ? reverse_v4(name, &a) : reverse_v6(name, &a)) < 0 || !(found = names_of(names, &a)))
         return LDNS_RCODE_NXDOMAIN;
-    rr = ldns_rr_new();
-    if (!rr)
-        return LDNS_RCODE_SERVFAIL;
-    ldns_rr_set_owner(rr, ldns_rdf_clone(ldns_rr_owner(q)));
-    ldns_rr_set_type(rr, LDNS_RR_TYPE_PTR);
-    ldns_rr_set_class(rr, LDNS_RR_CLASS_IN);
-    ldns_rr_set_ttl(rr, TTL_SECONDS);
-    ldns_rr_push_rdf(rr, ldns_dname_new_frm_str(found));
-    ldns_pkt_push_rr(r, LDNS_SECTION_ANSWER, rr);
-    return LDNS_RCODE_NOERROR;
+    return add_record(r, q, LDNS_RR_TYPE_PTR, ldns_dname_new_frm_str(found)) ? LDNS_RCODE_NOERROR
+                                                                             : LDNS_RCODE_SERVFAIL;
 }
 
 /* Other types (HTTPS, SVCB, MX, TXT ...) exist for no name: NODATA, so that clients go on with
@@ -157,6 +162,17 @@ static ldns_pkt_rcode answer_question(struct names *names, ldns_pkt *r, ldns_rr 
     case LDNS_RR_TYPE_PTR: return answer_ptr(names, r, q, name);
     default: return LDNS_RCODE_NOERROR;
     }
+}
+
+/* The question as it was, and its answer. */
+static ldns_pkt_rcode answer_one_question(struct names *names, ldns_pkt *r, ldns_rr *q)
+{
+    ldns_rr *copy = ldns_rr_clone(q);
+
+    if (copy && ldns_rr_owner(copy) && ldns_pkt_push_rr(r, LDNS_SECTION_QUESTION, copy))
+        return answer_question(names, r, q);
+    ldns_rr_free(copy);
+    return LDNS_RCODE_SERVFAIL;
 }
 
 static ldns_pkt *make_answer(struct names *names, ldns_pkt *query)
@@ -179,24 +195,21 @@ static ldns_pkt *make_answer(struct names *names, ldns_pkt *query)
     } else if (ldns_rr_list_rr_count(questions) != 1) {
         code = LDNS_RCODE_FORMERR;
     } else {
-        ldns_rr *q = ldns_rr_list_rr(questions, 0);
-
-        ldns_pkt_push_rr(r, LDNS_SECTION_QUESTION, ldns_rr_clone(q));
-        code = answer_question(names, r, q);
+        code = answer_one_question(names, r, ldns_rr_list_rr(questions, 0));
     }
     ldns_pkt_set_rcode(r, code);
     return r;
 }
 
 /* Answers a message that ldns cannot read with its header alone, when that is a query's. */
-static size_t malformed(const uint8_t *query, size_t n, uint8_t *out, size_t size)
+static size_t unread(const uint8_t *query, size_t n, ldns_pkt_rcode code, uint8_t *out, size_t size)
 {
     if (n < 12 || size < 12 || query[2] & 0x80)
         return 0;
     memset(out, 0, 12);
     memcpy(out, query, 2);
     out[2] = 0x80 | (query[2] & 0x79);
-    out[3] = 0x80 | LDNS_RCODE_FORMERR;
+    out[3] = (uint8_t)(0x80 | code);
     return 12;
 }
 
@@ -205,11 +218,15 @@ size_t dns_answer(struct names *names, const void *query, size_t n, void *out, s
     ldns_pkt *q = NULL, *r;
     uint8_t *wire = NULL;
     size_t len = 0;
+    ldns_status rc;
 
     if (n > DNS_QUERY_MAX)
         return 0;
-    if (ldns_wire2pkt(&q, query, n) != LDNS_STATUS_OK)
-        return malformed(query, n, out, size);
+    rc = ldns_wire2pkt(&q, query, n);
+    if (rc != LDNS_STATUS_OK)
+        return unread(query, n,
+                      rc == LDNS_STATUS_MEM_ERR ? LDNS_RCODE_SERVFAIL : LDNS_RCODE_FORMERR, out,
+                      size);
     if (!ldns_pkt_qr(q) && (r = make_answer(names, q))) {
         if (ldns_pkt2wire(&wire, r, &len) != LDNS_STATUS_OK || len > size)
             len = 0;

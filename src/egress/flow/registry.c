@@ -252,6 +252,9 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
 {
     struct sandbox *s = at(eg, slot, gen);
 
+    if (!s && slot < REGISTRY_SLOTS_MAX && slot % eg->config.shards == eg->config.shard &&
+        !eg->registry->slots[slot])
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
     if (!s)
         return err_set(e, ERR_CONFLICT, "slot %u generation %u is not, or no longer, served here",
                        slot, gen);
