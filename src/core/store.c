@@ -1,8 +1,6 @@
-/* Opens the file, under a lock that no second cayd gets, brings its schema to the newest
- * version step by step in one transaction each, and prepares every statement once: from then on
- * nothing is compiled. The rows of each kind of object are in store_*.c; all of them run statements
- * through store_run here, which gives errors their one form. The order of steps is the order of
- * releases: append, never change. */
+/* Opens the file, under a lock that no second cayd gets, has its schema brought to the newest
+ * version (store_schema.c), and prepares every statement once: from then on nothing is compiled.
+ * The rows of each kind of object are in store_*.c, which run them by store_statement.c. */
 
 #include "core/store_internal.h"
 
@@ -20,117 +18,6 @@
 #define CHECKPOINT_PAGES 1000 /* 4 MiB of log */
 #define INLINE_PAGES     8192 /* 32 MiB: the helper does not come to an end between the writes */
 #define BUSY_MS          2000 /* recovery of the log by another connection, at start only */
-
-/* Each step brings the file from version i to i + 1 (PRAGMA user_version). Never change a step that
- * was released: append one, with its line in test/unit/migrations.txt. */
-static const char *const migrations[] = {
-    "CREATE TABLE tenants (id TEXT PRIMARY KEY, made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE api_keys (hash BLOB PRIMARY KEY, tenant TEXT NOT NULL REFERENCES tenants(id),"
-    "  label TEXT NOT NULL, made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE sandboxes (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, template_id TEXT NOT NULL,"
-    "  template_asked TEXT NOT NULL, state INTEGER NOT NULL, on_timeout INTEGER NOT NULL,"
-    "  flags INTEGER NOT NULL, started_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL,"
-    "  slot INTEGER NOT NULL, gen INTEGER NOT NULL, agent_key BLOB NOT NULL,"
-    "  memory_bytes INTEGER NOT NULL, disk_bytes INTEGER NOT NULL, cpu_milli INTEGER NOT NULL,"
-    "  pids INTEGER NOT NULL, open_files INTEGER NOT NULL, metadata TEXT, network TEXT)"
-    "  STRICT, WITHOUT ROWID;",
-    "ALTER TABLE sandboxes ADD COLUMN policy TEXT;",
-    "CREATE TABLE credentials (tenant TEXT NOT NULL, name TEXT NOT NULL, bind TEXT NOT NULL,"
-    "  sealed BLOB NOT NULL, made_ms INTEGER NOT NULL, PRIMARY KEY (tenant, name))"
-    "  STRICT, WITHOUT ROWID;"
-    "ALTER TABLE sandboxes ADD COLUMN credentials TEXT;",
-    "ALTER TABLE tenants ADD COLUMN ceiling TEXT;",
-    "CREATE TABLE template_limits (id TEXT PRIMARY KEY, memory_bytes INTEGER NOT NULL,"
-    "  disk_bytes INTEGER NOT NULL, cpu_milli INTEGER NOT NULL, pids INTEGER NOT NULL)"
-    "  STRICT, WITHOUT ROWID;",
-    /* A create that failed, or did not end before a restart, has not used its key. */
-    "CREATE TABLE create_keys (tenant TEXT NOT NULL, key TEXT NOT NULL, request_hash BLOB NOT NULL,"
-    "  sandbox TEXT NOT NULL, made_ms INTEGER NOT NULL, done INTEGER NOT NULL,"
-    "  PRIMARY KEY (tenant, key)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX create_keys_sandbox ON create_keys (sandbox);"
-    "CREATE TRIGGER create_keys_unused AFTER DELETE ON sandboxes BEGIN"
-    "  DELETE FROM create_keys WHERE sandbox=OLD.id AND done=0; END;",
-    "ALTER TABLE credentials ADD COLUMN first_ms INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE credentials ADD COLUMN version INTEGER NOT NULL DEFAULT 1;"
-    "ALTER TABLE credentials ADD COLUMN metadata TEXT;"
-    "UPDATE credentials SET first_ms=made_ms;",
-    "ALTER TABLE sandboxes ADD COLUMN name TEXT NOT NULL DEFAULT '';"
-    "ALTER TABLE sandboxes ADD COLUMN idle_ms INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE sandboxes ADD COLUMN last_end_ms INTEGER NOT NULL DEFAULT 0;",
-    "ALTER TABLE template_limits ADD COLUMN filters INTEGER NOT NULL DEFAULT 0;",
-    "ALTER TABLE sandboxes ADD COLUMN level INTEGER NOT NULL DEFAULT 0;",
-    "ALTER TABLE sandboxes ADD COLUMN pause_reason INTEGER NOT NULL DEFAULT 0;",
-    /* Fields of a network object that core reads get columns, and bit 64 of the flags: private
-     * ports. */
-    "ALTER TABLE sandboxes ADD COLUMN masked_host TEXT;"
-    "ALTER TABLE sandboxes ADD COLUMN proxy_address TEXT;"
-    "ALTER TABLE sandboxes ADD COLUMN proxy_user TEXT;"
-    "UPDATE sandboxes SET masked_host=json_extract(network, '$.maskRequestHost'),"
-    "  proxy_address=json_extract(network, '$.egressProxy.address'),"
-    "  proxy_user=json_extract(network, '$.egressProxy.username'),"
-    "  flags=flags |"
-    "  CASE WHEN json_extract(network, '$.allowPublicTraffic') IS 0 THEN 64 ELSE 0 END"
-    "  WHERE network IS NOT NULL;",
-    /* enum core_role. A row that is made without one opens nothing. */
-    "ALTER TABLE api_keys ADD COLUMN role INTEGER NOT NULL DEFAULT 0;"
-    "UPDATE api_keys SET role=CASE WHEN tenant='default' THEN 1 ELSE 2 END;",
-    "CREATE TABLE tenant_quotas (tenant TEXT NOT NULL, name TEXT NOT NULL, most INTEGER NOT NULL,"
-    "  PRIMARY KEY (tenant, name)) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE tenant_usage (tenant TEXT NOT NULL, hour_ms INTEGER NOT NULL,"
-    "  created INTEGER NOT NULL, commands INTEGER NOT NULL, sandbox_ms INTEGER NOT NULL,"
-    "  paused_ms INTEGER NOT NULL, cpu_milli_ms INTEGER NOT NULL, memory_mib_ms INTEGER NOT NULL,"
-    "  disk_mib_ms INTEGER NOT NULL, peak_sandboxes INTEGER NOT NULL,"
-    "  PRIMARY KEY (tenant, hour_ms)) STRICT, WITHOUT ROWID;",
-    /* env: only while kept is set (store.h) */
-    "ALTER TABLE sandboxes ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE sandboxes ADD COLUMN env TEXT;",
-    "CREATE TABLE snapshots (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
-    "  sandbox TEXT NOT NULL, template_id TEXT NOT NULL, state INTEGER NOT NULL,"
-    "  of_fork INTEGER NOT NULL, number INTEGER NOT NULL, level INTEGER NOT NULL,"
-    "  memory_bytes INTEGER NOT NULL, disk_bytes INTEGER NOT NULL, cpu_milli INTEGER NOT NULL,"
-    "  pids INTEGER NOT NULL, open_files INTEGER NOT NULL, made_ms INTEGER NOT NULL)"
-    "  STRICT, WITHOUT ROWID;",
-    /* types: names, with commas; what it would be as bits depends on the version. */
-    "CREATE TABLE webhooks (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, url TEXT NOT NULL,"
-    "  types TEXT NOT NULL, sealed TEXT NOT NULL, made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE deliveries (id INTEGER PRIMARY KEY AUTOINCREMENT, webhook TEXT NOT NULL,"
-    "  message TEXT NOT NULL, type TEXT NOT NULL, body TEXT NOT NULL, attempts INTEGER NOT NULL,"
-    "  due_ms INTEGER NOT NULL, dead INTEGER NOT NULL, why TEXT NOT NULL,"
-    "  made_ms INTEGER NOT NULL) STRICT;"
-    "CREATE INDEX deliveries_due ON deliveries (webhook, dead, due_ms, id);",
-    "CREATE TABLE volumes (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
-    "  state INTEGER NOT NULL, number INTEGER NOT NULL, bytes INTEGER NOT NULL,"
-    "  made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "ALTER TABLE sandboxes ADD COLUMN volumes TEXT;",
-    "ALTER TABLE sandboxes ADD COLUMN file_url_number INTEGER NOT NULL DEFAULT 0;",
-    /* Of one that is stopped already it is not known since when: as if since now. */
-    "ALTER TABLE sandboxes ADD COLUMN kept_ms INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE sandboxes ADD COLUMN auto_archive_ms INTEGER NOT NULL DEFAULT 604800000;"
-    "UPDATE sandboxes SET kept_ms=unixepoch()*1000 WHERE kept<>0;",
-    "CREATE TABLE images (name TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE,"
-    "  source TEXT NOT NULL, digest TEXT NOT NULL) STRICT, WITHOUT ROWID;",
-    /* of_fork of a snapshot is enum snapshot_kind from here on. */
-    "CREATE TABLE builds (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, template TEXT NOT NULL,"
-    "  name TEXT NOT NULL, tags TEXT NOT NULL, state INTEGER NOT NULL, snapshot TEXT NOT NULL,"
-    "  step TEXT NOT NULL, reason TEXT NOT NULL, memory_bytes INTEGER NOT NULL,"
-    "  cpu_milli INTEGER NOT NULL, made_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL)"
-    "  STRICT, WITHOUT ROWID;",
-    "ALTER TABLE sandboxes ADD COLUMN auto_delete_ms INTEGER NOT NULL DEFAULT 0;",
-    "ALTER TABLE images ADD COLUMN tenant TEXT NOT NULL DEFAULT '';",
-    "CREATE TABLE published (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"
-    "ALTER TABLE tenant_usage ADD COLUMN builds INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE tenant_usage ADD COLUMN template_mib_ms INTEGER NOT NULL DEFAULT 0;",
-    "CREATE TABLE signed_ends (sandbox TEXT NOT NULL, signature TEXT NOT NULL,"
-    "  until_s INTEGER NOT NULL, PRIMARY KEY (sandbox, signature)) STRICT, WITHOUT ROWID;"
-    "CREATE TRIGGER signed_ends_unused AFTER DELETE ON sandboxes BEGIN"
-    "  DELETE FROM signed_ends WHERE sandbox=OLD.id; END;",
-    "ALTER TABLE sandboxes ADD COLUMN memory_error TEXT NOT NULL DEFAULT '';",
-    "ALTER TABLE snapshots ADD COLUMN memory INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE snapshots ADD COLUMN memory_of TEXT NOT NULL DEFAULT '';",
-    "ALTER TABLE sandboxes ADD COLUMN to_disk_ms INTEGER NOT NULL DEFAULT 0;",
-    "ALTER TABLE sandboxes ADD COLUMN destroy_ms INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE sandboxes ADD COLUMN parent TEXT NOT NULL DEFAULT '';",
-};
 
 static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_SANDBOX_INSERT] =
@@ -272,85 +159,6 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_ROLLBACK] = "ROLLBACK",
 };
 
-/* -- helpers ----------------------------------------------------------------------------------- */
-
-static enum err_code code_of(int rc, int errnum)
-{
-    switch (rc) {
-    case SQLITE_FULL: return ERR_NO_SPACE;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED: return ERR_UNAVAILABLE;
-    case SQLITE_NOMEM: return ERR_EXHAUSTED;
-    default: return errnum ? err_code_from_errno(errnum) : ERR_INTERNAL;
-    }
-}
-
-enum err_code store_fail(struct store *st, const char *what, struct err *e)
-{
-    int rc = sqlite3_errcode(st->db);
-    int errnum = rc == SQLITE_IOERR || rc == SQLITE_CANTOPEN ? sqlite3_system_errno(st->db) : 0;
-    enum err_code code = code_of(rc, errnum);
-
-    err_set(e, code, "store: %s: %s%s%s", what, sqlite3_errmsg(st->db), errnum ? ": " : "",
-            errnum ? strerror(errnum) : "");
-    if (code == ERR_NO_SPACE)
-        err_hint(e, "free some space (or inodes) where the state directory is");
-    if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED)
-        err_hint(e, "another program writes to cay.db, which is cayd's alone: end that program");
-    if (rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT)
-        err_hint(e, STORE_DAMAGED);
-    return code;
-}
-
-enum err_code store_run(struct store *st, enum store_statement which, const char *what,
-                        struct err *e)
-{
-    sqlite3_stmt *s = st->statements[which];
-    enum err_code code = ERR_OK;
-
-    if (sqlite3_step(s) != SQLITE_DONE)
-        code = store_fail(st, what, e);
-    sqlite3_reset(s);
-    sqlite3_clear_bindings(s);
-    return code;
-}
-
-void store_set_durable(struct store *st, bool durable)
-{
-    if (sqlite3_exec(st->db, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
-                     NULL, NULL, NULL) != SQLITE_OK)
-        log_error("store: %s", sqlite3_errmsg(st->db));
-}
-
-void store_bind_text(sqlite3_stmt *s, int at, const char *text)
-{
-    sqlite3_bind_text(s, at, text, -1, SQLITE_STATIC);
-}
-
-void store_bind_json(sqlite3_stmt *s, int at, const json_t *json)
-{
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-
-    if (text)
-        sqlite3_bind_text(s, at, text, -1, free);
-    else
-        sqlite3_bind_null(s, at);
-}
-
-json_t *store_column_json(sqlite3_stmt *s, int at)
-{
-    const char *text = (const char *)sqlite3_column_text(s, at);
-
-    return text ? json_loads(text, 0, NULL) : NULL;
-}
-
-void store_column_copy(sqlite3_stmt *s, int at, char *out, size_t size)
-{
-    const char *text = (const char *)sqlite3_column_text(s, at);
-
-    snprintf(out, size, "%s", text ? text : "");
-}
-
 /* -- opening ----------------------------------------------------------------------------------- */
 
 static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
@@ -406,44 +214,6 @@ static enum err_code open_db(struct store *st, const char *path, struct err *e)
     return ERR_OK;
 }
 
-static int schema_version(struct store *st)
-{
-    sqlite3_stmt *s = NULL;
-    int version = -1;
-
-    if (sqlite3_prepare_v2(st->db, "PRAGMA user_version", -1, &s, NULL) == SQLITE_OK &&
-        sqlite3_step(s) == SQLITE_ROW)
-        version = sqlite3_column_int(s, 0);
-    sqlite3_finalize(s);
-    return version;
-}
-
-/* Up to that version. */
-static enum err_code migrate(struct store *st, size_t to, struct err *e)
-{
-    int version = schema_version(st);
-
-    if (version < 0)
-        return store_fail(st, "reading the schema's version", e);
-    if ((size_t)version > ARRAY_SIZE(migrations)) {
-        err_set(e, ERR_CONFLICT,
-                "the state was written by a newer cay (schema %d; this one knows %zu)", version,
-                ARRAY_SIZE(migrations));
-        err_hint(e, "start the newer cay, or move the state directory away to start afresh");
-        return ERR_CONFLICT;
-    }
-    for (size_t i = (size_t)version; i < to; i++) {
-        CLEANUP_FREE char *sql = NULL;
-
-        if (asprintf(&sql, "BEGIN IMMEDIATE; %s PRAGMA user_version = %zu; COMMIT", migrations[i],
-                     i + 1) < 0)
-            return err_set(e, ERR_EXHAUSTED, "memory is out");
-        if (sqlite3_exec(st->db, sql, NULL, NULL, NULL) != SQLITE_OK)
-            return store_fail(st, "bringing the schema up to date", e);
-    }
-    return ERR_OK;
-}
-
 static enum err_code prepare_all(struct store *st, struct err *e)
 {
     for (size_t i = 0; i < STORE_STATEMENT_COUNT; i++)
@@ -451,11 +221,6 @@ static enum err_code prepare_all(struct store *st, struct err *e)
                                &st->statements[i], NULL) != SQLITE_OK)
             return store_fail(st, "preparing a statement", e);
     return ERR_OK;
-}
-
-const char *store_migration(size_t i)
-{
-    return i < ARRAY_SIZE(migrations) ? migrations[i] : NULL;
 }
 
 enum err_code store_make_old(const char *dir, size_t version, struct err *e)
@@ -468,7 +233,7 @@ enum err_code store_make_old(const char *dir, size_t version, struct err *e)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     code = open_db(&st, path, e);
     if (code == ERR_OK)
-        code = migrate(&st, version, e);
+        code = store_migrate(&st, version, e);
     sqlite3_close(st.db);
     return code;
 }
@@ -483,7 +248,7 @@ static enum err_code open_all(struct store *st, const char *dir, struct err *e)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if ((code = lock_dir(st, dir, e)) != ERR_OK || (code = store_check_cut(dir, e)) != ERR_OK ||
         (code = open_db(st, path, e)) != ERR_OK ||
-        (code = migrate(st, ARRAY_SIZE(migrations), e)) != ERR_OK ||
+        (code = store_migrate(st, STORE_NEWEST, e)) != ERR_OK ||
         (code = prepare_all(st, e)) != ERR_OK)
         return code;
     rc = store_checkpoint_start(path, &st->checkpoint);

@@ -1,7 +1,7 @@
 #pragma once
-/* Shared by the files of the store: the database and its prepared statements. store.c opens it and
- * owns the schema, store_checkpoint.c moves the log into it; each other store_*.c has the rows of
- * one kind of thing, declared in its header. */
+/* Shared by the files of the store: the database and its prepared statements. store.c opens it,
+ * store_schema.c owns the schema, store_statement.c runs statements, store_checkpoint.c moves the
+ * log into it; each other store_*.c has the rows of one kind of thing, declared in its header. */
 
 #include "core/store.h"
 
@@ -88,6 +88,10 @@ struct store {
     struct store_checkpoint *checkpoint;
     int lock_fd;
 };
+
+/* Brings the schema up to that version, or to the newest. */
+#define STORE_NEWEST SIZE_MAX
+enum err_code store_migrate(struct store *st, size_t to, struct err *e);
 
 /* For tests: the step from version i to i + 1, and NULL behind the last. */
 const char *store_migration(size_t i);
