@@ -220,18 +220,25 @@ enum err_code store_sandbox_delete(struct store *st, const char *id, struct err 
     return store_run(st, STORE_SANDBOX_DELETE, "removing a sandbox", e);
 }
 
-/* false: the row is damaged (a key of another size, a state or level that does not exist), or
- * memory is out. */
-static bool read_row(sqlite3_stmt *q, struct sandbox *s)
+static bool is_in(sqlite3_stmt *q, int at, int64_t least, int64_t most)
 {
-    int flags = sqlite3_column_int(q, 6), state = sqlite3_column_int(q, 4);
+    return sqlite3_column_int64(q, at) >= least && sqlite3_column_int64(q, at) <= most;
+}
 
-    store_column_copy(q, 0, s->id, sizeof(s->id));
-    s->tenant = (const char *)sqlite3_column_text(q, 1);
-    store_column_copy(q, 2, s->template_id, sizeof(s->template_id));
-    store_column_copy(q, 3, s->template_requested, sizeof(s->template_requested));
-    s->state = (enum sandbox_state)state;
-    s->on_timeout = sqlite3_column_int(q, 5) ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL;
+/* Its columns as they are written: a key of the right size, numbers that mean something. */
+static bool is_sound(sqlite3_stmt *q, const struct sandbox *s)
+{
+    return s->tenant && strlen(s->tenant) < CORE_TENANT_SIZE && ids_is_sandbox(s->id) &&
+           sqlite3_column_bytes(q, 11) == sizeof(s->agent_key) &&
+           is_in(q, 4, SANDBOX_CREATING, SANDBOX_STATE_COUNT - 1) &&
+           is_in(q, 24, 0, PRIVSEP_LEVEL_COUNT - 1) &&
+           is_in(q, 25, 0, SANDBOX_PAUSE_REASON_COUNT - 1) && is_in(q, 29, 0, PRIVSEP_KEPT_MAX) &&
+           is_in(q, 32, 0, UINT32_MAX) && is_in(q, 35, 0, CORE_AUTO_DELETE_MAX_MS) &&
+           is_in(q, 37, INT64_MIN, CORE_TO_DISK_MAX_MS) && is_in(q, 38, 0, INT64_MAX);
+}
+
+static void take_flags(struct sandbox *s, int flags)
+{
     s->secure = flags & FLAG_SECURE;
     s->auto_resume = flags & FLAG_AUTO_RESUME;
     s->timeout_tier = timeout_tier_of(flags);
@@ -240,27 +247,43 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->idle_counts = (flags & FLAG_IDLE_PROCESSES ? SANDBOX_IDLE_PROCESSES : 0u) |
                      (flags & FLAG_IDLE_NO_TRAFFIC ? 0u : SANDBOX_IDLE_TRAFFIC);
     s->limits.filters = flags & FLAG_FILTERS ? PRIVSEP_FILTERS : 0;
+    s->kept_memory = flags & FLAG_KEPT_MEMORY;
+    s->or_files = flags & FLAG_OR_FILES;
+    s->moving = flags & FLAG_MOVING;
+    s->archived = flags & FLAG_ARCHIVED;
+    s->in_archive = flags & FLAG_IN_ARCHIVE;
+}
+
+static void read_limits(sqlite3_stmt *q, int at, struct privsep_limits *l)
+{
+    l->memory_bytes = (uint64_t)sqlite3_column_int64(q, at);
+    l->disk_bytes = (uint64_t)sqlite3_column_int64(q, at + 1);
+    l->cpu_milli = (uint32_t)sqlite3_column_int64(q, at + 2);
+    l->pids = (uint32_t)sqlite3_column_int64(q, at + 3);
+    l->open_files = (uint32_t)sqlite3_column_int64(q, at + 4);
+}
+
+/* false: the row is damaged (a key of another size, a state or level that does not exist), or
+ * memory is out. */
+static bool read_row(sqlite3_stmt *q, struct sandbox *s)
+{
+    int flags = sqlite3_column_int(q, 6);
+
+    store_column_copy(q, 0, s->id, sizeof(s->id));
+    s->tenant = (const char *)sqlite3_column_text(q, 1);
+    if (!is_sound(q, s) || !read_network(q, 18, 26, flags, &s->network))
+        return false;
+    store_column_copy(q, 2, s->template_id, sizeof(s->template_id));
+    store_column_copy(q, 3, s->template_requested, sizeof(s->template_requested));
+    s->state = (enum sandbox_state)sqlite3_column_int(q, 4);
+    s->on_timeout = sqlite3_column_int(q, 5) ? SANDBOX_ON_TIMEOUT_PAUSE : SANDBOX_ON_TIMEOUT_KILL;
+    take_flags(s, flags);
     s->started_real_ms = sqlite3_column_int64(q, 7);
     s->end_real_ms = sqlite3_column_int64(q, 8);
     s->slot = (uint32_t)sqlite3_column_int64(q, 9);
     s->gen = (uint32_t)sqlite3_column_int64(q, 10);
-    s->limits.memory_bytes = (uint64_t)sqlite3_column_int64(q, 12);
-    s->limits.disk_bytes = (uint64_t)sqlite3_column_int64(q, 13);
-    s->limits.cpu_milli = (uint32_t)sqlite3_column_int64(q, 14);
-    s->limits.pids = (uint32_t)sqlite3_column_int64(q, 15);
-    s->limits.open_files = (uint32_t)sqlite3_column_int64(q, 16);
-    if (!s->tenant || strlen(s->tenant) >= CORE_TENANT_SIZE ||
-        sqlite3_column_bytes(q, 11) != sizeof(s->agent_key) || !ids_is_sandbox(s->id) ||
-        sqlite3_column_int64(q, 24) < 0 || sqlite3_column_int64(q, 24) >= PRIVSEP_LEVEL_COUNT ||
-        state < SANDBOX_CREATING || state >= SANDBOX_STATE_COUNT || sqlite3_column_int(q, 25) < 0 ||
-        sqlite3_column_int(q, 25) >= SANDBOX_PAUSE_REASON_COUNT ||
-        sqlite3_column_int64(q, 29) < 0 || sqlite3_column_int64(q, 29) > PRIVSEP_KEPT_MAX ||
-        sqlite3_column_int64(q, 32) < 0 || sqlite3_column_int64(q, 32) > UINT32_MAX ||
-        sqlite3_column_int64(q, 35) < 0 || sqlite3_column_int64(q, 35) > CORE_AUTO_DELETE_MAX_MS ||
-        sqlite3_column_int64(q, 37) > CORE_TO_DISK_MAX_MS || sqlite3_column_int64(q, 38) < 0 ||
-        !read_network(q, 18, 26, flags, &s->network))
-        return false;
     memcpy(s->agent_key, sqlite3_column_blob(q, 11), sizeof(s->agent_key));
+    read_limits(q, 12, &s->limits);
     s->metadata = store_column_json(q, 17);
     s->policy = store_column_json(q, 19);
     s->credentials = store_column_json(q, 20);
@@ -270,8 +293,6 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->level = (uint32_t)sqlite3_column_int64(q, 24);
     s->pause_reason = (enum sandbox_pause_reason)sqlite3_column_int(q, 25);
     s->kept = (uint32_t)sqlite3_column_int64(q, 29);
-    s->kept_memory = flags & FLAG_KEPT_MEMORY;
-    s->or_files = flags & FLAG_OR_FILES;
     s->env = store_column_json(q, 30);
     s->volumes = store_column_json(q, 31);
     s->file_url_number = (uint32_t)sqlite3_column_int64(q, 32);
@@ -282,9 +303,6 @@ static bool read_row(sqlite3_stmt *q, struct sandbox *s)
     s->to_disk_ms = sqlite3_column_int64(q, 37);
     s->destroy_real_ms = sqlite3_column_int64(q, 38);
     store_column_copy(q, 39, s->parent, sizeof(s->parent));
-    s->moving = flags & FLAG_MOVING;
-    s->archived = flags & FLAG_ARCHIVED;
-    s->in_archive = flags & FLAG_IN_ARCHIVE;
     return true;
 }
 
