@@ -57,21 +57,39 @@ static enum err_code set_idle(struct api_call *call, const struct sandbox **s, i
         pause && minutes > 0 ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES, s, e);
 }
 
+/* The sandbox of the call and its {interval}. NULL: answered. */
+static const struct sandbox *find_interval(struct api_call *call, long *minutes)
+{
+    const struct sandbox *s = daytona_find(call);
+    char *end;
+
+    *minutes = strtol(call->params[1], &end, 10);
+    if (!s || (end != call->params[1] && !*end && *minutes >= 0 && *minutes <= INT32_MAX))
+        return s;
+    api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
+    return NULL;
+}
+
+static void answer(struct api_call *call, const struct sandbox *s, enum err_code code,
+                   const struct err *e)
+{
+    if (code != ERR_OK)
+        api_fail_err(call, e);
+    else
+        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+}
+
 static void set_interval(struct api_call *call, bool pause)
 {
-    char *end;
-    long minutes = strtol(call->params[1], &end, 10);
-    const struct sandbox *s = daytona_find(call);
+    long minutes;
+    const struct sandbox *s = find_interval(call, &minutes);
     struct err e;
+    enum err_code code;
 
     if (!s)
         return;
-    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
-        api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
-    else if (set_idle(call, &s, minutes, pause, &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else
-        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+    code = set_idle(call, &s, minutes, pause, &e);
+    answer(call, s, code, &e);
 }
 
 /* POST .../autostop/{interval}: minutes, 0: never for being idle. */
@@ -96,20 +114,16 @@ int64_t daytona_archive_ms(int64_t minutes)
 /* POST .../autoarchive/{interval}: minutes from the stop; 0, and what is longer: 30 days. */
 void daytona_set_auto_archive(struct api_call *call)
 {
-    char *end;
-    long minutes = strtol(call->params[1], &end, 10);
-    const struct sandbox *s = daytona_find(call);
+    long minutes;
+    const struct sandbox *s = find_interval(call, &minutes);
     struct err e;
+    enum err_code code;
 
     if (!s)
         return;
-    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
-        api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
-    else if (core_sandbox_set_auto_archive(call->core, call->who.tenant, s->id,
-                                           daytona_archive_ms(minutes), &s, &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else
-        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+    code = core_sandbox_set_auto_archive(call->core, call->who.tenant, s->id,
+                                         daytona_archive_ms(minutes), &s, &e);
+    answer(call, s, code, &e);
 }
 
 static bool is_stopped(const struct sandbox *s)

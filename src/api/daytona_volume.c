@@ -72,7 +72,7 @@ static void removed(void *arg, const struct err *why)
 
 static void destroy(struct api_call *call)
 {
-    core_volume_remove(call->core, call->who.tenant, call->params[0], removed, call);
+    volume_call_remove(call, removed);
 }
 
 const struct api_route daytona_volume_routes[] = {

@@ -37,6 +37,11 @@ void volume_call_list(struct api_call *call, json_t *(*json)(const struct volume
     api_reply_json(call, 200, l.all);
 }
 
+void volume_call_remove(struct api_call *call, core_done_cb removed)
+{
+    core_volume_remove(call->core, call->who.tenant, call->params[0], removed, call);
+}
+
 void volume_call_removed(struct api_call *call, const struct err *why, unsigned status,
                          void (*missing)(struct api_call *call))
 {

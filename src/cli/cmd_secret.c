@@ -317,19 +317,6 @@ int cmd_secret_set(struct cli *c)
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
-static void list_cell(struct table *t, const json_t *list)
-{
-    char text[160] = "";
-    size_t used = 0, i;
-    json_t *item;
-
-    json_array_foreach (list, i, item)
-        if (used < sizeof(text))
-            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? " " : "",
-                                     json_string_value(item) ? json_string_value(item) : "");
-    table_cell(t, "%s", text);
-}
-
 static void print_secrets(const json_t *all)
 {
     static const char *const heads[] = {"SECRET", "KIND", "DOMAINS", "METHODS", "PATHS", "MADE"};
@@ -342,9 +329,9 @@ static void print_secrets(const json_t *all)
 
         table_cell(t, "%s", cli_text(item, "name"));
         table_cell(t, "%s", cli_text(bind, "kind"));
-        list_cell(t, json_object_get(bind, "domains"));
-        list_cell(t, json_object_get(bind, "methods"));
-        list_cell(t, json_object_get(bind, "paths"));
+        table_cell_list(t, json_object_get(bind, "domains"), " ", "");
+        table_cell_list(t, json_object_get(bind, "methods"), " ", "");
+        table_cell_list(t, json_object_get(bind, "paths"), " ", "");
         table_cell(t, "%.16s", cli_text(item, "madeAt"));
     }
     table_print(t, stdout);

@@ -169,20 +169,6 @@ int cmd_template_build(struct cli *c)
 
 /* -- ls ---------------------------------------------------------------------------------------- */
 
-/* Of a build: more than fit a line are cut. */
-static void print_tags(struct table *t, const json_t *tags)
-{
-    char text[80] = "";
-    json_t *tag;
-    size_t i, used = 0;
-
-    json_array_foreach (tags, i, tag)
-        if (used < sizeof(text))
-            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? "," : "",
-                                     json_string_value(tag) ? json_string_value(tag) : "");
-    table_cell(t, "%s", text[0] ? text : "-");
-}
-
 static void print_templates(const json_t *all)
 {
     static const char *const heads[] = {"TEMPLATE", "TAGS", "STATE", "SIZE", "MADE", "NOTE"};
@@ -197,7 +183,7 @@ static void print_templates(const json_t *all)
 
         table_bytes((uint64_t)MAX(bytes, 0), size, sizeof(size));
         table_cell(t, "%s", cli_text(item, "id"));
-        print_tags(t, json_object_get(item, "tags"));
+        table_cell_list(t, json_object_get(item, "tags"), ",", "-");
         table_cell(t, "%s",
                    json_is_true(json_object_get(item, "building")) ? "building"
                    : json_is_true(json_object_get(item, "ready"))  ? "ready"

@@ -57,6 +57,9 @@ void table_bytes(uint64_t bytes, char *out, size_t size);
 struct table;
 struct table *table_new(const char *const *heads, size_t columns);
 void table_cell(struct table *t, const char *fmt, ...) PRINTF(2, 3);
+
+/* A cell of texts; more than fit a line are cut. none: where there are none. */
+void table_cell_list(struct table *t, const json_t *list, const char *between, const char *none);
 void table_print(struct table *t, FILE *out);
 void table_free(struct table *t);
 

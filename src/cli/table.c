@@ -55,6 +55,22 @@ void table_cell(struct table *t, const char *fmt, ...)
     t->count++;
 }
 
+void table_cell_list(struct table *t, const json_t *list, const char *between, const char *none)
+{
+    char text[160] = "";
+    size_t used = 0, i;
+    json_t *item;
+
+    json_array_foreach (list, i, item) {
+        const char *one = json_string_value(item);
+
+        if (used < sizeof(text))
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? between : "",
+                                     one ? one : "");
+    }
+    table_cell(t, "%s", text[0] ? text : none);
+}
+
 void table_print(struct table *t, FILE *out)
 {
     for (size_t i = 0; i < t->count; i++) {

@@ -54,6 +54,21 @@ static void run_until_copied(struct world *w, const char *id)
     assert_int_equal(object(w, id)->s.state, SANDBOX_KEPT);
 }
 
+/* A sandbox of which count are being made: none goes on before release. */
+static void hold_forks(struct world *w, char id[static IDS_SANDBOX_SIZE], size_t count,
+                       struct forked *f)
+{
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
+    fork_it(w, id, count, f);
+    run_until_copied(w, id);
+}
+
+static void release(struct world *w)
+{
+    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+}
+
 static void a_resume_waits_for_all_of_them(void **state)
 {
     struct world *w = *state;
@@ -61,15 +76,12 @@ static void a_resume_waits_for_all_of_them(void **state)
     char id[IDS_SANDBOX_SIZE];
     struct forked f;
 
-    world_create_default(w, id);
-    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
-    fork_it(w, id, FORKS, &f);
-    run_until_copied(w, id);
+    hold_forks(w, id, FORKS, &f);
     core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &resumed);
     world_run_for(w, 20);
     assert_true(resumed.calls == 0 && f.calls == 0);
     assert_int_equal(object(w, id)->s.state, SANDBOX_KEPT);
-    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    release(w);
     world_run_until(w, &f.calls, 1);
     world_run_until(w, &resumed.calls, 1);
     assert_int_equal(f.made, FORKS);
@@ -106,15 +118,12 @@ static void two_calls_at_once_leave_it_running(void **state)
     char id[IDS_SANDBOX_SIZE];
     struct forked f, g;
 
-    world_create_default(w, id);
-    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
-    fork_it(w, id, 1, &f);
-    run_until_copied(w, id);
+    hold_forks(w, id, 1, &f);
     fork_it(w, id, FORKS, &g);
     for (int i = 0; i < 1000 && object(w, id)->copies < 2; i++)
         world_run_for(w, 2);
     assert_int_equal(object(w, id)->copies, 2);
-    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    release(w);
     world_run_until(w, &f.calls, 1);
     world_run_until(w, &g.calls, 1);
     assert_true(f.made == 1 && g.made == FORKS);
@@ -167,12 +176,9 @@ static void an_end_of_the_source_ends_the_rest(void **state)
     char id[IDS_SANDBOX_SIZE];
     struct forked f;
 
-    world_create_default(w, id);
-    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
-    fork_it(w, id, FORKS, &f);
-    run_until_copied(w, id);
+    hold_forks(w, id, FORKS, &f);
     core_sandbox_kill(w->core, "default", id, world_on_answer, &killed);
-    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    release(w);
     world_run_until(w, &killed.calls, 1);
     world_run_until(w, &f.calls, 1);
     assert_true(killed.good && f.made < FORKS);
@@ -208,15 +214,12 @@ static void a_change_of_the_policy_holds_for_the_forks_after_it(void **state)
     struct answer set = {0};
     struct forked f;
 
-    world_create_default(w, id);
-    fake_set(w->fake, FAKE_HOLD_CREATES, 1);
-    fork_it(w, id, 2, &f);
-    run_until_copied(w, id);
+    hold_forks(w, id, 2, &f);
     changed.policy = json_pack("{s:s}", "default", "deny");
     core_sandbox_set_network(w->core, "default", id, &changed, world_on_answer, &set);
     world_run_until(w, &set.calls, 1);
     assert_true(set.good);
-    fake_set(w->fake, FAKE_HOLD_CREATES, 0);
+    release(w);
     world_run_until(w, &f.calls, 1);
     assert_int_equal(f.made, 2);
     assert_false(json_equal(object(w, f.id[0])->s.policy, changed.policy));
