@@ -125,7 +125,7 @@ static void on_ended(struct proc_watcher *watcher, int wait_status, int start_er
     uv_timer_start(&r->timer, on_timer, 0, 0);
 }
 
-static void judge(struct hooks_run *r)
+static void note_result(struct hooks_run *r)
 {
     char why[WHY_SIZE], how[64], tail[TAIL_MAX + 1];
 
@@ -198,7 +198,7 @@ static void on_timer(uv_timer_t *t)
         stop(r, "it was ended: the time of all hooks together was over");
         return;
     }
-    judge(r);
+    note_result(r);
     r->at++;
     go_on(r);
 }

@@ -76,7 +76,7 @@ static int report(const char *text)
     return io_write_full(CHECKPOINT_ASK_FD, text, strlen(text));
 }
 
-/* Without an answer, or at the end of the asker, the processes go on. */
+/* Without an answer, or at the end of its caller, the processes go on. */
 static bool is_told_to_end(void)
 {
     char answer = 0;

@@ -2,8 +2,8 @@
  * asked to renew it, for one of the sandboxes that want it) to renewed: the new record is on
  * the disk before any sandbox is given it. A failure is kept for a while, so that what cannot
  * be renewed is not tried with each request; a final one (the provider refused) until the
- * credential is set again. Askers are told by serial numbers: one who has seen that outcome is
- * told the next. */
+ * credential is set again. A caller names the serial number of the last outcome that it has seen,
+ * and is told the next. */
 
 #include "core/renewal.h"
 
@@ -283,7 +283,7 @@ static void log_away(const struct renewal *r)
 /* 0, or -errno: nothing is under way. By the credential's own process alone, and later while that
  * is not up, as after a restart of this program: another one does not know what came of a renewal
  * that was not written, and would use up a refresh token for the second time. It is no failure:
- * the askers ask again. */
+ * the callers ask again. */
 static int start(struct renewal *r, const struct sandbox *s, json_t *item)
 {
     struct core *c = r->core;

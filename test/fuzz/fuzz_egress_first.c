@@ -52,7 +52,7 @@ static bool is_request(const uint8_t *data, size_t size, bool lenient)
     return complete;
 }
 
-static void judge(const uint8_t *data, size_t size)
+static void evaluate(const uint8_t *data, size_t size)
 {
     if (!is_request(data, size, false) && !is_request(data, size, true))
         return;
@@ -108,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 2048)
         return 0;
     sniff(data, size);
-    judge(data, size);
+    evaluate(data, size);
     n = socks_parse_greeting(data, size, &accepts);
     FUZZ_CHECK(n <= (ssize_t)size && (n >= 0 || n == -EPROTO));
     request(data, size);

@@ -54,7 +54,7 @@ static void parse_by_openssl(const uint8_t *data, size_t size, struct seen *s)
     ERR_clear_error();
 }
 
-static void judge(const uint8_t *data, size_t size, int rc, const struct clienthello *h)
+static void evaluate(const uint8_t *data, size_t size, int rc, const struct clienthello *h)
 {
     static struct seen s;
 
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     rc = clienthello_read(data, size, &h);
     FUZZ_CHECK(rc == 0 || rc == -EAGAIN || rc == -EPROTO);
-    judge(data, size, rc, &h);
+    evaluate(data, size, rc, &h);
     FUZZ_CHECK(retry_hello_at(data, size) <= (ssize_t)size && retry_is_requested(data, size) <= 1);
     if (rc == -EAGAIN)
         return 0;

@@ -26,7 +26,7 @@ static void check_create(const struct privsep_msg *m)
     FUZZ_CHECK(m->u.create.limits.open_files <= bounds.open_files_max);
 }
 
-static void judge(const struct privsep_msg *m)
+static void evaluate(const struct privsep_msg *m)
 {
     if (permit_fields(m, &bounds) < 0)
         return;
@@ -82,7 +82,7 @@ static void receive(int fd, size_t sent, size_t sent_fds)
     FUZZ_CHECK(p.n_fds == sent_fds);
     if (privsep_request_is_sound(&p.msg, sizeof(p.msg), p.n_fds)) {
         FUZZ_CHECK(p.n_fds == 0 && p.msg.seq != 0);
-        judge(&p.msg);
+        evaluate(&p.msg);
     }
     if (privsep_answer_is_sound(&p.msg, sizeof(p.msg), p.n_fds))
         FUZZ_CHECK(p.msg.fds == p.n_fds);

@@ -23,7 +23,7 @@ static bool body_of(struct parse_body *body, const char *p, size_t n, struct buf
     return true;
 }
 
-static void judge(const char *p, size_t n)
+static void evaluate(const char *p, size_t n)
 {
     static char storage[2 * MAX_RECORD + 2], hex[2 * MAX_RECORD + 1];
     static struct http_head head;
@@ -56,7 +56,7 @@ int main(void)
     while (io_read_full(STDIN_FILENO, &n, sizeof(n)) == 0) {
         if (n > sizeof(record) || io_read_full(STDIN_FILENO, record, n) < 0)
             return 1;
-        judge(record, n);
+        evaluate(record, n);
         fflush(stdout);
     }
     return 0;

@@ -230,22 +230,22 @@ SESSION = {
     "error_text": b'{"code":400,"message":"m","hint":"h"}',
     "error_text_empty": b'{"code":400,"message":""}',  # was an error without a text
 }
-NEWS_HEAD = b'HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n'
+EVENTS_HEAD = b'HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n'
 
 
-def news(event, more, sandbox=b"i1", slot=4, gen=2):
+def event_line(event, more, sandbox=b"i1", slot=4, gen=2):
     return b'{"event":"%s","sandbox":"%s","tenant":"other","slot":%d,"gen":%d,%s}\n' % (event, sandbox, slot, gen, more)
 
 
 NEWS = {
-    "denial": NEWS_HEAD + news(b"denial", b'"id":7,"type":"egress","domain":"a.example","path":"/","reason":"no rule"'),
-    "dropped": news(b"dropped", b'"count":3') + news(b"dropped", b'"count":-1') + news(b"dropped", b'"count":"3"'),
-    "unknown": news(b"denial", b'"a":1', sandbox=b"i2") + news(b"denial", b'"a":1', slot=5)
-               + news(b"denial", b'"a":1', gen=1) + news(b"other", b'"a":1') + b'{"event":7}\n{}\n[]\n\n{\n',
-    "long": news(b"denial", b'"a":"' + b"x" * 8000 + b'"') + news(b"denial", b'"a":"' + b"x" * 9000 + b'"')
-            + news(b"dropped", b'"count":1'),
-    "deep": news(b"denial", b'"a":' + b"[" * 3000 + b"]" * 3000),
-    "open": news(b"denial", b'"a":1')[:-1],
+    "denial": EVENTS_HEAD + event_line(b"denial", b'"id":7,"type":"egress","domain":"a.example","path":"/","reason":"no rule"'),
+    "dropped": event_line(b"dropped", b'"count":3') + event_line(b"dropped", b'"count":-1') + event_line(b"dropped", b'"count":"3"'),
+    "unknown": event_line(b"denial", b'"a":1', sandbox=b"i2") + event_line(b"denial", b'"a":1', slot=5)
+               + event_line(b"denial", b'"a":1', gen=1) + event_line(b"other", b'"a":1') + b'{"event":7}\n{}\n[]\n\n{\n',
+    "long": event_line(b"denial", b'"a":"' + b"x" * 8000 + b'"') + event_line(b"denial", b'"a":"' + b"x" * 9000 + b'"')
+            + event_line(b"dropped", b'"count":1'),
+    "deep": event_line(b"denial", b'"a":' + b"[" * 3000 + b"]" * 3000),
+    "open": event_line(b"denial", b'"a":1')[:-1],
 }
 
 

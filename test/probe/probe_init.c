@@ -41,7 +41,7 @@ static char state_of(pid_t pid)
 }
 
 /* After a signal: is it dead or stopped? */
-static void judge(struct finding *f, const char *how)
+static void evaluate(struct finding *f, const char *how)
 {
     char state;
 
@@ -65,7 +65,7 @@ static void by_pidfd(struct finding *f)
     if (probe_spared(f))
         return;
     syscall(424 /* pidfd_send_signal */, pidfd(), SIGKILL, NULL, 0);
-    judge(f, "pidfd_send_signal(SIGKILL)");
+    evaluate(f, "pidfd_send_signal(SIGKILL)");
 }
 
 static void by_thread(struct finding *f)
@@ -73,7 +73,7 @@ static void by_thread(struct finding *f)
     if (probe_spared(f))
         return;
     syscall(SYS_tgkill, probe_target(), probe_target(), SIGSTOP);
-    judge(f, "tgkill(SIGSTOP)");
+    evaluate(f, "tgkill(SIGSTOP)");
 }
 
 static void by_crash(struct finding *f)
@@ -81,7 +81,7 @@ static void by_crash(struct finding *f)
     if (probe_spared(f))
         return;
     kill(probe_target(), SIGSEGV);
-    judge(f, "kill(SIGSEGV)");
+    evaluate(f, "kill(SIGSEGV)");
 }
 
 static void affinity(struct finding *f)

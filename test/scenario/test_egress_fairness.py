@@ -111,7 +111,7 @@ def ask(world, path):
 
 
 def test_questions_about_the_log_leave_places_for_others(world, box):
-    """64 questions at a time over a long log took every place of the control channel, and went on when their askers had gone."""
+    """64 questions at a time over a long log took every place of the control channel, and went on when their callers had gone."""
     fill_log(world, "tenant9", 32)
     with restarted(world):  # it finds the log
         s = box()
@@ -242,7 +242,7 @@ def test_lines_are_found_however_they_are_spelled(world):
         world.audit_log("tenant8").unlink()
 
 
-def test_a_question_ends_with_its_asker(world, box):
+def test_a_question_ends_with_its_caller(world, box):
     """Two abandoned questions held their tenant's places, and a helper thread each, until they had read everything."""
     box()
     for _ in range(20):

@@ -15,7 +15,7 @@ struct proxy {
     bool silent; /* takes requests and says nothing */
     unsigned puts, lives, stopped, seals, tenant_cas;
     unsigned renewals;            /* asked for, and never answered */
-    unsigned audits, audits_left; /* questions that it never answers; and whose asker went */
+    unsigned audits, audits_left; /* questions that it never answers; and whose caller went */
     bool no_tenant_ca;
     unsigned deliveries;
     const char *delivered; /* what is answered to one; NULL: nothing */

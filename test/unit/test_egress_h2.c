@@ -37,10 +37,10 @@ struct told {
 struct peer {
     int fd;
     nghttp2_session *session;
-    bool client, deaf; /* deaf: reads nothing */
-    bool silent;       /* a server that answers only when a test says so */
-    size_t left;       /* of a body to send */
-    const char *said;  /* or this one */
+    bool client, stalled; /* stalled: reads nothing */
+    bool silent;          /* a server that answers only when a test says so */
+    size_t left;          /* of a body to send */
+    const char *said;     /* or this one */
     bool with_trailer;
     uint32_t goaway;
     bool gone, ended;
@@ -262,7 +262,7 @@ static void work(struct peer *p)
             out += sent > 0 ? sent : 0;
             n -= sent > 0 ? sent : 0;
         }
-    while (p->fd >= 0 && !p->deaf && (n = recv(p->fd, in, sizeof(in), MSG_DONTWAIT)) >= 0) {
+    while (p->fd >= 0 && !p->stalled && (n = recv(p->fd, in, sizeof(in), MSG_DONTWAIT)) >= 0) {
         p->ended |= n == 0;
         if (n == 0)
             return;
@@ -511,13 +511,13 @@ static void test_slow_reader(void **state)
     w.server.left = BIG_BYTES;
     id = ask("/big");
     UNTIL(told(&w.server, 1)->ended);
-    w.client.deaf = true;
+    w.client.stalled = true;
     turns(300);
     sent = BIG_BYTES - w.server.left;
     assert_true(sent < H2_STREAM_WIDE_BYTES +
                            (size_t)3 * H2_STREAM_BYTES); /* windows, and what sockets hold */
     assert_true(w.share.held_bytes <= H2_STREAM_WIDE_BYTES);
-    w.client.deaf = false;
+    w.client.stalled = false;
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.client, id)->bytes, BIG_BYTES);
     assert_int_equal(w.share.held_bytes, 0);
@@ -531,13 +531,13 @@ static void test_slow_server(void **state)
     w.server.said = "";
     id = ask_with("POST", "/big", NULL, 0, true);
     turns(5);
-    w.server.deaf = true;
+    w.server.stalled = true;
     turns(300);
     /* it may have taken enough at first for its window to have grown */
     assert_true(w.share.grown_bytes < H2_STREAM_MAX_BYTES / 2);
     assert_true(BIG_BYTES - w.client.left < (size_t)4 * H2_STREAM_BYTES + w.share.grown_bytes);
     assert_true(w.share.held_bytes <= H2_STREAM_BYTES + w.share.grown_bytes);
-    w.server.deaf = false;
+    w.server.stalled = false;
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.server, 1)->bytes, BIG_BYTES);
 }
@@ -554,11 +554,11 @@ static void test_windows_grow(void **state)
     w.server.left = 8 * BIG_BYTES;
     id = ask("/big");
     UNTIL(w.share.grown_bytes == H2_STREAM_MAX_BYTES - H2_STREAM_BYTES);
-    w.client.deaf = true;
+    w.client.stalled = true;
     UNTIL(w.share.held_bytes > (size_t)8 * H2_STREAM_BYTES);
     turns(1000);
     assert_true(w.share.held_bytes <= H2_STREAM_MAX_BYTES);
-    w.client.deaf = false;
+    w.client.stalled = false;
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(told(&w.client, id)->bytes, 8 * BIG_BYTES);
     assert_int_equal(w.share.grown_bytes, 0);
@@ -579,7 +579,7 @@ static int burst(struct turns *t, int32_t id, bool beside)
 
     nghttp2_session_set_local_window_size(w.client.session, 0, 0, 1 << 24);
     nghttp2_session_set_local_window_size(w.client.session, 0, id, 1 << 24);
-    w.client.deaf = true;
+    w.client.stalled = true;
     assert_int_equal(ioctl(w.client.fd, FIONREAD, &before), 0);
     work(&w.client);
     for (int i = 0; i < 8; i++, before = n) {
@@ -604,7 +604,7 @@ static void test_a_burst_is_cut_into_turns(void **state)
         assert_int_equal(turns_new(&w.loop, &t), 0);
         turns_set_clock(t, ticks, ticks);
         w.server.left = BIG_BYTES;
-        w.client.deaf = false;
+        w.client.stalled = false;
         id = ask("/big");
         UNTIL(w.share.held_bytes > (size_t)4 * H2_STREAM_BYTES);
         h2s_set_turns(w.all, cut ? t : NULL);
@@ -613,7 +613,7 @@ static void test_a_burst_is_cut_into_turns(void **state)
             assert_in_range(n, 1, (int)(3 * TURNS_PIECE));
         else
             assert_true(n > (int)(4 * TURNS_PIECE));
-        w.client.deaf = false;
+        w.client.stalled = false;
         UNTIL(told(&w.client, id)->closed);
         assert_int_equal(told(&w.client, id)->bytes, BIG_BYTES);
         h2s_set_turns(w.all, NULL);
@@ -665,10 +665,10 @@ static void test_windows_grow_within_the_share(void **state)
     w.server.left = BIG_BYTES;
     id = ask("/big");
     UNTIL(told(&w.client, id)->bytes > BIG_BYTES / 2);
-    w.client.deaf = true;
+    w.client.stalled = true;
     turns(300);
     assert_true(w.share.held_bytes <= H2_STREAM_BYTES);
-    w.client.deaf = false;
+    w.client.stalled = false;
     UNTIL(told(&w.client, id)->closed);
     assert_int_equal(w.share.grown_bytes, H2_GROWN_BYTES);
     w.share.grown_bytes = 0;

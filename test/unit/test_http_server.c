@@ -432,7 +432,7 @@ static void test_timeouts(void **state)
 {
     struct http_server_config c;
     struct fixture f;
-    int slow, idle, body, deaf;
+    int slow, idle, body, unread;
 
     http_server_config_default(&c);
     c.head_timeout_ms = 100;
@@ -443,8 +443,8 @@ static void test_timeouts(void **state)
     slow = fixture_client(&f);
     idle = fixture_client(&f);
     body = fixture_client(&f);
-    deaf = fixture_client(&f);
-    fixture_send(&f, deaf, R("/big"));
+    unread = fixture_client(&f);
+    fixture_send(&f, unread, R("/big"));
     fixture_send(&f, body, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
     for (int i = 0; i < 8; i++) { /* a byte now and then does not prolong a head */
         if (i < 4)
@@ -459,11 +459,11 @@ static void test_timeouts(void **state)
         fixture_wait(&f, 100);
     assert_int_equal(fixture_recv(&f, idle, &got), FIXTURE_EOF);
     assert_int_equal(got.len, 0);
-    assert_int_equal(f.closes, 2); /* body and deaf */
+    assert_int_equal(f.closes, 2); /* body and unread */
     close(slow);
     close(idle);
     close(body);
-    close(deaf);
+    close(unread);
     fixture_wait(&f, 50);
     assert_int_equal(http_server_connections(f.server), 0);
     fixture_stop(&f);

@@ -28,7 +28,7 @@ struct fixture {
     struct privsep_client *client;
     /* what the server's owner saw */
     int requests, peers_up, peers_down;
-    int deaf;    /* that many HELLOs are not answered */
+    int ignored; /* that many HELLOs are not answered */
     bool silent; /* keep requests in later instead of answering */
     struct privsep_msg later[LATER_MAX];
     size_t n_later;
@@ -57,8 +57,8 @@ static void on_request(void *arg, const struct privsep_msg *m)
     struct fixture *f = arg;
 
     f->requests++;
-    if (m->op == PRIVSEP_HELLO && f->deaf > 0) {
-        f->deaf--;
+    if (m->op == PRIVSEP_HELLO && f->ignored > 0) {
+        f->ignored--;
         return;
     }
     if (f->silent && m->op != PRIVSEP_HELLO) {
@@ -362,7 +362,7 @@ static void a_hello_without_an_answer_is_said_again(void **state)
 {
     struct fixture *f = *state;
 
-    f->deaf = 1;
+    f->ignored = 1;
     start_client_up(f);
     assert_int_equal(f->peers_up, 2);
     privsep_client_restart(f->client);

@@ -358,7 +358,7 @@ static bool arrives(int listener, const char *text, uint16_t port)
            recv(client, buf, 1, 0) == 1;
 }
 
-/* Answers from the address that the question came to: the kernel would take the asker's own, and then
+/* Answers from the address that the question came to: the kernel would take the sender's own, and then
  * the answer would belong to no question. */
 static bool answer_one(int resolver)
 {

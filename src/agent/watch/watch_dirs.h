@@ -13,7 +13,7 @@ struct dir {
     size_t children;
     int wd;
     bool to_scan;
-    bool report; /* an entry that a scan finds is news */
+    bool report; /* entries that a scan finds are reported */
     bool limbo;
     uint32_t cookie; /* of the move that took it away */
     char name[];

@@ -7,7 +7,7 @@
  * -ENOSPC over a limit; -errno. */
 int watch_scan_directory(struct watch_tree *t, struct dir *parent, const char *name, bool report);
 
-/* d is to be scanned; news: what is found is told. */
+/* d is to be scanned; report: the entries that are found are reported. */
 void watch_scan_queue(struct watch_tree *t, struct dir *d, bool report);
 void watch_scan_take_off(struct watch_tree *t, struct dir *d);
 
