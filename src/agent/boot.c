@@ -7,6 +7,7 @@
 
 #include "agent/boot.h"
 
+#include "agent/common/logs.h"
 #include "agent/generation.h"
 #include "base/io.h"
 #include "base/test_bypass.h"
@@ -134,6 +135,8 @@ enum err_code boot_claim(struct agent *a, int boot_fd, struct err *e)
     if (ret < 0)
         return err_set_sys(e, ERR_UNAVAILABLE, ret, "waiting to be claimed");
     memcpy(a->key, claim.key, sizeof(a->key));
+    if (strncmp(a->id, claim.id, sizeof(a->id) - 1) != 0)
+        logs_forget(a);
     memcpy(a->id, claim.id, sizeof(a->id) - 1);
     explicit_bzero(&claim, sizeof(claim));
     /* Where programs run already, as after a restore, what they made of the files is theirs. */

@@ -101,7 +101,10 @@ def test_each_sandbox_begins_with_the_server_up(kept, own, name):  # noqa: F811
         found = [asks(one), asks(two)]  # at once: without a wait
         assert found[0][0] == found[1][0] and found[0][3] == found[1][3]  # the word of its memory, and its process
         assert found[0][1] != found[1][1] and found[0][2] != found[1][2]  # generation and random numbers are their own
+        # nor are the maker's processes in the log of one: its server, its ready command
+        assert "Process with pid" not in kept.call("GET", f"/sandboxes/{one.id}/logs").body.decode()
         assert [started(box) for box in (one, two)] == [1, 1]
+        assert "Process with pid" in kept.call("GET", f"/sandboxes/{one.id}/logs").body.decode()  # the control: its own
         machines = [identity(box) for box in (one, two)]
         assert machines[0][0] != machines[1][0] and [m[1:] for m in machines] == [[one.id, one.id], [two.id, two.id]]
         # what one does is not in the other, nor in the next

@@ -27,6 +27,14 @@ int logs_new(struct agent *a)
     return a->logs ? 0 : -ENOMEM;
 }
 
+void logs_forget(struct agent *a)
+{
+    if (a->logs && a->logs->lines)
+        memset(a->logs->lines, 0, LOGS_LINES_MAX * sizeof(*a->logs->lines));
+    if (a->logs)
+        a->logs->seq = 0;
+}
+
 /* A text that was cut at its size may end within a UTF-8 character: that goes too. */
 static void drop_cut_character(char *text)
 {

@@ -12,6 +12,10 @@
 
 int logs_new(struct agent *a);
 
+/* None of its lines is there any more: they were another sandbox's, whose memory this one begins
+ * with. */
+void logs_forget(struct agent *a);
+
 /* level and event are kept, not copied. pid 0: none. The message is cut at its size. */
 void logs_add(struct agent *a, const char *level, const char *event, pid_t pid, const char *fmt,
               ...) PRINTF(5, 6);
