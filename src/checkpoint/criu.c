@@ -153,7 +153,7 @@ int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpo
     if (status < 0 && status != -EIO)
         return checkpoint_fail(why, status, "CRIU was killed");
     if (status == 126 || status == 127)
-        return checkpoint_fail(why, -ENOENT, "%s cannot be started", CRIU_PROGRAM);
+        return checkpoint_fail(why, -ENOENT, "%s cannot be started", CHECKPOINT_CRIU);
     if (status == -EIO)
         checkpoint_fail(why, -EIO, "CRIU did not end after an error");
     else

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define CRIU_PROGRAM     "/usr/local/sbin/criu"
 #define CRIU_DUMP_LOG    "dump.log"
 #define CRIU_RESTORE_LOG "restore.log"
 #define CRIU_SAYS        "CRIU: " /* before a line of its log */

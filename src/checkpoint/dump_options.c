@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 static const char *const fixed[] = {
-    CRIU_PROGRAM,
+    CHECKPOINT_CRIU,
     "dump",
     CRIU_OPTIONS_OF_BOTH,
     "--log-file",

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char *const fixed[] = {
-    CRIU_PROGRAM,
+    CHECKPOINT_CRIU,
     "restore",
     CRIU_OPTIONS_OF_BOTH,
     "--log-file",

@@ -2,6 +2,8 @@
 /* Descriptors that cay-checkpoint is started with, by number. Those of a restore are given by what
  * made the sandbox's namespaces and its tree of files, as whose root it then runs. */
 
+#define CHECKPOINT_CRIU "/usr/local/sbin/criu" /* that it runs */
+
 #define CHECKPOINT_PID_FD    3 /* a dump's: a pidfd of the sandbox's PID 1 */
 #define CHECKPOINT_DIR_FD    4 /* the image's directory, the first id's; for a dump empty */
 #define CHECKPOINT_ASK_FD    5 /* written to: one line when all is in the directory */

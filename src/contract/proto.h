@@ -392,7 +392,9 @@ struct privsep_msg {
             char text[160]; /* printable ASCII only, NUL-terminated */
         } progress;
         struct {
-            uint32_t slots_max, slots_ready, sandboxes, pad;
+            uint32_t slots_max, slots_ready, sandboxes;
+            int32_t memory; /* 0: may be kept on the disk; -EOPNOTSUPP: the server is not set up for
+                             * it; -ENOENT: CRIU is not there */
             uint64_t disk_total_bytes, disk_free_bytes;
             char disk_backend[16]; /* "btrfs", "memory" */
             struct privsep_pool pool[PRIVSEP_POOL_ROWS];

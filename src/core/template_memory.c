@@ -1,10 +1,13 @@
-/* The steps: create, the ready command again and again, pause, take (snapshot_memory.c), each begun
- * by the answer to the one before. A failure ends the sandbox first, and is told then. */
+/* The steps: privd is asked whether memory can be kept, create, the ready command again and again,
+ * pause, take (snapshot_memory.c), each begun by the answer to the one before. A failure ends the
+ * sandbox first, and is told then. */
 
 #include "core/template_memory.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "contract/checkpoint_boot.h"
+#include "core/call.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
 #include "core/exec.h"
@@ -15,6 +18,7 @@
 #include "core/snapshot_memory.h"
 #include "core/timers.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define PRESET         "package-registries"
@@ -199,6 +203,37 @@ static void create(struct template_making *m)
     json_decref(policy);
 }
 
+/* No sandbox is made, and none waited for, where its memory could not be kept in the end. */
+static void on_capacity(struct core *c, const char *id, int status, const struct privsep_msg *msg,
+                        int *fds, size_t n_fds, void *arg)
+{
+    struct template_making *m = arg;
+    const int cannot = status == 0 ? msg->u.capacity.memory : 0;
+
+    if (status < 0) {
+        call_privd_err(&m->why, status, "asking whether memory can be kept");
+    } else if (cannot == -ENOENT) {
+        err_set(&m->why, ERR_UNIMPLEMENTED, "memory cannot be kept: there is no " CHECKPOINT_CRIU);
+        err_hint(&m->why, "see `cay doctor` for the CRIU that this needs");
+    } else if (cannot) {
+        err_set(&m->why, ERR_UNIMPLEMENTED,
+                "memory cannot be kept on this server: its state disk is not btrfs, or a program "
+                "of cay is not there");
+    } else {
+        create(m);
+        return;
+    }
+    fail(m);
+}
+
+static enum err_code ask(struct template_making *m, struct err *e)
+{
+    struct privsep_msg msg = {.op = PRIVSEP_CAPACITY};
+    const int64_t rc = call_privd(m->core, "", &msg, on_capacity, m);
+
+    return rc < 0 ? call_privd_err(e, rc, "asking whether memory can be kept") : ERR_OK;
+}
+
 /* false: memory is out. */
 static bool copy(struct template_making *m, const struct template_memory_request *r)
 {
@@ -234,13 +269,12 @@ static enum err_code begin(struct core *c, const struct template_memory_request 
     m->again.fire = on_again;
     m->next = c->makings;
     c->makings = m;
-    if (!copy(m, r)) {
+    code = copy(m, r) ? ask(m, e) : err_set(e, ERR_UNAVAILABLE, "memory is out");
+    if (code != ERR_OK) {
         core_call_end(c);
         making_free(m);
-        return err_set(e, ERR_UNAVAILABLE, "memory is out");
     }
-    create(m);
-    return ERR_OK;
+    return code;
 }
 
 void template_memory_make(struct core *c, const struct template_memory_request *r,

@@ -5,6 +5,7 @@
 #include "privd/command_sandbox.h"
 
 #include "base/log.h"
+#include "contract/checkpoint_boot.h"
 #include "privd/archive.h"
 #include "privd/copy.h"
 #include "privd/dump.h"
@@ -24,6 +25,7 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 int request_reply(struct privd *p, const struct reply_to *to, struct privsep_msg *m, const int *fds,
@@ -109,6 +111,15 @@ static void report_pool(const struct privd *p, struct privsep_pool out[static PR
     }
 }
 
+/* As it is now: CRIU may come and go while the server runs. */
+static int may_keep_memory(const struct privd *p)
+{
+    if (!runtime_can_keep(p->rt) || !p->options.checkpoint || !p->options.seal)
+        return -EOPNOTSUPP;
+    CLEANUP_CLOSE int fd = open(CHECKPOINT_CRIU, O_PATH | O_CLOEXEC);
+    return fd < 0 ? -ENOENT : 0;
+}
+
 static void do_capacity(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = PRIVSEP_CAPACITY};
@@ -117,6 +128,7 @@ static void do_capacity(struct privd *p, const struct reply_to *to, const struct
     r.u.capacity.slots_max = p->options.slots_max;
     r.u.capacity.slots_ready = p->ready.n + p->prestarted.n;
     r.u.capacity.sandboxes = p->n_sandboxes;
+    r.u.capacity.memory = may_keep_memory(p);
     report_pool(p, r.u.capacity.pool);
     r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
                                   &r.u.capacity.disk_free_bytes);

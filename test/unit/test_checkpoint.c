@@ -167,7 +167,7 @@ static void options_of_a_process_are_whole(void **state)
     if (rc == -E2BIG || rc == -ENAMETOOLONG) /* a machine of very many, or deep, mounts */
         SKIP("this machine's mounts are not like a sandbox's");
     assert_int_equal(rc, 0);
-    assert_string_equal(o.argv[0], CRIU_PROGRAM);
+    assert_string_equal(o.argv[0], CHECKPOINT_CRIU);
     assert_string_equal(o.argv[1], "dump");
     assert_string_equal(o.argv[o.n - 2], "--external");
     assert_int_equal(strncmp(o.argv[o.n - 1], "file[", 5), 0);
