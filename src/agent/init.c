@@ -3,6 +3,7 @@
 
 #include "agent/common/agent.h"
 #include "agent/files/volume_files.h"
+#include "agent/generation.h"
 #include "agent/start_command.h"
 #include "agent/trust.h"
 #include "agent/volumes.h"
@@ -21,6 +22,7 @@
 #define INIT_ENVS_SIZE (1024u * 1024u)
 #define OUTPUT_MAX     (INT64_C(1) << 40)
 #define INIT_RUN_DIR   "/run/e2b"
+#define SANDBOX_ID     "E2B_SANDBOX_ID"
 
 static const struct http_header protocol_headers[] = {
     {AGENT_PROTOCOL_HEADER, AGENT_PROTOCOL},
@@ -46,25 +48,44 @@ void envs_get(struct http_exchange *x, struct agent *a)
         http_respond_error(x, 500, "out of memory");
 }
 
-/* Programs inside learn from /run/e2b/.E2B_* where they run, also when their environment was
- * cleared. Best effort: a template may have no /run. No link is followed. */
-static void publish_fact(const struct agent *a, const char *name, const char *file)
+/* Best effort: a template may have no /run. No link is followed. */
+static void publish(const struct agent *a, const char *dir_path, const char *file, unsigned mode,
+                    const char *text)
 {
-    const char *value = json_string_value(json_object_get(a->env, name));
     CLEANUP_CLOSE int dir = -1;
     CLEANUP_CLOSE int fd = -1;
 
-    if (!value || a->id[0] == '\0' || a->command_sandbox)
+    if (!text || a->id[0] == '\0' || a->command_sandbox)
         return;
-    if (mkdir(INIT_RUN_DIR, 0755) < 0 && errno != EEXIST)
+    if (mkdir(dir_path, 0755) < 0 && errno != EEXIST)
         return;
-    dir = open(INIT_RUN_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    dir = open(dir_path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return;
     (void)unlinkat(dir, file, 0);
-    fd = openat(dir, file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    fd = openat(dir, file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (fd >= 0)
-        (void)!write(fd, value, strlen(value));
+        (void)!io_write_full(fd, text, strlen(text));
+}
+
+/* Programs inside learn from /run/e2b/.E2B_* where they run, also when their environment was
+ * cleared. */
+static void publish_fact(const struct agent *a, const char *name, const char *file)
+{
+    publish(a, INIT_RUN_DIR, file, 0644, json_string_value(json_object_get(a->env, name)));
+}
+
+/* A program that has begun under another id, as one of a template's memory has, sees none of what
+ * the create gave: it finds that here. /run is in memory, so that it is in no snapshot's files.
+ * Before the id, which tells that it is there. */
+static void publish_environment(const struct agent *a, const json_t *before)
+{
+    const char *was = json_string_value(json_object_get(before, SANDBOX_ID));
+    const char *now = json_string_value(json_object_get(a->env, SANDBOX_ID));
+    CLEANUP_FREE char *text = was && now && strcmp(was, now) != 0 ? json_dumps(a->env, JSON_COMPACT)
+                                                                  : NULL;
+
+    publish(a, GENERATION_DIR, "environment.json", 0600, text);
 }
 
 static enum err_code check_env(const json_t *env, struct err *e)
@@ -133,10 +154,13 @@ static enum err_code read_init(const json_t *body, struct init *in, struct err *
 static void apply(struct agent *a, const struct init *in)
 {
     if (in->env) {
-        json_decref(a->env);
+        json_t *before = a->env;
+
         a->env = json_incref(in->env);
+        publish_environment(a, before);
+        json_decref(before);
         publish_fact(a, "E2B_SANDBOX", ".E2B_SANDBOX");
-        publish_fact(a, "E2B_SANDBOX_ID", ".E2B_SANDBOX_ID");
+        publish_fact(a, SANDBOX_ID, ".E2B_SANDBOX_ID");
         publish_fact(a, "E2B_TEMPLATE_ID", ".E2B_TEMPLATE_ID");
     }
     if (in->user && in->user[0])

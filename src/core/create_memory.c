@@ -54,12 +54,10 @@ static const char *obstacle(const struct sandbox_obj *o, const struct sandbox_re
         return "it has another isolation level";
     if (!same_limits(&o->s.limits, &s->limits))
         return "it has other limits";
-    if (json_array_size(r->volumes) > 0)
+    if (json_array_size(o->s.volumes) > 0)
         return "it has volumes";
     if (r->no_start_command)
         return "its start command is not to run";
-    if (json_object_size(r->env) > 0)
-        return "it has variables of its own, which its start command is to have";
     if (trusts_another(r, s))
         return "its policy may read TLS, and it is of another tenant than the template";
     return NULL;

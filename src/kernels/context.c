@@ -27,6 +27,7 @@ struct context {
     struct execution *current, *first, **last;
     size_t waiting;
     struct context_waiter *waiters;
+    json_t *renewed; /* variables that the kernel is to be told before it runs more; or NULL */
     unsigned starts, interrupts;
     uv_timer_t timer; /* of current: interrupts again, or the other half of its end */
     char why[192];    /* in BROKEN */
@@ -117,13 +118,33 @@ static void send_env(struct context *c, const json_t *vars)
         log_warn("variables of an execution could not be set");
 }
 
+/* The sandbox may be another one than when kernels were started. */
+static void renew(struct contexts *all)
+{
+    json_t *vars = identity_renew(IDENTITY_DIR);
+
+    for (struct context *c = vars ? all->first : NULL; c; c = c->next) {
+        if (!c->renewed)
+            c->renewed = json_object();
+        if (c->renewed)
+            (void)json_object_update(c->renewed, vars);
+    }
+    json_decref(vars);
+}
+
+static void forget_renewed(struct context *c)
+{
+    json_decref(c->renewed);
+    c->renewed = NULL;
+}
+
 static void finish_current(struct context *c)
 {
     struct execution *ex = TAKE_PTR(c->current);
 
     uv_timer_stop(&c->timer);
     if (ex->env && c->kernel && c->state == READY) {
-        identity_renew(IDENTITY_DIR);
+        renew(c->all);
         json_t *restored = env_restored(ex->env);
 
         send_env(c, restored);
@@ -150,6 +171,9 @@ static void run_next(struct context *c)
         struct execution *ex = take_first(c);
 
         c->current = ex;
+        renew(c->all);
+        send_env(c, c->renewed);
+        forget_renewed(c);
         send_env(c, ex->env);
         if (kernel_execute(c->kernel, ex->id, ex->code, false) == 0)
             return;
@@ -255,6 +279,8 @@ static enum err_code begin_kernel(struct context *c, struct err *e)
 
     c->starts++;
     c->state = STARTING;
+    renew(c->all);
+    forget_renewed(c); /* the kernel has them from its start */
     return kernel_new(&start, &events, c, &c->kernel, e);
 }
 
@@ -278,6 +304,7 @@ static void on_timer_closed(uv_handle_t *h)
     struct context *c = h->data;
 
     spec_free(&c->spec);
+    forget_renewed(c);
     free(c);
 }
 

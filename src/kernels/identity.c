@@ -4,26 +4,60 @@
 #include "base/util.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define VALUE_SIZE 256
+#define ID         "E2B_SANDBOX_ID"
 
-static void renew(int dir_fd, const char *name)
+/* One of its own, or one that the create gave; what is no variable is left out. */
+static void take(json_t *changed, const char *name, const char *value)
 {
-    char file[32], value[VALUE_SIZE];
+    const char *own = getenv(name);
 
-    snprintf(file, sizeof(file), ".%s", name);
-    if (!getenv(name) || io_read_text_at(dir_fd, file, value, sizeof(value)) <= 0)
+    if (!value || (own && strcmp(own, value) == 0) || setenv(name, value, 1) < 0)
         return;
-    (void)setenv(name, value, 1); /* memory is out: as it was */
+    (void)json_object_set_new(changed, name, json_string(value)); /* memory is out: as it was */
 }
 
-void identity_renew(const char *dir)
+static void take_fact(json_t *changed, int dir_fd, const char *file, const char *name)
 {
-    static const char *const names[] = {"E2B_SANDBOX_ID", "E2B_TEMPLATE_ID"};
-    CLEANUP_CLOSE int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char value[VALUE_SIZE];
 
-    for (size_t i = 0; dir_fd >= 0 && i < ARRAY_SIZE(names); i++)
-        renew(dir_fd, names[i]);
+    if (getenv(name) && io_read_text_at(dir_fd, file, value, sizeof(value)) > 0)
+        take(changed, name, value);
+}
+
+static json_t *read_given(int dir_fd)
+{
+    CLEANUP_CLOSE int fd = openat(dir_fd, IDENTITY_GIVEN, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? NULL : json_loadfd(fd, 0, NULL);
+}
+
+/* Whether dir tells of another sandbox than this program's variables do. */
+static bool is_another(int dir_fd)
+{
+    const char *own = getenv(ID);
+    char value[VALUE_SIZE];
+
+    return own && io_read_text_at(dir_fd, IDENTITY_FACTS "." ID, value, sizeof(value)) > 0 &&
+           strcmp(own, value) != 0;
+}
+
+json_t *identity_renew(const char *dir)
+{
+    CLEANUP_CLOSE int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    json_t *changed = dir_fd >= 0 && is_another(dir_fd) ? json_object() : NULL;
+    json_t *given = changed ? read_given(dir_fd) : NULL, *value;
+    const char *name;
+
+    if (!changed)
+        return NULL;
+    json_object_foreach (given, name, value)
+        take(changed, name, json_string_value(value));
+    take_fact(changed, dir_fd, IDENTITY_FACTS ".E2B_TEMPLATE_ID", "E2B_TEMPLATE_ID");
+    take_fact(changed, dir_fd, IDENTITY_FACTS "." ID, ID);
+    json_decref(given);
+    return changed;
 }

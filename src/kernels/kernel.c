@@ -8,7 +8,6 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "kernels/channel.h"
-#include "kernels/identity.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -270,8 +269,6 @@ static char **make_env(const struct spec *s, char **added)
 static int spawn(struct kernel *k, const struct kernel_start *s)
 {
     CLEANUP_FREE char *added = NULL;
-
-    identity_renew(IDENTITY_DIR);
     char **argv = spec_argv(s->spec, k->file), **env = make_env(s->spec, &added);
     uv_stdio_container_t stdio[3] = {{.flags = UV_IGNORE},
                                      {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},

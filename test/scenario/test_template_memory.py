@@ -1,6 +1,7 @@
 """Templates with memory: a sandbox begins with its start command's program as it stood at the end of the build, and is another machine
 that knows it; where that cannot be, it starts the program anew, and says why. Needs CRIU."""
 
+import json
 import uuid
 
 import pytest
@@ -132,12 +133,32 @@ def test_it_outlives_every_program(kept, own, name):  # noqa: F811
         assert asks(box)[0] == word and started(box) == 1
 
 
+GIVEN = "/run/sandbox/environment.json"
+
+
+def test_variables_of_a_create_are_its_later_commands(kept, name):  # noqa: F811
+    """Begun with memory, each with its own. The program finds them in a file; of a create without there are none of another's."""
+    assert with_memory(build(kept, name))
+    with begins_with_memory(kept, name, envVars={"OWN": "q\"'\n\u00e9"}) as one, begins_with_memory(kept, name, envVars={"OWN": "b", "MORE": "c"}) as two, \
+            begins_with_memory(kept, name) as three:
+        assert asks(one)[0] == asks(two)[0] == asks(three)[0]
+        assert [box.run("printf %s \"$OWN-$MORE\"").out for box in (one, two, three)] == ["q\"'\n\u00e9-", "b-c", "-"]
+        for box, wanted in ((one, {"OWN": "q\"'\n\u00e9"}), (two, {"OWN": "b", "MORE": "c"}), (three, {})):
+            found = json.loads(box.run(f"cat {GIVEN}", user="root").out)
+            assert {n: v for n, v in found.items() if not n.startswith("E2B_")} == wanted and found["E2B_SANDBOX_ID"] == box.id
+            assert box.run(f"cat {GIVEN}").exit_code != 0  # root's alone
+        # not in its files: what is made of them has none of it
+        assert kept.call("POST", f"/sandboxes/{one.id}/snapshots", {"name": name + "-s"}).status == 201
+        with kept.create(template=name + "-s") as box:
+            assert box.run(f"cat {GIVEN}; echo -$OWN-", user="root").out == "--\n"
+        assert kept.call("DELETE", f"/templates/{name}-s").status == 204
+        # and it is in its own memory over a pause
+        assert pause(kept, one).json["tier"] == "memory" and resume(kept, one).status == 201
+        assert json.loads(one.run(f"cat {GIVEN}", user="root").out)["OWN"] == "q\"'\n\u00e9"
+
+
 def test_what_differs_starts_cold_and_says_so(kept, name):  # noqa: F811
     assert with_memory(build(kept, name))
-    with begins_with_memory(kept, name) as box:
-        word = asks(box)[0]
-    with begins_cold(kept, name, "variables", envVars={"OWN": "mine"}) as box:
-        assert asks(box)[0] != word and box.run("echo $OWN").out == "mine\n"
     reply = kept.call("POST", "/cay/v1/sandboxes", {"templateID": name, "timeout": 300, "startCommand": False})
     assert reply.status == 201, reply.body
     with Sandbox(kept, reply.json) as box:

@@ -166,3 +166,17 @@ def test_a_kernel_is_seeded_anew_and_answers(kept, name):  # noqa: F811
             drawn.append(results(execute(box, "import random; random.random()"))[0])
             assert results(execute(box, "import os; os.environ['E2B_SANDBOX_ID']")) == [box.id]
     assert drawn[0] != drawn[1]
+    # variables of a create: of the kernel that runs already, of one that starts later, and put back after those of an execution
+    with begins_with_memory(kept, name, envVars={"OWN": "q\"'\\n\u00e9"}) as box:
+        ask = "import os; os.environ.get('OWN'), os.environ['E2B_SANDBOX_ID']"
+        wanted = [repr(("q\"'\\n\u00e9", box.id))]
+        assert results(execute(box, ask, env_vars={"OWN": "else"})) == [repr(("else", box.id))]
+        assert results(execute(box, ask)) == wanted
+        other = box.request("POST", "/contexts", {"language": "python"}, port=49999).json["id"]
+        assert results(execute(box, ask, context_id=other)) == wanted
+        execute(box, "os.environ['OWN'] = 'changed'")  # as the code likes, over a pause too
+        assert kept.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {"tier": "memory"}).status == 200
+        assert kept.call("POST", f"/v2/sandboxes/{box.id}/connect", {"timeout": 300}).status == 201
+        assert results(execute(box, ask)) == [repr(("changed", box.id))]
+    with begins_with_memory(kept, name) as box:
+        assert results(execute(box, ask)) == [repr((None, box.id))]

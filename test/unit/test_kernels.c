@@ -329,27 +329,57 @@ static void test_variables_are_put_back(void **state)
     json_decref(vars);
 }
 
-/* A variable that is set and has a file is what the file says; others stay. */
+static void write_at(int dir_fd, const char *path, const char *text)
+{
+    int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(io_write_full(fd, text, strlen(text)), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+/* Those of another sandbox take the place of its own, and are told; of the same one nothing is
+ * read. */
 static void test_the_identity_is_renewed(void **state)
 {
     char dir[] = "/tmp/cay-test-identity-XXXXXX";
+    json_t *changed;
     int dir_fd;
 
     assert_non_null(mkdtemp(dir));
     dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_int_equal(setenv("E2B_SANDBOX_ID", "the first", 1), 0);
-    assert_int_equal(setenv("E2B_TEMPLATE_ID", "a template", 1), 0);
-    identity_renew("/tmp/there/is/none");
-    identity_renew(dir);
-    assert_string_equal(getenv("E2B_SANDBOX_ID"), "the first");
-    assert_int_equal(io_create_file_at(dir_fd, ".E2B_SANDBOX_ID", "the second\n", 11, 0600), 0);
-    identity_renew(dir);
-    assert_string_equal(getenv("E2B_SANDBOX_ID"), "the second");
-    assert_string_equal(getenv("E2B_TEMPLATE_ID"), "a template");
-    assert_int_equal(unsetenv("E2B_SANDBOX_ID"), 0);
-    identity_renew(dir);
+    assert_int_equal(mkdirat(dir_fd, "e2b", 0700), 0);
+    assert_int_equal(mkdirat(dir_fd, "sandbox", 0700), 0);
+    assert_int_equal(setenv("E2B_SANDBOX_ID", "first", 1), 0);
+    assert_int_equal(setenv("E2B_TEMPLATE_ID", "template", 1), 0);
+    assert_int_equal(setenv("CAY_TEST_SAME", "same", 1), 0);
+    assert_null(identity_renew("/tmp/there/is/none"));
+    assert_null(identity_renew(dir));
+    write_at(
+        dir_fd, "sandbox/environment.json",
+        "{\"CAY_TEST_OWN\": \"q\\\"\\n\u00e9\", \"CAY_TEST_SAME\": \"same\", \"bad=name\": \"x\", "
+        "\"CAY_TEST_NUMBER\": 1, \"E2B_SANDBOX_ID\": \"second\"}");
+    write_at(dir_fd, "e2b/.E2B_SANDBOX_ID", "first");
+    assert_null(identity_renew(dir));
+    assert_null(getenv("CAY_TEST_OWN"));
+    write_at(dir_fd, "e2b/.E2B_SANDBOX_ID", "second\n");
+    changed = identity_renew(dir);
+    assert_int_equal(json_object_size(changed), 2);
+    assert_string_equal(json_string_value(json_object_get(changed, "CAY_TEST_OWN")), "q\"\n\u00e9");
+    assert_string_equal(json_string_value(json_object_get(changed, "E2B_SANDBOX_ID")), "second");
+    json_decref(changed);
+    assert_string_equal(getenv("CAY_TEST_OWN"), "q\"\n\u00e9");
+    assert_string_equal(getenv("E2B_SANDBOX_ID"), "second");
+    assert_string_equal(getenv("E2B_TEMPLATE_ID"), "template");
+    assert_null(getenv("CAY_TEST_NUMBER"));
+    assert_null(identity_renew(dir));
+    assert_int_equal(unsetenv("E2B_SANDBOX_ID"), 0); /* outside of a sandbox */
+    assert_null(identity_renew(dir));
     assert_null(getenv("E2B_SANDBOX_ID"));
-    assert_int_equal(unlinkat(dir_fd, ".E2B_SANDBOX_ID", 0), 0);
+    assert_int_equal(unlinkat(dir_fd, "sandbox/environment.json", 0), 0);
+    assert_int_equal(unlinkat(dir_fd, "e2b/.E2B_SANDBOX_ID", 0), 0);
+    assert_int_equal(unlinkat(dir_fd, "e2b", AT_REMOVEDIR), 0);
+    assert_int_equal(unlinkat(dir_fd, "sandbox", AT_REMOVEDIR), 0);
     assert_int_equal(close(dir_fd), 0);
     assert_int_equal(rmdir(dir), 0);
 }
