@@ -22,25 +22,34 @@
  * process. */
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+/* $o: $3, an owner or nothing, with a group: of a name its own, of a number the same. */
+#define OWNER \
+    "set -e; o=$3; case $o in ''|*:*) ;; *[!0-9]*) o=$o:$(id -g -- \"$o\");; *) o=$o:$o;; esac; "
+
+/* Makes the folder dir with what leads to it; what is made is the owner's. $n: "": it was there. */
+#define MAKE(dir)                                                                               \
+    "n=; p=" dir "; while [ ! -e \"$p\" ]; do n=$p; p=$(dirname -- \"$p\"); done; mkdir -p -- " \
+    "\"" dir "\"; [ -z \"$n\" ] || [ -z \"$o\" ] || chown -R \"$o\" \"$n\"; "
+
 /* $1 target, $2 mode, $3 owner or nothing, $4 the source's name. By a temporary name: what runs
- * from the old file goes on. */
-static const char copy_file_script[] =
-    "set -e; case $1 in */) t=$1$4;; *) t=$1; [ ! -d \"$t\" ] || t=$t/$4;; esac; "
-    "mkdir -p -- \"$(dirname -- \"$t\")\"; cat > \"$t.cay-new\"; chmod \"$2\" \"$t.cay-new\"; "
-    "[ -z \"$3\" ] || chown \"$3\" \"$t.cay-new\"; mv -f -- \"$t.cay-new\" \"$t\"";
+ * from the old file goes on. The mode comes last: a change of the owner takes set-id bits away. */
+static const char copy_file_script[] = OWNER
+    "case $1 in */) t=$1$4;; *) t=$1; [ ! -d \"$t\" ] || t=$t/$4;; esac; "
+    "d=$(dirname -- \"$t\"); " MAKE(
+        "$d") "cat > \"$t.cay-new\"; "
+              "[ -z \"$o\" ] || chown \"$o\" \"$t.cay-new\"; chmod \"$2\" \"$t.cay-new\"; "
+              "mv -f -- \"$t.cay-new\" \"$t\"";
 
 /* The same of a folder. Folders that are there keep their mode and owner; the target that is not
  * gets both. */
-static const char copy_folder_script[] =
-    "set -e; new=; [ -d \"$1\" ] || new=1; mkdir -p -- \"$1\"; if [ -z \"$2$3\" ]; then "
-    "exec tar --no-same-owner --no-overwrite-dir -xpf - -C \"$1\"; fi; "
-    "d=$(mktemp -d /tmp/cay-copy.XXXXXX); trap 'rm -rf \"$d\"' EXIT; "
-    "tar --no-same-owner --no-overwrite-dir -xpf - -C \"$d\"; [ -z \"$2\" ] || chmod -R \"$2\" "
-    "\"$d\"; "
-    "[ -z \"$3\" ] || chown -hR \"$3\" \"$d\"; "
-    "tar -C \"$d\" -cf - . | tar --no-overwrite-dir -xpf - -C \"$1\"; "
-    "[ -z \"$new\" ] || [ -z \"$2\" ] || chmod \"$2\" \"$1\"; "
-    "[ -z \"$new\" ] || [ -z \"$3\" ] || chown \"$3\" \"$1\"";
+static const char copy_folder_script[] = OWNER MAKE(
+    "$1") "if [ -z \"$2$o\" ]; then "
+          "exec tar --no-same-owner --no-overwrite-dir -xpf - -C \"$1\"; fi; "
+          "d=$(mktemp -d /tmp/cay-copy.XXXXXX); trap 'rm -rf \"$d\"' EXIT; "
+          "tar --no-same-owner --no-overwrite-dir -xpf - -C \"$d\"; "
+          "[ -z \"$o\" ] || chown -hR \"$o\" \"$d\"; [ -z \"$2\" ] || chmod -R \"$2\" \"$d\"; "
+          "tar -C \"$d\" -cf - . | tar --no-overwrite-dir -xpf - -C \"$1\"; "
+          "[ -z \"$n\" ] || [ -z \"$2\" ] || chmod \"$2\" \"$1\"";
 
 /* -- a command in the sandbox ------------------------------------------------------------------ */
 

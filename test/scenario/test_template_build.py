@@ -78,6 +78,31 @@ def test_a_template_has_what_its_steps_made(cay, build):
     assert builds(cay) == []
 
 
+CHOWN = """FROM host
+COPY --chown=user one.txt /srv/a/b/name
+COPY --chown=1000 one.txt /srv/number
+COPY --chown=:user one.txt /srv/group
+COPY --chown=user:root one.txt /srv/both
+COPY --chown=4321 --chmod=4750 one.txt /srv/a/set
+COPY --chown=user tools /srv/tree/below
+COPY --chown=4321 --chmod=2711 tools /srv/modes
+"""
+
+
+def test_copied_files_get_their_owner(cay, build):
+    """With its group, folders that are made for them, and set-id bits, which a change of the owner takes away."""
+    made = build(CHOWN)
+    assert made.returncode == 0, made.stderr
+    with cay.create(template="built") as box:
+        for path, wanted in {"a": "1000:1000 755", "a/b": "1000:1000 755", "a/b/name": "1000:1000 644", "number": "1000:1000 644",
+                             "group": "0:1000 644", "both": "1000:0 644", "a/set": "4321:4321 4750", "tree": "1000:1000 755",
+                             "tree/below": "1000:1000 755", "tree/below/tool": "1000:1000 644", "modes": "4321:4321 2711",
+                             "modes/tool": "4321:4321 2711", ".": "0:0 755"}.items():
+            assert box.run(f"stat -c '%u:%g %a' /srv/{path}", user="root").out == wanted + "\n", path
+    failed = build("FROM host\nCOPY --chown=nobody-of-that-name one.txt /srv/x\n", json_too=True)
+    assert failed.returncode == 1 and "nobody-of-that-name" in json.loads(failed.stdout)["error"]["output"]
+
+
 def test_a_step_that_fails_is_said_and_leaves_nothing(cay, build):
     failed = build("FROM host\n\nRUN echo to see; printf '\\033[31mred' >&2; exit 7\n", json_too=True)
     error = json.loads(failed.stdout)["error"]
