@@ -1,6 +1,8 @@
 """Changes of test_crash_matrix.py that keep the memory on the disk, and that take it from there: what runs goes on, or is kept with
 the image, or, where it was lost as docs/pause.md says, its files are kept and it is told why."""
 
+import json
+
 from crash_changes import Frozen, others, state, take_away
 from test_pause import connect
 from test_pause_files import kept_on_disk
@@ -125,5 +127,41 @@ class Fork(Memory):
         return now
 
 
+class TemplateMemory(Frozen):
+    """A snapshot is given the memory of its start command's program, beside the sandbox, which runs on: it has it whole, or none, and is good
+    either way. Of the sandbox that the memory is made in nothing is left."""
+
+    NAME, COMMAND = "crash-memory", "exec bash -c 'exec -a template-memory sleep 100000'"
+
+    def __init__(self):
+        self.start, self.wanted, self.good = "running", "running", 200
+
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        take_away(cay, box)
+        with cay.create() as made:
+            assert made.run("mkdir -p /etc/cay", user="root").exit_code == 0
+            assert made.write("/etc/cay/start.json", json.dumps({"cmd": self.COMMAND}).encode(), user="root").status == 200
+            assert cay.call("POST", f"/sandboxes/{made.id}/snapshots", {"name": self.NAME}).status == 201
+
+    def ask(self, cay, box):
+        return cay.call("POST", f"/cay/v1/snapshots/{self.NAME}/memory", {}).status
+
+    def check(self, own_server, cay, box, status):
+        until(lambda: others(cay, box) == [], 60, "the sandbox of the memory has ended")
+        found = [one for one in cay.call("GET", "/snapshots").json if self.NAME in str(one)]
+        if found:  # else an earlier look has seen that all is well, and taken it away
+            (snapshot,) = found
+            assert snapshot["memory"] or status != self.good
+            until(lambda: len(kept_on_disk(own_server)) == 1 + snapshot["memory"], 60, "nothing is kept beside")
+            with cay.create(template=self.NAME) as made:
+                assert made.run("pgrep -f '[t]emplate-memory'").exit_code == 0
+                assert detail(cay, made).get("memoryError", "") == ""
+            take_away(cay, box)
+        return super().check(own_server, cay, box, status)
+
+
 CHANGES = {"memory-pause": Memory("paused"), "memory-resume": Memory("running")}
+TEMPLATES = {"template-memory": TemplateMemory()}
 FORKS = {"memory-fork": Fork("running"), "memory-create": Fork("paused")}
+NEEDS_CRIU = (Memory, TemplateMemory)

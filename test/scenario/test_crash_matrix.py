@@ -1,9 +1,9 @@
 """cayd, cay-privd and cay-egress are killed at each of their calls that change or tell something, during each change of
 crash_changes.py, crash_memory.py, crash_archive.py and crash_templates.py: a create from the pool, ends, pauses and resumes of all
-tiers, a snapshot, forks of files and with memory, a rollback, a resize, an archive and a start on one, the making, removing, mounting
-and writing of a volume, the build of a template, the import and the removal of one: counted, not sampled; cay-privd besides at each
-call by which its tasks change layers and records; cay-keep, and with it all others, at each of cayd's and cay-privd's, and at its own
-while it starts again what has ended; cay-job at its own. Afterwards the sandbox is paused or runs, as it is told and as the kernel
+tiers, a snapshot, forks of files and with memory, the memory of a template, a rollback, a resize, an archive and a start on one, the
+making, removing, mounting and writing of a volume, the build of a template, the import and the removal of one: counted, not sampled;
+cay-privd besides at each call by which its tasks change layers and records; cay-keep, and with it all others, at each of cayd's and
+cay-privd's, and at its own while it starts again what has ended; cay-job at its own. Afterwards the sandbox is paused or runs, as it is told and as the kernel
 and the disk have it; what was answered is so; its program has lost nothing, its files are there, its policy holds; nothing is left.
 
 `make crash-matrix` has all of it; `make test` a tenth of what cayd and cay-privd do in most changes, another one each day
@@ -35,7 +35,7 @@ SEED = int(os.environ.get("CAY_CRASH_SEED", time.time() // 86400))
 TENTHS = 10
 SELDOM = 80  # the days until each point of the programs that have few in a change, or end all others, has had its turn
 SELDOM_TRIED = {**crash_memory.FORKS, **crash_archive.CHANGES, **crash_templates.CHANGES}
-CHANGES = {**crash_changes.CHANGES, **crash_memory.CHANGES, **SELDOM_TRIED}
+CHANGES = {**crash_changes.CHANGES, **crash_memory.CHANGES, **crash_memory.TEMPLATES, **SELDOM_TRIED}
 DAEMONS = ("cayd", "cay-privd", "tasks", "cay-egress", "cay-keep", "cay-job")
 PROGRAMS = ("cayd", "cay-privd", "cay-egress")  # that cay-keep starts
 KEEP_ARGS = (f"--egress={BUILD}/src/egress/cay-egress", "--egress-processes=1", f"--egress-user={EGRESS_USER}")  # without a network
@@ -190,14 +190,14 @@ def groups():
 
 def is_long(what, daemon, call):
     """Of cay-keep at each call of cay-privd's in such a change there are up to 200, and each starts all programs."""
-    return (daemon, call) == ("cay-keep", "cay-privd") and what in {**crash_memory.CHANGES, **crash_memory.FORKS, **crash_archive.CHANGES}
+    return (daemon, call) == ("cay-keep", "cay-privd") and what in {**crash_memory.CHANGES, **crash_memory.TEMPLATES, **crash_memory.FORKS, **crash_archive.CHANGES}
 
 
 def of_today():
     often = [one for one in groups() if one[1] in ("cayd", "cay-privd", "tasks") and one[0] not in SELDOM_TRIED]
     seldom = [one for one in groups() if one not in often and not is_long(*one)]
     today = often[SEED % TENTHS::TENTHS] + seldom[SEED % SELDOM::SELDOM]
-    return [one for one in today if has_criu() or not isinstance(CHANGES[one[0]], crash_memory.Memory)]
+    return [one for one in today if has_criu() or not isinstance(CHANGES[one[0]], crash_memory.NEEDS_CRIU)]
 
 
 def all_of(place, what, daemon, call):
@@ -213,7 +213,7 @@ def has_criu():
 
 
 def needs_criu(what):
-    if isinstance(CHANGES[what], crash_memory.Memory) and not has_criu():
+    if isinstance(CHANGES[what], crash_memory.NEEDS_CRIU) and not has_criu():
         pytest.skip("CRIU is not there: make criu")
 
 
