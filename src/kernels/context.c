@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum state { STARTING, READY, BROKEN };
+enum state { ASLEEP, STARTING, READY, BROKEN };
 
 struct context {
     struct contexts *all;
@@ -23,7 +23,7 @@ struct context {
     bool is_default;
     enum state state;
     struct spec spec;
-    struct kernel *kernel; /* NULL in BROKEN */
+    struct kernel *kernel; /* NULL in ASLEEP and BROKEN */
     struct execution *current, *first, **last;
     size_t waiting;
     struct context_waiter *waiters;
@@ -371,6 +371,19 @@ enum err_code contexts_default(struct contexts *all, const char *language,
     return code;
 }
 
+enum err_code contexts_reserve(struct contexts *all, const char *language, struct err *e)
+{
+    struct context *c = make(all, language, all->config.home);
+    enum err_code code = c ? spec_load(all->config.dirs, language, &c->spec, e)
+                           : err_set(e, ERR_INTERNAL, "no memory for a context");
+
+    if (code == ERR_OK)
+        c->is_default = true;
+    else if (c)
+        context_remove(c);
+    return code;
+}
+
 struct context *contexts_find(struct contexts *all, const char *id)
 {
     struct context *c = all->first;
@@ -403,6 +416,14 @@ json_t *context_describe(const struct context *c)
     return json_pack("{s:s, s:s, s:s}", "id", c->id, "language", c->language, "cwd", c->cwd);
 }
 
+static void wake(struct context *c)
+{
+    struct err e;
+
+    if (c->state == ASLEEP && begin_kernel(c, &e) != ERR_OK)
+        break_down(c, e.text);
+}
+
 void context_execute(struct context *c, struct http_exchange *x, char *code, json_t *env)
 {
     struct execution *ex;
@@ -417,6 +438,7 @@ void context_execute(struct context *c, struct http_exchange *x, char *code, jso
     ex = execution_new(x, code, env, on_gone, c);
     if (!ex)
         return;
+    wake(c);
     if (c->state == BROKEN) {
         execution_error(ex, "ContextUnavailable", c->why);
         execution_end(ex);

@@ -55,6 +55,9 @@ enum err_code contexts_make(struct contexts *all, const char *language, const ch
 enum err_code contexts_default(struct contexts *all, const char *language,
                                struct context_waiter *waiter, struct context **out, struct err *e);
 
+/* The same without a kernel until its first execution or restart. */
+enum err_code contexts_reserve(struct contexts *all, const char *language, struct err *e);
+
 struct context *contexts_find(struct contexts *all, const char *id); /* or NULL */
 struct context *contexts_next(const struct contexts *all, const struct context *after);
 

@@ -26,10 +26,11 @@ def template(cay):
     if subprocess.run(["/usr/bin/python3", "-c", "import ipykernel"], capture_output=True).returncode:
         pytest.skip("the machine has no python3-ipykernel (scripts/deps test)")
     with cay.create() as box:
-        assert box.run("mkdir -p /opt/cay/kernels/python3 /opt/cay/python/cay_kernel /etc/cay; chown -R user /opt/cay /etc/cay",
+        assert box.run("mkdir -p /opt/cay/kernels/python3 /opt/cay/kernels/deno /opt/cay/python/cay_kernel /etc/cay; chown -R user /opt/cay /etc/cay",
                        user="root").exit_code == 0
         files = {"/opt/cay/cay-kernels": (BUILD / "src/kernels/cay-kernels").read_bytes(),
                  "/opt/cay/kernels/python3/kernel.json": json.dumps(SPEC).encode(),
+                 "/opt/cay/kernels/deno/kernel.json": json.dumps(SPEC).encode(),  # Python's in the place of JavaScript's
                  "/etc/cay/start.json": json.dumps(START).encode()}
         for path in (ROOT / "src/kernels/python/cay_kernel").glob("*.py"):
             files[f"/opt/cay/python/cay_kernel/{path.name}"] = path.read_bytes()
@@ -74,7 +75,27 @@ def test_it_is_ready_with_the_sandbox(box):
     assert ask(box, "GET", "/health").json == "OK"
     assert text(box, "1 + 1") == "2"
     contexts = ask(box, "GET", "/contexts").json
-    assert [(c["language"], c["cwd"]) for c in contexts] == [("python", "/home/user")]
+    assert [(c["language"], c["cwd"]) for c in contexts] == [("python", "/home/user"), ("javascript", "/home/user")]
+
+
+def test_the_kernel_of_javascript_begins_with_its_first_use(cay, template):
+    """Its context is there before, and what comes while it starts waits for it. One that cannot start says so."""
+    kernels = "pgrep -fc '[-]m cay_kernel'"
+    with cay.create(template=template) as box:
+        until(lambda: ask(box, "GET", "/health").status == 200, what="the interpreter listens")
+        assert box.run(kernels, user="root").out == "1\n"
+        context = ask(box, "GET", "/contexts").json[1]
+        assert text(box, "import os; os.getcwd()", context_id=context["id"]) == "/home/user"
+        assert box.run(kernels, user="root").out == "2\n"
+        assert text(box, "2 + 2", language="javascript") == "4" and box.run(kernels, user="root").out == "2\n"
+        assert ask(box, "GET", "/contexts").json[1] == context
+    with cay.create(template=template) as box:
+        until(lambda: ask(box, "GET", "/health").status == 200, what="the interpreter listens")
+        context = ask(box, "GET", "/contexts").json[1]["id"]
+        assert box.run("mv /usr/bin/python3 /usr/bin/python3-away", user="root").exit_code == 0
+        (error,) = of(execute(box, "1", context_id=context), "error")
+        assert error["name"] == "ContextUnavailable", error
+        assert ask(box, "DELETE", f"/contexts/{context}").status == 200
 
 
 def test_output_results_and_errors(box):
