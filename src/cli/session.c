@@ -68,8 +68,18 @@ static int send_input(struct session *s, const char *bytes, size_t n)
         return -ENOMEM;
     base64_encode(bytes, n, text);
     s->in_bytes += n;
+    s->in_line = bytes[n - 1] != '\n';
     return side_start(s, &s->input, "SendInput",
                       json_pack("{s:{s:s}}", "input", s->spec->pty ? "pty" : "stdin", text));
+}
+
+/* A terminal has no end of its own: the character that stands for it, as script(1) does. Within a
+ * line the first of them only hands the line on. */
+static int end_terminal_input(struct session *s)
+{
+    static const char ends[] = {4, 4};
+
+    return send_input(s, ends, s->in_line ? 2 : 1);
 }
 
 static int read_input(struct session *s)
@@ -86,7 +96,7 @@ static int read_input(struct session *s)
         return send_input(s, bytes, (size_t)n);
     s->in_done = true;
     s->close_wanted = !s->spec->pty;
-    return 0;
+    return s->spec->pty ? end_terminal_input(s) : 0;
 }
 
 static json_t *window_size(void)

@@ -24,6 +24,7 @@ struct session {
     struct buf plain; /* body of an answer that is not a stream */
     struct side_call input, control;
     bool started, ended, stream_done, in_done, close_wanted, resize_wanted;
+    bool in_line; /* the last byte of the input that was sent ended no line */
     bool broken_pipe;
     uint32_t pid;
     int status;

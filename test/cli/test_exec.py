@@ -38,6 +38,12 @@ def test_input_is_passed_on_to_its_end(cay, box):
     assert done.stdout.split()[0] == hashlib.sha256(data).hexdigest()
 
 
+@pytest.mark.parametrize("given", ["", "a line\n", "no end"])
+def test_a_terminal_has_the_end_of_input_too(cay, box, given):
+    done = cay("exec", "-t", box, "cat", stdin=given.encode())
+    assert done.returncode == 0 and given.strip() in done.stdout
+
+
 def test_output_is_passed_on_whole(cay, box):
     done = cay("exec", "-n", box, "head", "-c", 5_000_000, "/dev/zero", text=False)
     assert done.stdout == bytes(5_000_000)

@@ -248,9 +248,11 @@ static void do_sync(uv_work_t *w)
     struct sync *y = w->data;
 
     for (size_t i = 0; i < y->n; i++) {
-        int fd = openat(y->dir_fd, y->names[i], O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        int fd = openat(y->dir_fd, y->names[i], O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
-        if (fd < 0 && errno == ENOENT) /* it was full meanwhile, and is in the next list */
+        /* ENOENT: it was full meanwhile, and is in the next list. ENXIO: the operator has a FIFO in
+         * its place, which without O_NONBLOCK held the thread. */
+        if (fd < 0 && (errno == ENOENT || errno == ENXIO))
             continue;
         if (fd < 0 || fdatasync(fd) < 0)
             y->rc = -errno;
