@@ -43,7 +43,7 @@ class World:
             own = {"sessionId": SYNC if operation.path.endswith("/exec") else NAME, "commandId": self.command, "id": self.context, "port": 8000}
         else:
             own = {"sandboxId": self.box, "sandboxIdOrName": self.box, "id": self.snapshot, "volumeId": self.volume, "name": NAME,
-                   "secretId": SECRET, "interval": 30, "ttlMinutes": 600, "isPublic": True, "port": 8000}
+                   "secretId": SECRET, "interval": 30, "ttlMinutes": 600, "isPublic": "true", "token": "none", "port": 8000}
         return {name: own[name] for name in (one.name for one in operation.path_parameters)}
 
     def name(self, kind):
@@ -112,6 +112,9 @@ class World:
     def stop(self):
         self.ask("POST", f"sandbox/{self.box}/stop")
 
+    def a_signed_address(self):
+        return self.ask("GET", f"sandbox/{self.box}/ports/8000/signed-preview-url").json["token"]
+
     def a_fork(self):
         """The name of one of the sandbox's."""
         self.ask("POST", f"sandbox/{self.box}/fork", {"name": "of-the-contract"})
@@ -170,6 +173,7 @@ GOOD = {
     "PUT /sandbox/{sandboxIdOrName}/secrets": [{"body": {"secrets": [{"KEY": SECRET}]}}, {"body": {"secrets": []}}],
     "POST /sandbox/{sandboxId}/last-activity": [{"body": {}}],
     "POST /sandbox/{sandboxIdOrName}/fork": [{"body": {}}, {"body": {"name": "a-fork"}}],
+    "POST /sandbox/{sandboxIdOrName}/ports/{port}/signed-preview-url/{token}/expire": [lambda w: {"path": {"token": w.a_signed_address()}}],
     "GET /sandbox/{sandboxIdOrName}/forks": [{"before": "a_fork"}, {"query": {"includeDestroyed": True}}],
     "GET /sandbox/{sandboxIdOrName}/parent": [lambda w: {"path": {"sandboxIdOrName": w.a_fork()}}],
     "GET /sandbox/{sandboxIdOrName}/ancestors": [{}, lambda w: {"path": {"sandboxIdOrName": w.a_fork()}}],
@@ -217,6 +221,11 @@ GOOD = {
     "POST /git/branches": [lambda w: {"body": {"path": "repo", "name": w.name("branch")}}],
     "DELETE /git/branches": [{"before": "a_deletion", "body": {"path": "repo", "name": "gone"}}],
     "POST /git/checkout": git(branch="main"),
+    "GET /git/config": [{"query": {"key": "user.name"}}],
+    "POST /git/config": [{"body": {"key": "contract.key", "value": "v", "scope": "global"}}],
+    "GET /git/remotes": [{"query": {"path": "repo"}}],
+    "POST /git/remotes": [lambda w: {"body": {"path": "repo", "name": w.name("remote"), "url": "/tmp/o"}}],
+    "POST /git/restore": git(files=["x"]),
     "POST /git/pull": git(),
     "POST /git/push": git(),
     "POST /git/clone": [lambda w: {"body": {"path": w.name("clone"), "url": "file:///tmp/o"}},
