@@ -10,7 +10,7 @@
 #define VALUE_SIZE 256
 #define ID         "E2B_SANDBOX_ID"
 
-/* One of its own, or one that the create gave; what is no variable is left out. */
+/* A variable of its own, or of the create; text that is no variable is left out. */
 static void take(json_t *changed, const char *name, const char *value)
 {
     const char *own = getenv(name);

@@ -116,7 +116,8 @@ static int open_log(const char *path)
 }
 
 /* Python's kernel runs from the start, so that it is in a template's memory. That of JavaScript,
- * which takes three times as much, begins with its first use. Both contexts are there from the start; where there is no kernel for one, its first use says why. */
+ * which takes three times as much, begins with its first use. Both contexts are there from the
+ * start; where there is no kernel for one, its first use says why. */
 static void make_contexts(struct program *p)
 {
     struct context *c;
