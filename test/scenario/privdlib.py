@@ -1,11 +1,13 @@
 """privd without the rest: started alone, spoken to over its channel. Message layout: src/contract/proto.h."""
 
 import array
+import contextlib
 import itertools
 import os
 import pathlib
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import time
@@ -30,16 +32,31 @@ class Message:
         return self.body[at:at + size].split(b"\0")[0].decode()
 
 
+def socket_of(fd):
+    """Which socket it is, as each has an inode of its own; None: of another kind."""
+    s = os.fstat(fd)
+    return s.st_ino if stat.S_ISSOCK(s.st_mode) else None
+
+
 class Channel:
     def __init__(self, path, timeout=30):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(timeout)
         self.socket.connect(str(path))
         self.seqs, self.replies, self.events = itertools.count(1), {}, []
+        self.received = []  # sockets that came: descriptor, socket_of
         self.hello = self.ask(HELLO, struct.pack("<II", 1, 0))
 
     def close(self):
         self.socket.close()
+
+    def close_received(self):
+        """Those that no test has closed: a number that has been given to another file since stays open."""
+        for fd, which in self.received:
+            with contextlib.suppress(OSError):
+                if socket_of(fd) == which:
+                    os.close(fd)
+        self.received.clear()
 
     def send(self, op, body=b"", slot=0, gen=0):
         seq = next(self.seqs)
@@ -56,6 +73,7 @@ class Channel:
             fds.frombytes(data)
         assert len(packet) == SIZE
         m = Message(packet, list(fds))
+        self.received += [(fd, socket_of(fd)) for fd in fds if socket_of(fd)]
         if m.seq:
             self.replies[m.seq] = m
         else:
@@ -128,7 +146,7 @@ class Privd:
                   "template-inodes": 4096}
         values.update({name.replace("_", "-"): value for name, value in options.items()})
         self.command = [str(build / "src/privd/cay-privd")] + [f"--{k}={v}" for k, v in values.items()]
-        self.process = None
+        self.process, self.channels = None, []
 
     def start(self, seconds=60):
         reading, writing = os.pipe()
@@ -142,7 +160,8 @@ class Privd:
         return self
 
     def channel(self, **options):
-        return Channel(self.socket_path, **options)
+        self.channels.append(Channel(self.socket_path, **options))
+        return self.channels[-1]
 
     def crash(self):
         self.process.send_signal(signal.SIGKILL)
@@ -153,5 +172,7 @@ class Privd:
         return self.process.wait(10)
 
     def stop(self):
+        for channel in self.channels:
+            channel.close_received()
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)

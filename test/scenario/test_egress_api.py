@@ -523,7 +523,8 @@ def test_the_command_line(stack, cli, tmp_path):
         cli("exec", one, "--", "curl", "-sS", "--max-time", "20", f"http://{host}/learned?x")
     assert "(would be denied)" in cli("audit", f"--sandbox={one}")
     learned = json.loads(cli("policy", "learned", one))
-    assert learned == {"default": "deny", "rules": [{"action": "allow", "ports": [80], "domains": ["web.example.com"],
+    assert learned == {"default": "deny", "rules": [{"action": "deny", "domains": ["other.example.net"]},  # as the policy has it
+                                                    {"action": "allow", "ports": [80], "domains": ["web.example.com"],
                                                      "methods": ["GET"], "paths": ["/learned"]}]}
     policy.write_text(json.dumps(learned))
     cli("policy", "set", one, str(policy))
