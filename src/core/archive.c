@@ -9,24 +9,11 @@
 #include "core/life.h"
 #include "core/sandbox.h"
 #include "core/state_follow.h"
-#include "core/store_sandbox.h"
 
 bool core_sandbox_is_archived(const struct sandbox *s, int64_t now_real_ms)
 {
     return core_sandbox_is_stopped(s) &&
            (s->archived || s->kept_real_ms + s->auto_archive_ms <= now_real_ms);
-}
-
-static enum err_code write_through(struct sandbox_obj *o, const struct sandbox *changed,
-                                   const struct sandbox **out, struct err *e)
-{
-    enum err_code code = store_sandbox_update(o->core->store, changed, e);
-
-    if (code != ERR_OK)
-        return code;
-    o->s = *changed;
-    *out = &o->s;
-    return ERR_OK;
 }
 
 enum err_code core_sandbox_archive(struct core *c, const char *tenant, const char *id,
@@ -43,7 +30,7 @@ enum err_code core_sandbox_archive(struct core *c, const char *tenant, const cha
         return code;
     changed = o->s;
     changed.archived = true;
-    code = write_through(o, &changed, out, e);
+    code = sandbox_write_through(o, &changed, out, e);
     if (code == ERR_OK) {
         state_follow_tell(o, o->s.state);
         archive_file_try(o);
@@ -65,5 +52,5 @@ enum err_code core_sandbox_set_auto_archive(struct core *c, const char *tenant, 
         return code;
     changed = o->s;
     changed.auto_archive_ms = after_ms;
-    return write_through(o, &changed, out, e);
+    return sandbox_write_through(o, &changed, out, e);
 }

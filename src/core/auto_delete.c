@@ -83,11 +83,8 @@ enum err_code core_sandbox_set_auto_delete(struct core *c, const char *tenant, c
     if (after_ms != 0 && !core_sandbox_pauses_when_idle(&o->s))
         changed.timeout_tier = SANDBOX_TIER_FILES;
     changed.auto_delete_ms = MAX(after_ms, 0);
-    code = store_sandbox_update(c->store, &changed, e);
-    if (code != ERR_OK)
-        return code;
-    o->s = changed;
-    auto_delete_arm(o);
-    *out = &o->s;
-    return ERR_OK;
+    code = sandbox_write_through(o, &changed, out, e);
+    if (code == ERR_OK)
+        auto_delete_arm(o);
+    return code;
 }

@@ -11,7 +11,6 @@
 #include "core/core_internal.h"
 #include "core/lifecycle.h"
 #include "core/sandbox.h"
-#include "core/store_sandbox.h"
 
 #define NOT_READY_MS 1000u /* LIST and KEPTS tell first what there is of it */
 
@@ -63,11 +62,8 @@ enum err_code core_sandbox_set_auto_destroy(struct core *c, const char *tenant, 
     lifecycle_check_clock(c);
     changed = o->s;
     changed.destroy_real_ms = after_ms > 0 ? clock_real_ms() + after_ms : 0;
-    code = store_sandbox_update(c->store, &changed, e);
-    if (code != ERR_OK)
-        return code;
-    o->s.destroy_real_ms = changed.destroy_real_ms;
-    auto_destroy_arm(o);
-    *out = &o->s;
-    return ERR_OK;
+    code = sandbox_write_through(o, &changed, out, e);
+    if (code == ERR_OK)
+        auto_destroy_arm(o);
+    return code;
 }

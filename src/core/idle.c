@@ -162,13 +162,11 @@ static enum err_code set_idle(struct core *c, const char *tenant, const char *id
         changed.timeout_tier = *tier;
     changed.end_real_ms = end_with_idle(c, &o->s, idle_ms);
     changed.idle_ms = idle_ms;
-    code = store_sandbox_update(c->store, &changed, e);
+    code = sandbox_write_through(o, &changed, out, e);
     if (code != ERR_OK)
         return code;
-    o->s = changed;
     o->used_ms = clock_mono_ms();
     lifecycle_arm(o);
-    *out = &o->s;
     return ERR_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "core/life.h"
 #include "core/registry.h"
 #include "core/state_follow.h"
+#include "core/store_sandbox.h"
 #include "core/tenant.h"
 #include "core/timers.h"
 
@@ -81,6 +82,18 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
     if (!o || !sandbox_life(o)->visible || o->s.serves_volume)
         return err_set(e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
     *out = o;
+    return ERR_OK;
+}
+
+enum err_code sandbox_write_through(struct sandbox_obj *o, const struct sandbox *changed,
+                                    const struct sandbox **out, struct err *e)
+{
+    enum err_code code = store_sandbox_update(o->core->store, changed, e);
+
+    if (code != ERR_OK)
+        return code;
+    o->s = *changed;
+    *out = &o->s;
     return ERR_OK;
 }
 

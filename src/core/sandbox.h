@@ -173,6 +173,10 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
 enum err_code sandbox_reachable(struct core *c, const char *tenant, const char *id,
                                 struct sandbox_obj **out, struct err *e);
 
+/* Writes changed to the store, then makes it the sandbox's: all of o->s, or nothing. *out is it. */
+enum err_code sandbox_write_through(struct sandbox_obj *o, const struct sandbox *changed,
+                                    const struct sandbox **out, struct err *e);
+
 /* ERR_CONFLICT: what it does instead of running, and how it is resumed. */
 enum err_code sandbox_not_running(const struct sandbox_obj *o, struct err *e);
 
