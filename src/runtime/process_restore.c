@@ -25,6 +25,7 @@
 #include "runtime/slot.h"
 #include "runtime/state.h"
 #include "sys/fdpass.h"
+#include "sys/memfd.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
 
@@ -52,10 +53,10 @@ static int copy_agent(const struct runtime *rt, uint32_t uid)
     while (at < st.st_size)
         if (sendfile(fd, rt->agent_fd, &at, (size_t)(st.st_size - at)) <= 0)
             return -EIO;
-    int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    if (fchown(fd, uid, uid) < 0 || fchmod(fd, 0111) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
+    if (fchown(fd, uid, uid) < 0 || fchmod(fd, 0111) < 0)
         return -errno;
-    return TAKE_FD(fd);
+    int rc = memfd_seal(fd);
+    return rc < 0 ? rc : TAKE_FD(fd);
 }
 
 /* --- the image -------------------------------------------------------------------------------- */

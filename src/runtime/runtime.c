@@ -9,6 +9,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "sys/memfd.h"
 #include "sys/mnt.h"
 
 #include <errno.h>
@@ -71,10 +72,10 @@ static int load_agent(const char *path)
     int rc = copy_file(file, fd, st.st_size);
     if (rc < 0)
         return rc;
-    int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    if (fchmod(fd, TEST_BYPASS(UNREADABLE) ? 0555 : 0111) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
+    if (fchmod(fd, TEST_BYPASS(UNREADABLE) ? 0555 : 0111) < 0)
         return -errno;
-    return TAKE_FD(fd);
+    rc = memfd_seal(fd);
+    return rc < 0 ? rc : TAKE_FD(fd);
 }
 
 int runtime_reload_agent(struct runtime *rt)

@@ -9,6 +9,7 @@
 #include "sys/filter.h"
 #include "sys/filter_host.h"
 #include "sys/loopdev.h"
+#include "sys/memfd.h"
 #include "sys/mnt.h"
 #include "sys/netlink.h"
 #include "sys/nft.h"
@@ -913,9 +914,58 @@ static void test_user_namespace_by_maps(void **state)
     close(pipes[1]);
 }
 
+/* A page of the file waits in a pipe, which its child empties after half a second. */
+static int memory_file_held_elsewhere(pid_t *child)
+{
+    static const char page[4096] = {1};
+    int pipes[2], fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    off_t at = 0;
+
+    assert_true(fd >= 0);
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(write(fd, page, sizeof(page)), (ssize_t)sizeof(page));
+    assert_int_equal(splice(fd, &at, pipes[1], NULL, sizeof(page), 0), (ssize_t)sizeof(page));
+    *child = fork();
+    assert_true(*child >= 0);
+    if (*child == 0) {
+        char got[sizeof(page)];
+
+        poll(NULL, 0, 500);
+        _exit(io_read_full(pipes[0], got, sizeof(got)) < 0);
+    }
+    close(pipes[0]);
+    close(pipes[1]);
+    return fd;
+}
+
+static void test_a_memory_file_whose_pages_are_held_for_a_moment_is_sealed(void **state)
+{
+    pid_t child;
+    int status, fd = memory_file_held_elsewhere(&child);
+
+    (void)state;
+    /* The control: a single call is refused. */
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+    assert_int_equal(errno, EBUSY);
+    assert_int_equal(memfd_seal(fd), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(write(fd, "x", 1), -1);
+    close(fd);
+
+    fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    void *mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(mapped != MAP_FAILED);
+    assert_int_equal(memfd_seal(fd), -EBUSY);
+    munmap(mapped, 4096);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_memory_file_whose_pages_are_held_for_a_moment_is_sealed),
         cmocka_unit_test(test_fdpass_carries_descriptors),
         cmocka_unit_test(test_fdpass_refuses_what_is_cut),
         cmocka_unit_test(test_pid_reports_how_it_ended),
