@@ -18,6 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/scenario"))
 from client import Client  # noqa: E402
+from users import first_there  # noqa: E402
 
 READY_SECONDS = 120
 UID_BASE = 1275068416  # apart from usual servers and from those of the scenarios
@@ -165,7 +166,7 @@ class Victim:
 
 
 # Command sandboxes are made for policies, which need one that knows of them. Nothing leaves all the same: the policies here allow nothing.
-WITH_EGRESS = ["--egress-processes=1", f"--egress-user={os.environ.get('CAY_ESCAPES_EGRESS_USER', 'cay-egress')}"]
+WITH_EGRESS = ["--egress-processes=1", f"--egress-user={os.environ.get('CAY_ESCAPES_EGRESS_USER') or first_there('cay-egress', 'sync')}"]
 
 
 class Server:
@@ -182,7 +183,7 @@ class Server:
                    f"--run-dir={self.run}", f"--log-file={self.log}", f"--cayd={src}/cayd/cayd",
                    f"--privd={src}/privd/cay-privd", f"--job={src}/job/cay-job",
                    f"--agent={src}/agent/cay-init", f"--privd-arg=--uid-base={UID_BASE}",
-                   f"--user={os.environ.get('CAY_ESCAPES_USER', 'cay')}", f"--privd-arg=--slots-ready={ahead}",
+                   f"--user={os.environ.get('CAY_ESCAPES_USER') or first_there('cay', 'sys')}", f"--privd-arg=--slots-ready={ahead}",
                    "--privd-arg=--template-inodes=4096",
                    "--cayd-arg=--sandbox-disk=256M",
                    "--cayd-arg=--sandbox-pids=256", "--cayd-arg=--sandbox-memory=512M",
