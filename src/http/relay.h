@@ -16,7 +16,8 @@
 
 /* Stands in both directions between a relay and its upstream: what is not to go on as it came. The
  * relay holds what one call gave, and no more, while the reader does not take it. Each call appends
- * to out what goes on; -errno ends the relay as a loss of the upstream does. */
+ * to out what goes on; -errno ends the relay as a loss of the upstream does, -ENOBUFS with the
+ * reason that no more memory may be taken. */
 struct http_relay_filter {
     /* Once, first: wake(relay) is to be called, in a later turn of the loop, when `most` has become
      * more than 0, or when inward_more has something though nothing new came. */

@@ -6,6 +6,7 @@ Ports: see below. Every request that arrives is one JSON line in the log, so tha
 seen, and what it has not. Nothing here needs more than Python's own library."""
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import hmac
@@ -135,6 +136,16 @@ class Origin(http.server.BaseHTTPRequestHandler):
         for byte in json.dumps(self.headers.items()).encode():
             self.wfile.write(b"1\r\n%c\r\n" % byte)
         self.wfile.write(b"0\r\n\r\n")
+
+    def on_tiny(self, _):
+        """Chunks of one byte, until the client has gone."""
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(b"1\r\nx\r\n" * 4096)
 
     def on_echo_until_close(self, _):
         self.close_connection = True

@@ -8,6 +8,7 @@
 #include "http/gate.h"
 #include "policy/policy.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -270,12 +271,50 @@ static void a_body_is_counted_until_its_exchange_ends(void **state)
     end_pools(&pools);
 }
 
+/* An answer takes places for as much as it holds beyond its free bytes, also when the flow whose
+ * place it was opened with has ended. */
+static void answers_of_a_sandbox_take_its_share_at_most(void **state)
+{
+    const size_t free_bytes = HELD_ANSWER_FREE_BYTES, place = HELD_ANSWER_PLACE_BYTES;
+    struct share_pool *flows = share_pool_new(16);
+    struct share *one = share_take(flows, "tenant", "one"),
+                 *other = share_take(flows, "tenant2", "other");
+    struct held_answers *all = held_answers_new();
+    struct held_answer loud, more, quiet, uncounted;
+
+    assert_int_equal(held_answer_open(&loud, all, one), 0);
+    assert_int_equal(held_answer_open(&more, all, one), 0);
+    assert_int_equal(held_answer_open(&quiet, all, other), 0);
+    assert_int_equal(held_answer_open(&uncounted, NULL, one), 0);
+    share_return(one);
+    share_return(other);
+    assert_int_equal(held_answer_count(&loud, free_bytes), 0);
+    assert_int_equal(loud.places, 0);
+    assert_int_equal(held_answer_count(&loud, free_bytes + 1), 0);
+    assert_int_equal(loud.places, 1);
+    assert_int_equal(held_answer_count(&loud, free_bytes + HELD_ANSWER_PLACES * place), -ENOBUFS);
+    assert_in_range(loud.places, HELD_ANSWER_PLACES / 3, HELD_ANSWER_PLACES / 3 + 1);
+    assert_int_equal(held_answer_count(&more, free_bytes + 1), -ENOBUFS);
+    assert_int_equal(held_answer_count(&more, free_bytes), 0);
+    assert_int_equal(held_answer_count(&quiet, free_bytes + 100 * place), 0);
+    assert_int_equal(held_answer_count(&loud, 0), 0);
+    assert_int_equal(held_answer_count(&more, free_bytes + 1), 0);
+    assert_int_equal(held_answer_count(&uncounted, SIZE_MAX / 2), 0);
+    held_answer_close(&loud);
+    held_answer_close(&more);
+    held_answer_close(&quiet);
+    held_answer_close(&uncounted);
+    held_answers_free(all);
+    share_pool_free(flows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(asked_once_for_a_body),
         cmocka_unit_test(asked_once_for_a_target),
         cmocka_unit_test(bodies_of_a_sandbox_take_its_share_at_most),
+        cmocka_unit_test(answers_of_a_sandbox_take_its_share_at_most),
         cmocka_unit_test(a_body_is_counted_until_its_exchange_ends),
     };
 

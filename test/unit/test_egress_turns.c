@@ -231,12 +231,13 @@ static void test_lines_are_by_tenant(void **state)
 /* How much of a searched answer one read takes. */
 static size_t read_of(struct world *w, void *layer)
 {
+    const struct rewrite_share share = {.turns = w->turns, .owner = 1};
     struct http_relay_options o = {.layer = layer};
     struct redact *secrets = redact_new();
     size_t most;
 
     assert_int_equal(redact_add(secrets, "a-secret-value", 14), 0);
-    assert_int_equal(rewrite_relay(w->turns, 1, &w->loop, NULL, secrets, &o), 0);
+    assert_int_equal(rewrite_relay(&share, &w->loop, NULL, secrets, &o), 0);
     most = o.filter->most(o.filter_arg);
     o.filter->free(o.filter_arg);
     return most;

@@ -128,6 +128,32 @@ bool redact_holds(const struct redact *r)
     return r->bytes.len > 0;
 }
 
+size_t redact_memory(const struct redact *r)
+{
+    return r->bytes.cap + r->marks.cap;
+}
+
+/* Leaves nothing of the contents in the memory that is given back. */
+static void tighten(struct buf *b)
+{
+    struct buf tight;
+
+    if (b->cap <= 2 * (b->len + 1))
+        return;
+    buf_init(&tight, b->max);
+    if (buf_append(&tight, b->data, b->len) < 0)
+        return;
+    explicit_bzero(b->base, b->cap);
+    buf_free(b);
+    *b = tight;
+}
+
+void redact_tighten(struct redact *r)
+{
+    tighten(&r->bytes);
+    tighten(&r->marks);
+}
+
 static bool is_in(int stream, char mark)
 {
     switch (stream) {

@@ -56,6 +56,11 @@ void redact_release(struct redact *r);
 /* Is anything kept back? */
 bool redact_holds(const struct redact *r);
 
+/* The memory that what is kept back takes; and makes that no longer than it has to be, where memory
+ * is there for it. */
+size_t redact_memory(const struct redact *r);
+void redact_tighten(struct redact *r);
+
 /* How many bytes of contents are kept back, where there are as many. */
 size_t redact_kept(const struct redact *r);
 

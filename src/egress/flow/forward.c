@@ -39,6 +39,7 @@
 #define FORWARD_PATIENT_PER_SECOND 100u /* of a sandbox */
 #define BODY_TIMEOUT_MS            300000
 #define WRITE_TIMEOUT_MS           300000
+#define FORWARD_HIGH_BYTES         (128u * 1024u) /* of an answer that its client does not take */
 #define STOP_MS                    500
 #define SWEEP_MS                   1000 /* how old the counts of a connection may be */
 /* that passes at a time where bytes are limited */
@@ -472,6 +473,7 @@ int forward_new(struct egress *eg, struct forward **out)
     c.max_connections = eg->config.flows_max;
     c.body_timeout_ms = BODY_TIMEOUT_MS;
     c.write_timeout_ms = WRITE_TIMEOUT_MS;
+    c.write_high_bytes = FORWARD_HIGH_BYTES;
     c.proxy = c.relays = c.adopts_layers = true;
     c.on_tagged_end = on_tagged_end;
     c.enter = enter;

@@ -52,8 +52,11 @@ static void on_relay_fail(struct http_exchange *x, const struct err *why, void *
         return;
     }
     note_failed(l, f, http_exchange_head(x), why->text);
-    forward_answer(x, f, why->code == ERR_TIMEOUT ? 504 : 502, "egress_unreachable", "none",
-                   why->text);
+    forward_answer(x, f,
+                   why->code == ERR_TIMEOUT     ? 504
+                   : why->code == ERR_EXHAUSTED ? 503
+                                                : 502,
+                   "egress_unreachable", "none", why->text);
 }
 
 static void on_reusable(int fd, void *arg)

@@ -52,6 +52,7 @@ enum err_code intercept_prepare(struct flow *f, const struct target *t, struct h
         .ruled = request_is_ruled(f->sandbox, t),
         .watch = {request_note_injected, f->egress, f->id},
         .bodies = {f->egress->intercept->held_bodies, f->share},
+        .answers = f->egress->intercept->held_answers,
         .transport = {.tls = tls, .detour = verdict_is_detour(f->sandbox, t->name)}};
     const char *put = NULL;
     enum err_code code = inject_prepare(f->egress->turns, registry_owner(f->sandbox), &r, x, o,
@@ -159,7 +160,8 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
     in->towards_clients = tls_conn_context(false);
     in->towards_servers = tls_conn_context(true);
     in->held_bodies = share_pool_new(HELD_BODY_PLACES);
-    if (!in->towards_clients || !in->towards_servers || !in->held_bodies ||
+    in->held_answers = held_answers_new();
+    if (!in->towards_clients || !in->towards_servers || !in->held_bodies || !in->held_answers ||
         tlshands_new(eg->loop, &in->hands) < 0 || h2s_new(eg->loop, &in->h2s) < 0)
         return err_set(e, ERR_EXHAUSTED, "TLS cannot be set up: out of memory");
     tlshands_set_turns(in->hands, eg->turns);
@@ -182,6 +184,7 @@ static void drop(struct intercept *in)
     SSL_CTX_free(in->towards_servers);
     free(in->operators);
     share_pool_free(in->held_bodies);
+    held_answers_free(in->held_answers);
     free(in);
 }
 

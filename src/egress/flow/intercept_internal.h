@@ -3,6 +3,7 @@
 
 #include "egress/credential/credential.h"
 #include "egress/h2/h2.h"
+#include "egress/http/held_answer.h"
 #include "egress/tls/ca.h"
 #include "egress/tls/tlshand.h"
 
@@ -12,6 +13,7 @@ struct intercept {
     struct ca *ca;
     struct sealer *sealer;
     struct share_pool *held_bodies; /* HELD_BODY_PLACES: http/held_body.h */
+    struct held_answers *held_answers;
     SSL_CTX *towards_clients, *towards_servers;
     /* PEM of the CAs in [egress] ca_file, for sandboxes to trust too; or NULL */
     char *operators;

@@ -407,12 +407,13 @@ enum err_code inject_prepare(struct turns *turns, uint64_t owner, const struct i
                              struct http_exchange *x, struct http_relay_options *o,
                              const char **put, struct err *e)
 {
+    const struct rewrite_share share = {turns, owner, r->answers, r->bodies.like};
     struct inject_plan plan = {.job = NULL};
     enum err_code code = inject_decide(r, http_exchange_head(x), http_exchange_arena(x), &plan, e);
 
     if (code == ERR_OK && changes(&plan) &&
-        rewrite_relay(turns, owner, http_exchange_loop(x), TAKE_PTR(plan.job),
-                      TAKE_PTR(plan.redact), o) < 0)
+        rewrite_relay(&share, http_exchange_loop(x), TAKE_PTR(plan.job), TAKE_PTR(plan.redact), o) <
+            0)
         code = err_set(e, ERR_EXHAUSTED, "out of memory");
     if (code == ERR_OK) {
         o->remove = plan.remove;

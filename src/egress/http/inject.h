@@ -39,7 +39,8 @@ struct inject_request {
     struct policy_transport transport; /* how it leaves */
     struct inject_watch watch;         /* arg outlives the request */
     bool ruled;                        /* methods or paths decide: override.h */
-    struct held_bodies bodies;         /* where a body that is held is counted */
+    struct held_bodies bodies;         /* where a body that is held is counted; */
+    struct held_answers *answers;      /* where its answer's memory is, beside bodies.like */
 };
 
 /* The decision on a request. */

@@ -9,6 +9,7 @@
 
 #include "egress/credential/credential.h"
 #include "egress/credential/redact.h"
+#include "egress/http/held_answer.h"
 #include "egress/http/held_body.h"
 #include "egress/tls/turns.h"
 #include "http/relay.h"
@@ -37,11 +38,19 @@ struct rewrite_job {
 struct rewrite_job *rewrite_job_new(void);
 void rewrite_job_free(struct rewrite_job *job);
 
+/* Whose share the cost of an answer is part of: its time (turns.h; NULL: no limit) and its memory
+ * (http/held_answer.h; NULL: likewise). */
+struct rewrite_share {
+    struct turns *turns;
+    uint64_t owner;
+    struct held_answers *answers;
+    const struct share *like; /* held_answer_open's */
+};
+
 /* The same as the filter of a relay (http/relay.h): o->filter and o->filter_arg are set. job
  * and redact are taken over in every case; either may be NULL (nothing to change; nothing to
- * look for). The cost of answers is part of that owner's share (turns.h; NULL: no limit). 0 or
- * -ENOMEM. */
-int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct rewrite_job *job,
+ * look for). 0 or -ENOMEM. */
+int rewrite_relay(const struct rewrite_share *share, uv_loop_t *loop, struct rewrite_job *job,
                   struct redact *redact, struct http_relay_options *o);
 
 /* The two directions by themselves: for rewrite_relay, tests and fuzzing. */
@@ -61,6 +70,10 @@ int rewrite_outward(struct rewrite *w, const char *data, size_t n, struct buf *o
 int rewrite_inward(struct rewrite *w, const char *data, size_t n, struct buf *out);
 int rewrite_inward_more(struct rewrite *w, struct buf *out);
 int rewrite_inward_end(struct rewrite *w, struct buf *out);
+
+/* Memory that what is kept back of the answer takes, or waits to be searched; tight: made no longer
+ * than its contents before. */
+size_t rewrite_held(struct rewrite *w, bool tight);
 
 /* After how long without bytes of the answer rewrite_inward_pause is to be called, in ms; 0:
  * not at all. stalled: the reader had to be waited for, so that the sender may have had to. */

@@ -323,6 +323,17 @@ int rewrite_inward_end(struct rewrite *w, struct buf *out)
     return redact_take(w->redact, true, out);
 }
 
+size_t rewrite_held(struct rewrite *w, bool tight)
+{
+    size_t n = w->answer.cap + (w->unzip ? unzip_memory(w->unzip) : 0);
+
+    if (!w->redact)
+        return n;
+    if (tight)
+        redact_tighten(w->redact);
+    return n + redact_memory(w->redact);
+}
+
 unsigned rewrite_inward_pause_ms(const struct rewrite *w, bool stalled)
 {
     if (!w->redact || w->pause_ms == 0 || !redact_holds(w->redact))

@@ -1,7 +1,8 @@
 /* A rewrite as the filter of a relay, for one request and its answer. The cost of answers is shared
- * out: a read waits for its owner's turn (turns.h). Bytes that are kept back pass when nothing came
- * for some time, which a timer tells; while the reader is behind or the turn is waited for it is
- * not the sender that pauses. */
+ * out: a read waits for its owner's turn (turns.h), and with each call the memory is counted that
+ * the answer takes here and in the relay (http/held_answer.h). Bytes that are kept back pass when
+ * nothing came for some time, which a timer tells; while the reader is behind or the turn is waited
+ * for it is not the sender that pauses. */
 
 #include "egress/http/rewrite_internal.h"
 #include "egress/tls/turns.h"
@@ -12,6 +13,7 @@ struct rewrite_relay {
     struct rewrite *w;
     struct turns *turns;
     struct turn turn;
+    struct held_answer held;
     size_t least_bytes; /* of a read: behind TLS a record is whole */
     uv_timer_t timer;
     void (*wake)(void *relay);
@@ -80,6 +82,16 @@ static void on_turn(void *arg)
     p->wake(p->relay);
 }
 
+/* rc < 0: as it is. */
+static int count_held(struct rewrite_relay *p, const struct buf *out, int rc)
+{
+    size_t bytes = rc < 0 ? 0 : out->cap + rewrite_held(p->w, false);
+
+    if (rc == 0 && bytes > HELD_ANSWER_FREE_BYTES)
+        bytes = out->cap + rewrite_held(p->w, true);
+    return rc < 0 ? rc : held_answer_count(&p->held, bytes);
+}
+
 static int inward(void *arg, const char *data, size_t n, struct buf *out)
 {
     struct rewrite_relay *p = arg;
@@ -90,7 +102,7 @@ static int inward(void *arg, const char *data, size_t n, struct buf *out)
     if (active) /* it may have been decompressed */
         turns_spend(p->turns, MAX(n, out->len - MIN(before, out->len)));
     await_pause(p);
-    return rc;
+    return count_held(p, out, rc);
 }
 
 static int inward_more(void *arg, struct buf *out)
@@ -100,11 +112,11 @@ static int inward_more(void *arg, struct buf *out)
 
     if (p->pause_due) {
         p->pause_due = p->stalled = false;
-        return rewrite_inward_pause(p->w, out);
+        return count_held(p, out, rewrite_inward_pause(p->w, out));
     }
     rc = rewrite_inward_more(p->w, out);
     turns_spend(p->turns, out->len);
-    return rc;
+    return count_held(p, out, rc);
 }
 
 static int inward_end(void *arg, struct buf *out)
@@ -113,7 +125,7 @@ static int inward_end(void *arg, struct buf *out)
 
     uv_timer_stop(&p->timer);
     p->pause_due = false;
-    return rewrite_inward_end(p->w, out);
+    return count_held(p, out, rewrite_inward_end(p->w, out));
 }
 
 static void wait_for_reader(void *arg, bool on)
@@ -134,6 +146,7 @@ static void drop(void *arg)
     struct rewrite_relay *p = arg;
 
     turns_leave(p->turns, &p->turn);
+    held_answer_close(&p->held);
     rewrite_free(p->w);
     uv_close((uv_handle_t *)&p->timer, on_closed);
 }
@@ -147,13 +160,13 @@ static const struct http_relay_filter filter = {.start = start,
                                                 .wait = wait_for_reader,
                                                 .free = drop};
 
-int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct rewrite_job *job,
+int rewrite_relay(const struct rewrite_share *share, uv_loop_t *loop, struct rewrite_job *job,
                   struct redact *redact, struct http_relay_options *o)
 {
     struct rewrite_relay *p = calloc(1, sizeof(*p));
     struct rewrite *w = rewrite_new();
 
-    if (!p || !w) {
+    if (!p || !w || held_answer_open(&p->held, share->answers, share->like) < 0) {
         free(p);
         rewrite_free(w);
         rewrite_job_free(job);
@@ -162,9 +175,9 @@ int rewrite_relay(struct turns *turns, uint64_t owner, uv_loop_t *loop, struct r
     }
     rewrite_set(w, job, redact);
     p->w = w;
-    p->turns = turns;
+    p->turns = share->turns;
     p->least_bytes = o->layer ? HTTP_LAYER_READ_BYTES : 1;
-    p->turn = (struct turn){.go = on_turn, .arg = p, .owner = owner};
+    p->turn = (struct turn){.go = on_turn, .arg = p, .owner = share->owner};
     uv_timer_init(loop, &p->timer);
     p->timer.data = p;
     o->filter = &filter;

@@ -65,6 +65,11 @@ size_t unzip_waiting(const struct unzip *u)
     return u->in.len;
 }
 
+size_t unzip_memory(const struct unzip *u)
+{
+    return u->in.cap;
+}
+
 bool unzip_is_whole(const struct unzip *u)
 {
     return u->in.len == 0 && (u->ended || !u->started);

@@ -32,8 +32,9 @@ int unzip_feed(struct unzip *u, const char *data, size_t n);
 #define UNZIP_STEP_BYTES ((size_t)32 * 1024)
 int unzip_next(struct unzip *u, struct buf *out);
 
-/* Bytes that wait. */
+/* Bytes that wait, and the memory that they take. */
 size_t unzip_waiting(const struct unzip *u);
+size_t unzip_memory(const struct unzip *u);
 
 /* Nothing waits, and it has come to its end (or to none at all). */
 bool unzip_is_whole(const struct unzip *u);
