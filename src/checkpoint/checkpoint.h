@@ -5,6 +5,7 @@
 #include "contract/checkpoint_boot.h"
 
 #define CHECKPOINT_SELF_DIR  "/proc/self/fd/4"
+#define CHECKPOINT_SELF_WORK "/proc/self/fd/3"
 #define CHECKPOINT_TMPFS_TAR "tmpfs.tar"
 
 /* Why it could not be done: a sentence of printable ASCII. */

@@ -1,6 +1,7 @@
 /* CRIU as a child of cay-checkpoint: the environment and limits that it is started with, its
- * deadline, and the reason that its log gives for a failure. The log and other files that it writes
- * into the image's directory are removed, as they are no part of an image. */
+ * deadline, and the reason that its log gives for a failure. The log and other files that a dump
+ * writes into the image's directory are removed, as they are no part of an image; those of a
+ * restore are in a directory of their own, as its image may be others' too. */
 
 #include "checkpoint/criu.h"
 
@@ -24,12 +25,13 @@
 #define LOOK_MS  50
 #define GRACE_MS 1000 /* for CRIU's own end, after an error */
 
+/* A dump's image has what CRIU found out of the kernel, as criu.kdat, so that a restore, of the
+ * same kernel, need not ask again: a third of the time of a small one. */
 const char *const criu_environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C",
                                         "XDG_RUNTIME_DIR=" CHECKPOINT_SELF_DIR, NULL};
 
-/* Files that CRIU writes beside the image. */
-static const char *const beside[] = {CRIU_DUMP_LOG, CRIU_RESTORE_LOG, "stats-dump", "stats-restore",
-                                     "criu.kdat",   "criu.kdat.tmp",  CRIU_MADE,    CRIU_UNWANTED};
+/* Files that CRIU writes beside the image of a dump. */
+static const char *const beside[] = {CRIU_DUMP_LOG, "stats-dump", "criu.kdat", "criu.kdat.tmp"};
 
 static int limit(const struct criu_limits *limits)
 {
@@ -97,12 +99,12 @@ static bool is_noise(const char *line)
 
 /* The last line of CRIU's log that says what went wrong, but the first of a restore, where each
  * caller adds one. It has names of the tenant's in it, so what is not printable is not shown. */
-static void read_log(const char *log, struct checkpoint_why *why)
+static void read_log(const struct criu_limits *limits, struct checkpoint_why *why)
 {
     static char text[LOG_MAX];
-    ssize_t n = io_read_text_at(CHECKPOINT_DIR_FD, log, text, sizeof(text));
+    ssize_t n = io_read_text_at(limits->beside_fd, limits->log, text, sizeof(text));
     const char *last = NULL;
-    bool is_restore = strcmp(log, CRIU_RESTORE_LOG) == 0;
+    bool is_restore = strcmp(limits->log, CRIU_RESTORE_LOG) == 0;
 
     for (const char *at = n < 0 ? NULL : strstr(text, "Error ("); at;
          at = strstr(at + 1, "Error ("))
@@ -116,10 +118,10 @@ static void read_log(const char *log, struct checkpoint_why *why)
             *c = '?';
 }
 
-bool criu_log_has_error(const char *log, size_t from)
+bool criu_log_has_error(size_t from)
 {
     static char text[LOG_MAX];
-    ssize_t n = io_read_text_at(CHECKPOINT_DIR_FD, log, text, sizeof(text));
+    ssize_t n = io_read_text_at(CHECKPOINT_WORK_FD, CRIU_RESTORE_LOG, text, sizeof(text));
 
     for (const char *at = n > 0 && (size_t)n > from ? strstr(text + from, "Error (") : NULL; at;
          at = strstr(at + 1, "Error ("))
@@ -158,6 +160,6 @@ int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpo
         checkpoint_fail(why, -EIO, "CRIU did not end after an error");
     else
         checkpoint_fail(why, -EIO, "CRIU ended with status %d", status);
-    read_log(limits->log, why);
+    read_log(limits, why);
     return -EIO;
 }

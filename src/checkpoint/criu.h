@@ -28,16 +28,17 @@ struct criu_limits {
     /* Asked again and again: where CRIU will not come to an end by itself it is ended. NULL: it
      * always does. */
     bool (*has_failed)(void);
-    const char *log; /* the file in the image's directory in which it says what went wrong */
+    const char *log; /* the file of beside_fd in which it says what went wrong */
+    int beside_fd;   /* the directory of what it writes beside the image */
 };
 
 extern const char *const criu_environment[];
 
-/* Whether a line of it from that byte on tells of an error. */
-bool criu_log_has_error(const char *log, size_t from);
+/* Whether a line of a restore's from that byte on tells of an error. */
+bool criu_log_has_error(size_t from);
 
 /* Runs it to its end. 0: it says that all went well. -ETIMEDOUT; -errno with *why. */
 int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpoint_why *why);
 
-/* Removes what it leaves in the image's directory that is not the image. */
+/* Removes what a dump leaves in the image's directory that is not the image. */
 void criu_remove_beside(void);

@@ -45,7 +45,7 @@ int main(int argc, char **argv)
 {
     const char *action = getenv("CRTOOLS_SCRIPT_ACTION");
     struct checkpoint_why why = {""};
-    struct criu_limits limits = {.log = CRIU_DUMP_LOG};
+    struct criu_limits limits = {.log = CRIU_DUMP_LOG, .beside_fd = CHECKPOINT_DIR_FD};
     uint64_t seconds;
 
     if (argc == 1 && action)

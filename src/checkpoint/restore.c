@@ -114,10 +114,10 @@ static int at_made(int pidfd)
         rc = ask(CHECKPOINT_MADE, -1);
     if (rc < 0)
         return rc;
-    if (fstatat(CHECKPOINT_DIR_FD, CRIU_RESTORE_LOG, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (fstatat(CHECKPOINT_WORK_FD, CRIU_RESTORE_LOG, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     snprintf(text, sizeof(text), "%lld", (long long)st.st_size);
-    return io_create_file_at(CHECKPOINT_DIR_FD, CRIU_MADE, text, strlen(text), 0600);
+    return io_create_file_at(CHECKPOINT_WORK_FD, CRIU_MADE, text, strlen(text), 0600);
 }
 
 /* CRIU lets them go whatever this says, so it does not get to know that it is over: has_failed
@@ -127,7 +127,7 @@ static int at_done(int pidfd)
     if (ask(CHECKPOINT_DONE, -1) == 0)
         return 0;
     (void)pid_kill(pidfd, SIGKILL);
-    (void)!io_create_file_at(CHECKPOINT_DIR_FD, CRIU_UNWANTED, "", 0, 0600);
+    (void)!io_create_file_at(CHECKPOINT_WORK_FD, CRIU_UNWANTED, "", 0, 0600);
     for (;;)
         pause();
 }
@@ -141,7 +141,7 @@ static const struct {
  * number cannot have become another's. */
 int restore_hook(const char *self, const char *action, const char *pid_text)
 {
-    static const int wanted[] = {CHECKPOINT_DIR_FD, CHECKPOINT_ASK_FD};
+    static const int wanted[] = {CHECKPOINT_WORK_FD, CHECKPOINT_ASK_FD};
     int pid = pid_text ? atoi(pid_text) : 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -199,23 +199,24 @@ static bool has_failed(void)
 {
     char text[24];
 
-    if (faccessat(CHECKPOINT_DIR_FD, CRIU_UNWANTED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    if (faccessat(CHECKPOINT_WORK_FD, CRIU_UNWANTED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return true;
-    return io_read_text_at(CHECKPOINT_DIR_FD, CRIU_MADE, text, sizeof(text)) > 0 &&
-           criu_log_has_error(CRIU_RESTORE_LOG, (size_t)strtoul(text, NULL, 10));
+    return io_read_text_at(CHECKPOINT_WORK_FD, CRIU_MADE, text, sizeof(text)) > 0 &&
+           criu_log_has_error((size_t)strtoul(text, NULL, 10));
 }
 
 int restore_run(unsigned seconds, struct checkpoint_why *why)
 {
     static struct words words; /* large */
-    const struct criu_limits limits = {
-        .seconds = seconds, .log = CRIU_RESTORE_LOG, .has_failed = has_failed};
+    const struct criu_limits limits = {.seconds = seconds,
+                                       .log = CRIU_RESTORE_LOG,
+                                       .beside_fd = CHECKPOINT_WORK_FD,
+                                       .has_failed = has_failed};
     int rc = prepare(&words, why);
 
     if (rc == 0 && (rc = ask(CHECKPOINT_READY, -1)) < 0)
         checkpoint_fail(why, rc, "the restore is not wanted any more");
     if (rc == 0)
         rc = criu_run(words.argv, &limits, why);
-    criu_remove_beside();
     return rc;
 }

@@ -10,6 +10,8 @@ static const char *const fixed[] = {
     CRIU_OPTIONS_OF_BOTH,
     "--log-file",
     CRIU_RESTORE_LOG,
+    "--work-dir",
+    CHECKPOINT_SELF_WORK,
     "--root",
     CHECKPOINT_BARE,
     "--restore-detached",

@@ -5,7 +5,8 @@
 #define CHECKPOINT_CRIU "/usr/local/sbin/criu" /* that it runs */
 
 #define CHECKPOINT_PID_FD    3 /* a dump's: a pidfd of the sandbox's PID 1 */
-#define CHECKPOINT_DIR_FD    4 /* the image's directory, the first id's; for a dump empty */
+#define CHECKPOINT_WORK_FD   3 /* a restore's: a directory for what is no part of the image */
+#define CHECKPOINT_DIR_FD    4 /* the image's; a dump's, which is empty, is the first id's */
 #define CHECKPOINT_ASK_FD    5 /* written to: one line when all is in the directory */
 #define CHECKPOINT_ANSWER_FD 6 /* a dump's; read from: CHECKPOINT_END, or anything else */
 

@@ -10,6 +10,7 @@
 #include "privd/kept.h"
 #include "privd/levels.h"
 #include "privd/loop.h"
+#include "privd/opened.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
 #include "privd/request.h"
@@ -175,6 +176,8 @@ int keep_take(struct slot *s, uint32_t number)
     r.gen = s->gen;
     rc = kept_write(&s->privd->kept, &r);
     s->kept = rc == 0 ? number : 0;
+    if (rc == 0)
+        opened_forget(s->privd, number);
     return rc;
 }
 
@@ -240,6 +243,8 @@ void keep_drop_requested(struct privd *p, const struct reply_to *to, const struc
         rc = 0;
     if (rc == 0)
         rc = kept_enter(&p->kept, number, KEPT_DROPPING);
+    if (rc == 0)
+        opened_forget(p, number);
     if (rc < 0) {
         answer(p, to, PRIVSEP_DROP, number, rc);
         return;

@@ -413,6 +413,7 @@ static void tear_down(struct privd *p)
     command_sandbox_free_all(p);
     unkilled_free(p);
     leave_loop(p);
+    opened_forget_all(p);
     slots_free(p);
     levels_free(p);
     if (clean) {

@@ -20,6 +20,7 @@
 #include "privd/kept.h"
 #include "privd/list.h"
 #include "privd/loop.h"
+#include "privd/opened.h"
 #include "privd/options.h"
 #include "privd/pace.h"
 #include "privd/permit.h"
@@ -56,6 +57,7 @@ struct privd {
     struct copier copier;
     struct archiver archiver;
     struct dumper dumpers[DUMPS_MAX];
+    struct opened_images opened;
     struct volume_records volumes;
     struct volume_worker volume_worker;
     int host_dir_fds[HOST_DIRS_MAX]; /* of options.host_dirs; -1: it is not there */

@@ -15,6 +15,7 @@
 #include "privd/levels.h"
 #include "privd/list.h"
 #include "privd/loop.h"
+#include "privd/opened.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
 #include "privd/request.h"
@@ -226,32 +227,6 @@ static void claim(struct slot *s)
         start_failed(s, r, PRIVSEP_STAGE_READY);
 }
 
-static void on_start(void *arg, uint32_t events)
-{
-    struct slot *s = arg;
-    struct privd *p = s->privd;
-    struct runtime_started started_as = {.pidfd = -1, .listener_fd = -1};
-    uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
-    int r;
-
-    loop_remove(&p->loop, &s->task_source);
-    r = s->driver->start_finish(p->rt, &s->task, &started_as, &stage);
-    if (r == -EAGAIN && slots_watch_task(s, on_start) == 0)
-        return;
-    s->driver->slot_close(&s->pooled);
-    if (r < 0) {
-        start_failed(s, r, stage);
-        return;
-    }
-    s->pid = started_as.pid;
-    s->pidfd = started_as.pidfd;
-    if (started_as.listener_fd >= 0)
-        pins_take_fd(s, started_as.listener_fd);
-    else
-        pins_take_slot(s);
-    claim(s);
-}
-
 /* The same that dump.c had sealed. */
 static const struct runtime_image *image_of(const struct privd *p, const struct slot *s,
                                             struct runtime_image *out)
@@ -263,6 +238,36 @@ static const struct runtime_image *image_of(const struct privd *p, const struct 
                                   .memory_bytes = s->kind.limits.memory_bytes};
     memcpy(out->owner, p->kept.all[s->create->kept].owner, sizeof(out->owner));
     return out;
+}
+
+static void on_start(void *arg, uint32_t events)
+{
+    struct slot *s = arg;
+    struct privd *p = s->privd;
+    struct runtime_started started_as = {
+        .pidfd = -1, .listener_fd = -1, .opened = RUNTIME_OPENED_NONE};
+    struct runtime_image image;
+    uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
+    int r;
+
+    loop_remove(&p->loop, &s->task_source);
+    r = s->driver->start_finish(p->rt, &s->task, &started_as, &stage);
+    if (r == -EAGAIN && slots_watch_task(s, on_start) == 0)
+        return;
+    s->driver->slot_close(&s->pooled);
+    if (r == 0 && s->create->memory && started_as.opened.fd >= 0)
+        opened_put(p, s->create->kept, image_of(p, s, &image), &started_as.opened);
+    if (r < 0) {
+        start_failed(s, r, stage);
+        return;
+    }
+    s->pid = started_as.pid;
+    s->pidfd = started_as.pidfd;
+    if (started_as.listener_fd >= 0)
+        pins_take_fd(s, started_as.listener_fd);
+    else
+        pins_take_slot(s);
+    claim(s);
 }
 
 static int start_cold(struct privd *p, struct slot *s)
@@ -278,6 +283,7 @@ static int start_cold(struct privd *p, struct slot *s)
     if (s->create->memory) {
         start.image = image_of(p, s, &image);
         n = restores_group_begin(p, s->create, image.memory_bytes, fds);
+        start.opened = start.copy ? opened_get(p, start.kept, &image) : RUNTIME_OPENED_NONE;
         start.image_join_fds = fds;
         start.n_image_join_fds = n;
     }

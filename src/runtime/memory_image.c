@@ -36,22 +36,27 @@ uint64_t memory_image_file_max(uint64_t memory_bytes)
     return memory_bytes + RUNTIME_RESERVE_MEMORY_BYTES + IMAGE_OWN_BYTES;
 }
 
-int memory_image_dir(uint32_t uid, uint64_t memory_bytes)
+int memory_image_mount(uint32_t uid, uint64_t memory_bytes)
 {
     char size[NUMBER_SIZE];
 
     snprintf(size, sizeof(size), "%llu", (unsigned long long)memory_image_file_max(memory_bytes));
     const struct mnt_option options[] = {
         {"mode", "0700"}, {"size", size}, {"nr_inodes", FILES_MAX}, {NULL, NULL}};
-    CLEANUP_CLOSE int fd = mnt_new("tmpfs", options,
-                                   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    CLEANUP_CLOSE int fd = mnt_new_memory(options,
+                                          MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 
-    if (fd < 0)
-        return fd;
-    CLEANUP_CLOSE int dir = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0 || fchown(dir, uid, uid) < 0)
+    if (fd >= 0 && fchownat(fd, "", uid, uid, AT_EMPTY_PATH) < 0)
         return -errno;
-    return TAKE_FD(dir);
+    return TAKE_FD(fd);
+}
+
+int memory_image_dir(uint32_t uid, uint64_t memory_bytes)
+{
+    CLEANUP_CLOSE int fd = memory_image_mount(uid, memory_bytes);
+    int dir = fd < 0 ? fd : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return dir < 0 && fd >= 0 ? -errno : dir;
 }
 
 /* --- the key ---------------------------------------------------------------------------------- */

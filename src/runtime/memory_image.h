@@ -8,8 +8,10 @@
 #define MEMORY_IMAGE_SECONDS "60" /* of cay-checkpoint */
 
 /* Where an image's files are while it is written or read: a new, detached tmpfs of uid's alone, so
- * that no byte of it reaches the disk unsealed, and nothing is left of it when the task ends. A
- * descriptor or -errno. */
+ * that no byte of it reaches the disk unsealed, and nothing is left of it when who has it ends.
+ * mount: the descriptor of the mount, as mnt_new's; dir: one of its directory, with which it stays.
+ * A descriptor or -errno. */
+int memory_image_mount(uint32_t uid, uint64_t memory_bytes) WARN_UNUSED;
 int memory_image_dir(uint32_t uid, uint64_t memory_bytes) WARN_UNUSED;
 
 /* The most that CRIU may write into one file, and cay-seal into its own. */

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "runtime/inside.h"
 #include "runtime/level.h"
+#include "runtime/opened_image.h"
 #include "runtime/process_boot.h"
 #include "runtime/process_prepare.h"
 #include "runtime/process_restore.h"
@@ -202,10 +203,12 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
     int rc = process_collect(t, &result, stage);
     if (rc == -EAGAIN)
         return rc;
-    if (rc == 0 && (result.n_fds == 1 || result.n_fds == 2)) {
+    if (rc == 0 && result.n_fds >= 1 && result.n_fds <= 3) {
         *out = (struct runtime_started){.pid = (pid_t)result.values[0],
                                         .pidfd = result.fds[0],
-                                        .listener_fd = result.n_fds == 2 ? result.fds[1] : -1};
+                                        .listener_fd = result.n_fds >= 2 ? result.fds[1] : -1,
+                                        .opened = result.n_fds == 3 ? opened_image_told(&result)
+                                                                    : RUNTIME_OPENED_NONE};
         task_move_high_fd(&out->pidfd);
         return 0;
     }

@@ -1,5 +1,5 @@
-/* A restore as a task: the kept layer is taken, its image opened by cay-seal into a tmpfs of the
- * task's, before anything reads it; then a slot is made like any, in the slot's control group, and
+/* A restore as a task: the kept layer is taken, its image opened by cay-seal into a tmpfs, before
+ * anything reads it (opened_image.c); then a slot is made like any, in its control group, and
  * a child of the task's gives up the host's root and becomes cay-checkpoint (restore.c). It and
  * CRIU, and the task, then go to the control group of the image, so that the slot's has the
  * sandbox's processes alone: PID 1 is moved there before it has a child. Whatever is left is killed
@@ -19,6 +19,7 @@
 #include "contract/checkpoint_boot.h"
 #include "runtime/memory_image.h"
 #include "runtime/observe.h"
+#include "runtime/opened_image.h"
 #include "runtime/process_go_on.h"
 #include "runtime/process_prepare.h"
 #include "runtime/restore.h"
@@ -57,27 +58,6 @@ static int copy_agent(const struct runtime *rt, uint32_t uid)
         return -errno;
     int rc = memfd_seal(fd);
     return rc < 0 ? rc : TAKE_FD(fd);
-}
-
-/* --- the image -------------------------------------------------------------------------------- */
-
-/* In a control group for that alone, which process_prepare leaves for the slot's: an image that is
- * as large as the sandbox may be has no room beside what is restored of it. */
-static int open_image(const struct process_start_args *a, char why[static TASK_WHY_SIZE])
-{
-    const struct disk *d = &a->rt->disk;
-    const struct runtime_image *image = a->start->image;
-    uint32_t uid = runtime_slot_uid(a->rt, a->slot->number);
-    int rc = memory_image_join(a->start->image_join_fds, a->start->n_image_join_fds);
-    CLEANUP_CLOSE int file = rc < 0
-                                 ? rc
-                                 : d->backend->image_open(d, a->slot->number, a->slot->gen, false);
-    CLEANUP_CLOSE int dir = file < 0 ? file : memory_image_dir(uid, image->memory_bytes);
-
-    if (dir < 0)
-        return dir;
-    rc = memory_image_seal(a->rt, "open", uid, dir, file, image, why);
-    return rc < 0 ? rc : TAKE_FD(dir);
 }
 
 /* --- PID 1 ------------------------------------------------------------------------------------ */
@@ -350,9 +330,12 @@ static int make_place(const struct process_start_args *a, struct inside *in, int
                                     .host_name = "cay", /* until it is claimed */
                                     .seconds = MEMORY_IMAGE_SECONDS,
                                     .image_fd = image_fd,
+                                    .work_fd = memory_image_dir(uid, 0),
                                     .boot_fd = a->boot.agent_fd,
                                     .agent_fd = copy_agent(a->rt, uid)};
     place->program_fd = open(a->rt->checkpoint_path, O_PATH | O_CLOEXEC);
+    if (place->work_fd < 0)
+        return process_fail(out, PRIVSEP_STAGE_MEMORY, place->work_fd);
     if (place->agent_fd < 0 || place->program_fd < 0)
         return process_fail(out, PRIVSEP_STAGE_EXEC,
                             place->agent_fd < 0 ? place->agent_fd : -errno);
@@ -362,6 +345,7 @@ static int make_place(const struct process_start_args *a, struct inside *in, int
 int process_restore(const struct process_start_args *a, struct inside *in, struct task_result *out)
 {
     const struct disk *d = &a->rt->disk;
+    struct runtime_opened opened = RUNTIME_OPENED_NONE;
     struct restore_place place;
 
     if (!a->rt->checkpoint_path || !a->rt->seal_path || !d->backend->image_open)
@@ -369,17 +353,19 @@ int process_restore(const struct process_start_args *a, struct inside *in, struc
     int rc = process_make_dirs(a->rt, a->slot->number, a->slot->gen, a->start, out);
     if (rc < 0)
         return rc;
-    CLEANUP_CLOSE int image = open_image(a, out->why);
-    if (image < 0)
-        return process_fail(out, PRIVSEP_STAGE_MEMORY, image);
+    rc = opened_image(a, out->why, &opened);
+    if (rc < 0)
+        return process_fail(out, PRIVSEP_STAGE_MEMORY, rc);
     rc = process_prepare(a, in, out);
     if (rc == 0)
-        rc = make_place(a, in, image, &place, out);
+        rc = make_place(a, in, opened.fd, &place, out);
     if (rc == 0)
         rc = restore(a, in, &place, out);
     /* Before a process goes on: its files change from there on, and its memory with them. */
     if (rc == 0 && (rc = d->backend->image_remove(d, a->slot->number, a->slot->gen)) < 0)
         process_fail(out, PRIVSEP_STAGE_LAYER, rc);
+    if (rc == 0 && a->start->copy)
+        opened_image_tell(&opened, out);
     if (rc < 0) /* privd would wait for an end that does not come while it is frozen */
         out->n_fds = 0;
     return rc;

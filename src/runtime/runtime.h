@@ -182,6 +182,16 @@ struct runtime_image {
     uint64_t memory_bytes; /* the sandbox's limit: an image has no more */
 };
 
+/* The files of an image in memory, which can only be read, and the sealed file that they are of.
+ * Memory of a tenant's: nothing but a restore of that image gets the descriptor. */
+struct runtime_opened {
+    int fd; /* -1: none */
+    uint64_t inode, bytes, changed_ns;
+    uint64_t held_bytes; /* of memory */
+};
+
+#define RUNTIME_OPENED_NONE ((struct runtime_opened){.fd = -1})
+
 struct runtime_start {
     uint32_t template_number;
     uint32_t flags; /* 0 */
@@ -193,7 +203,8 @@ struct runtime_start {
     /* with image: as join_fds of dump_begin, while the image is opened */
     const int *image_join_fds;
     int n_image_join_fds;
-    int records_fd; /* with kept: as of runtime_end */
+    struct runtime_opened opened; /* with image: by an earlier start on that number; the caller's */
+    int records_fd;               /* with kept: as of runtime_end */
     struct privsep_limits limits;
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES]; /* whole starts only */
 };
@@ -212,7 +223,9 @@ struct runtime_sandbox {
 struct runtime_started {
     pid_t pid; /* PID 1 of the sandbox, in the caller's pid namespace; a child of the caller */
     int pidfd;
-    int listener_fd; /* of the filters of one that was restored: as pin's; else -1 */
+    int listener_fd;              /* of the filters of one that was restored: as pin's; else -1 */
+    struct runtime_opened opened; /* of a copy that was restored: what a start on that number may
+                                   * be given; the caller's */
 };
 
 /* How a process that has ended came to its end: fills the fields of waitid(2). */

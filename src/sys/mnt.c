@@ -70,16 +70,24 @@ static void log_context(int context, const char *type, const char *step, int err
     log_warn("mount %s: %s: %s%s%s", type, step, strerror(errnum), n > 0 ? ": " : "", text);
 }
 
+static int set_option(int context, const struct mnt_option *o)
+{
+    return fsconfig(context, o->value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG, o->key, o->value,
+                    0);
+}
+
+/* wishes: options that are left out where the kernel does not have them. */
 static int new_from(const char *type, const char *source, const struct mnt_option *options,
-                    uint64_t attr)
+                    const struct mnt_option *wishes, uint64_t attr)
 {
     CLEANUP_CLOSE int context = fsopen(type, FSOPEN_CLOEXEC);
     if (context < 0)
         return -errno;
     (void)fsconfig(context, FSCONFIG_SET_STRING, "source", source, 0);
+    for (; wishes && wishes->key; wishes++)
+        (void)set_option(context, wishes);
     for (; options && options->key; options++) {
-        unsigned cmd = options->value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
-        if (fsconfig(context, cmd, options->key, options->value, 0) < 0) {
+        if (set_option(context, options) < 0) {
             int errnum = errno;
             log_context(context, type, options->key, errnum);
             return -errnum;
@@ -101,14 +109,29 @@ static int new_from(const char *type, const char *source, const struct mnt_optio
 
 int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr)
 {
-    return new_from(type, type, options, attr); /* as df and mount show it */
+    return new_from(type, type, options, NULL, attr); /* as df and mount show it */
+}
+
+int mnt_new_memory(const struct mnt_option *options, uint64_t attr)
+{
+    static const struct mnt_option wishes[] = {
+        {"noswap", NULL}, {"huge", "within_size"}, {NULL, NULL}};
+
+    return new_from("tmpfs", "tmpfs", options, wishes, attr);
+}
+
+int mnt_set_read_only(int mount_fd)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+
+    return mount_setattr(mount_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
 int mnt_new_on(const char *type, const char *device, uint64_t attr)
 {
     const struct mnt_option read_only[] = {{"ro", NULL}, {NULL, NULL}};
 
-    return new_from(type, device, read_only, attr | MOUNT_ATTR_RDONLY);
+    return new_from(type, device, read_only, NULL, attr | MOUNT_ATTR_RDONLY);
 }
 
 int mnt_new_terminals(unsigned max)

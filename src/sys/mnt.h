@@ -38,7 +38,15 @@ struct mnt_option {
  * about a failure go to the log. A descriptor of its root or -errno. */
 int mnt_new(const char *type, const struct mnt_option *options, uint64_t attr) WARN_UNUSED;
 
-/* The same, of an instance of devpts that has at most so many terminals. */
+/* The same, of a tmpfs whose files are never swapped out, and lie in large pages, both where the
+ * kernel has that (Linux 6.4, transparent huge pages). */
+int mnt_new_memory(const struct mnt_option *options, uint64_t attr) WARN_UNUSED;
+
+/* A detached mount that nothing has open for writing can be read only from here on, by whatever
+ * descriptor. 0 or -errno. */
+int mnt_set_read_only(int mount_fd) WARN_UNUSED;
+
+/* As mnt_new, of an instance of devpts that has at most so many terminals. */
 int mnt_new_terminals(unsigned max) WARN_UNUSED;
 
 /* The file system of that type on a block device, read-only: as mnt_new. */

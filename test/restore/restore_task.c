@@ -7,6 +7,7 @@
 #include "contract/agent_boot.h"
 #include "contract/checkpoint_boot.h"
 #include "contract/proto.h"
+#include "runtime/memory_image.h"
 #include "runtime/process_go_on.h"
 #include "runtime/restore.h"
 #include "runtime/slot.h"
@@ -183,6 +184,7 @@ int main(int argc, char **argv)
     place.listener_fd = listener[1];
     place.ask_fd = ask[1];
     place.image_fd = FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    place.work_fd = FD(memory_image_dir(uid, 0));
     place.agent_fd = FD(open(argv[6], O_RDONLY | O_CLOEXEC));
     place.program_fd = FD(open(argv[7], O_PATH | O_CLOEXEC));
     place.host_name = argv[8];

@@ -486,3 +486,121 @@ def test_memory_stays_kept_where_privd_dies_before_it_goes_on(privd):
     t = restore(c, "inextm", 7)
     assert t.status == 0 or t.stage == STAGE_MEMORY
     assert t.status == 0 or create_on(c, "inextm", 7).status == 0
+
+
+COPY_WITH_MEMORY = 3
+
+
+class Program:
+    """cay-seal, which can be made to fail at each start."""
+
+    def __init__(self, path):
+        self.path = path
+        shutil.copy(SEAL, path)
+        self.content = path.read_bytes()
+
+    @contextlib.contextmanager
+    def broken(self):
+        self.path.write_bytes(b"")
+        yield
+        self.path.write_bytes(self.content)
+
+
+@pytest.fixture
+def breakable(tmp_path):
+    """A cay-privd, a channel to it, and its cay-seal."""
+    program = Program(tmp_path / "cay-seal")
+    p = start_privd(checkpoint=CHECKPOINT, seal=program.path)
+    c = p.channel()
+    if c.ask(CAPACITY).text(32, 16) == "memory":
+        stop_privd(p)
+        pytest.skip("files are in memory here")
+    assert c.ask(JOB, b"\1\0\0\0\1\0\0\0").status == 0
+    yield p, c, program
+    for s in c.list().values():
+        assert c.kill(s).status == 0
+    for number, owner in owners(c).items():
+        assert drop(c, number, owner).status == 0
+    c.close()
+    stop_privd(p)
+
+
+def opened(p):
+    """The directories of images that it holds open: they have no name."""
+    return [fd for fd in pathlib.Path(f"/proc/{p.process.pid}/fd").iterdir() if (fd / "pstree.img").exists()]
+
+
+def dumped(p, c, number):
+    box = Box(p, c, f"isource{number}")
+    box.agent.prepare()
+    assert dump(c, box, number).status == 0
+
+
+def ask_copy(c, name, number, owner=OWNER):
+    return c.ask(privdlib.CREATE, create_body(name, number, owner=owner, flags=COPY_WITH_MEMORY) + bytes(4 * 16 + 4))
+
+
+def copied(p, c, name, number):
+    """A sandbox that goes on with what is kept by that number, which stays."""
+    r = ask_copy(c, name, number)
+    assert r.status == 0, p.log.read_text()[-2000:]
+    for fd in r.fds:
+        os.close(fd)
+    goes_on(pid_of(p, r))
+    return r
+
+
+def test_an_image_is_opened_once_for_all_that_begin_with_it(breakable):
+    p, c, program = breakable
+    dumped(p, c, 7)
+    assert opened(p) == []
+    with program.broken():
+        assert ask_copy(c, "inone", 7).stage == STAGE_MEMORY  # the control: the first needs it
+    copied(p, c, "ifirst", 7)
+    with program.broken():
+        copied(p, c, "isecond", 7)
+        copied(p, c, "ithird", 7)
+        assert len(opened(p)) == 1
+        assert ask_copy(c, "iforeign", 7, OTHER).status == -errno.EPERM
+    assert drop(c, 7).status == 0 and opened(p) == []  # it goes with what is kept
+
+
+def test_what_is_opened_is_not_used_for_a_file_that_changed(breakable):
+    p, c, program = breakable
+    dumped(p, c, 7)
+    image = kept_dir(p, 7) / "image"
+    whole = image.read_bytes()
+    copied(p, c, "ifirst", 7)
+    flip(image, len(whole) // 2)
+    r = ask_copy(c, "idamaged", 7)
+    assert (r.status, r.stage) == (-errno.EBADMSG, STAGE_MEMORY)
+    image.write_bytes(whole)
+    copied(p, c, "imended", 7)
+    with program.broken():
+        copied(p, c, "iagain", 7)  # of the file as it is now
+        assert len(opened(p)) == 1
+
+
+def test_what_is_opened_can_be_changed_by_nobody(breakable):
+    """Neither by the slot whose id has opened it, nor by root; what begins with it only reads. Control: they do read."""
+    p, c, _ = breakable
+    dumped(p, c, 7)
+    copied(p, c, "ifirst", 7)
+    directory, = opened(p)
+    assert (directory.stat().st_mode, directory.stat().st_uid) == (0o40555, 0)
+    files = list(directory.iterdir())
+    assert len(files) > 10 and {(one.stat().st_mode, one.stat().st_uid) for one in files} == {(0o100444, 0)}
+    for one in files:
+        for change in (lambda one=one: os.open(one, os.O_WRONLY), lambda one=one: os.chmod(one, 0o600), lambda one=one: os.unlink(one)):
+            with pytest.raises(OSError) as e:
+                change()
+            assert e.value.errno == errno.EROFS
+        assert one.read_bytes()[:1]
+
+
+def test_what_a_resume_takes_does_not_stay_opened(breakable):
+    p, c, _ = breakable
+    dumped(p, c, 7)
+    assert len(opened(p)) == 0 and copied(p, c, "ifork", 7) and len(opened(p)) == 1
+    restored(p, c, "iagain", 7)
+    assert opened(p) == []

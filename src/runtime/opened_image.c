@@ -1,0 +1,143 @@
+/* cay-seal writes the files as the slot's first id. When it has ended they become root's, and the
+ * mount one that is only read, so that of one image many sandboxes can begin: neither of them,
+ * nor the slot in which it was opened, can change what another one reads. Only who holds the
+ * directory's descriptor gets there: it has no name.
+ *
+ * It is used again as long as the sealed file is the same by its inode, its length and the time of
+ * its last change, which a snapshot has of the file that it is of. */
+
+#include "runtime/opened_image.h"
+
+#include "base/io.h"
+#include "runtime/memory_image.h"
+#include "runtime/state.h"
+#include "sys/mnt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#define NANOSECONDS 1000000000ull
+
+/* Places in a result's values; the first is PID 1. */
+enum { TOLD_INODE = 1, TOLD_BYTES, TOLD_CHANGED, TOLD_HELD };
+
+static int look(int file_fd, struct runtime_opened *out)
+{
+    struct stat st;
+
+    if (fstat(file_fd, &st) < 0)
+        return -errno;
+    *out = (struct runtime_opened){.fd = -1,
+                                   .inode = st.st_ino,
+                                   .bytes = (uint64_t)st.st_size,
+                                   .changed_ns = (uint64_t)st.st_ctim.tv_sec * NANOSECONDS +
+                                                 (uint64_t)st.st_ctim.tv_nsec};
+    return 0;
+}
+
+static bool is_same(const struct runtime_opened *a, const struct runtime_opened *b)
+{
+    return a->inode == b->inode && a->bytes == b->bytes && a->changed_ns == b->changed_ns;
+}
+
+struct giving {
+    int dir_fd, rc;
+};
+
+/* A regular file, as cay-seal has made it. */
+static bool give_one(void *arg, const char *name)
+{
+    struct giving *g = arg;
+    struct stat st;
+    CLEANUP_CLOSE int fd = openat(g->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        g->rc = -errno;
+    else if (!S_ISREG(st.st_mode))
+        g->rc = -EINVAL;
+    else if (fchown(fd, 0, 0) < 0 || fchmod(fd, 0444) < 0)
+        g->rc = -errno;
+    return g->rc == 0;
+}
+
+/* The directory first: nothing in it is replaced from then on. */
+static int give_to_all(int mount_fd, int dir_fd)
+{
+    struct giving g = {.dir_fd = dir_fd};
+
+    if (fchown(dir_fd, 0, 0) < 0 || fchmod(dir_fd, 0555) < 0)
+        return -errno;
+    int rc = io_each_name_at(dir_fd, ".", give_one, &g);
+    if (rc == 0)
+        rc = g.rc;
+    return rc == 0 ? mnt_set_read_only(mount_fd) : rc;
+}
+
+static uint64_t held_bytes(int dir_fd)
+{
+    struct statvfs s;
+
+    return fstatvfs(dir_fd, &s) == 0 ? (uint64_t)(s.f_blocks - s.f_bfree) * s.f_frsize : UINT64_MAX;
+}
+
+static int open_anew(const struct process_start_args *a, int file_fd,
+                     char why[static TASK_WHY_SIZE])
+{
+    const struct runtime_image *image = a->start->image;
+    uint32_t uid = runtime_slot_uid(a->rt, a->slot->number);
+    CLEANUP_CLOSE int mount = memory_image_mount(uid, image->memory_bytes);
+    CLEANUP_CLOSE int dir = mount < 0 ? mount
+                                      : openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0)
+        return mount < 0 ? mount : -errno;
+    int rc = memory_image_seal(a->rt, "open", uid, dir, file_fd, image, why);
+    if (rc == 0)
+        rc = give_to_all(mount, dir);
+    return rc < 0 ? rc : TAKE_FD(dir);
+}
+
+/* Opened in a control group for that alone, which process_prepare leaves for the slot's: an image
+ * that is as large as the sandbox may be has no room beside what is restored of it. */
+int opened_image(const struct process_start_args *a, char why[static TASK_WHY_SIZE],
+                 struct runtime_opened *out)
+{
+    const struct disk *d = &a->rt->disk;
+    const struct runtime_opened *before = &a->start->opened;
+    int rc = memory_image_join(a->start->image_join_fds, a->start->n_image_join_fds);
+    CLEANUP_CLOSE int file = rc < 0
+                                 ? rc
+                                 : d->backend->image_open(d, a->slot->number, a->slot->gen, false);
+
+    rc = file < 0 ? file : look(file, out);
+    if (rc < 0)
+        return rc;
+    if (before->fd >= 0 && is_same(before, out)) {
+        *out = *before;
+        return out->fd;
+    }
+    out->fd = open_anew(a, file, why);
+    if (out->fd >= 0)
+        out->held_bytes = held_bytes(out->fd);
+    return out->fd;
+}
+
+void opened_image_tell(const struct runtime_opened *o, struct task_result *out)
+{
+    out->values[TOLD_INODE] = o->inode;
+    out->values[TOLD_BYTES] = o->bytes;
+    out->values[TOLD_CHANGED] = o->changed_ns;
+    out->values[TOLD_HELD] = o->held_bytes;
+    out->fds[out->n_fds++] = o->fd;
+}
+
+struct runtime_opened opened_image_told(const struct task_result *r)
+{
+    return (struct runtime_opened){.fd = r->fds[r->n_fds - 1],
+                                   .inode = r->values[TOLD_INODE],
+                                   .bytes = r->values[TOLD_BYTES],
+                                   .changed_ns = r->values[TOLD_CHANGED],
+                                   .held_bytes = r->values[TOLD_HELD]};
+}
