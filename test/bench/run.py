@@ -24,6 +24,7 @@ import builds
 import imports
 import kernels
 import mcp_calls
+import memory
 import peers
 import report
 import server
@@ -261,6 +262,9 @@ class Bench:
     def state(self):
         state.measure(self.own, self.out, max(2, COUNT // 5))
 
+    def memory_images(self):
+        memory.measure(self.own, self.out, max(2, COUNT // 5))
+
     # -- the code interpreter --------------------------------------------------------------------
 
     def kernels(self):
@@ -315,9 +319,9 @@ def main():
     options.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options.add_argument("--svg", type=pathlib.Path, help="write the picture to this file")
     options.add_argument("--write", type=pathlib.Path, metavar="DIR", help="write all of it below docs")
-    options.add_argument("--only", help="steps, with commas: create claim sdk mcp burst sustain files state kernels imports builds peers many")
+    options.add_argument("--only", help="steps, with commas: create claim sdk mcp burst sustain files state memory_images kernels imports builds peers many")
     args = options.parse_args()
-    steps = ("create", "claim", "sdk", "mcp", "burst", "sustain", "files", "state", "kernels", "imports", "builds", "peers", "many")
+    steps = ("create", "claim", "sdk", "mcp", "burst", "sustain", "files", "state", "memory_images", "kernels", "imports", "builds", "peers", "many")
     out = report.Report({"count": COUNT, "seconds": SECONDS, "sandboxes": SANDBOXES, "mib": MIB})
     with server.Server(SANDBOXES * MANY + BURST) as own:
         bench = Bench(own, out)

@@ -81,6 +81,8 @@ class Server:
                         *(f"--{name}={BUILD}/src/{path}" for name, path in programs.items()),
                         f"--privd-arg=--uid-base={uid_base}", f"--privd-arg=--slots-max={self.slots}",
                         f"--privd-arg=--slots-ready={slots_ready}",
+                        f"--privd-arg=--checkpoint={BUILD}/src/checkpoint/cay-checkpoint",
+                        f"--privd-arg=--seal={BUILD}/src/seal/cay-seal",
                         f"--privd-arg=--disk-size={int(disk[:-1]) << 30}",
                         f"--cayd-arg=--sandbox-max={self.slots}", "--cayd-arg=--server-log-level=warn"]
 

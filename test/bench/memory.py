@@ -1,0 +1,111 @@
+"""Sandboxes kept with their memory, by the API: pause and resume beside plain copying of as many bytes, creates from one image that
+many sandboxes begin with, and forks. As state.py has them for files."""
+
+import os
+import statistics
+import subprocess
+import time
+
+import server
+from state import Api
+
+CRIU = "/usr/local/sbin/criu"
+DIRTY = (7, 64, 256)  # MiB of a program's memory
+FORKS = (1, 10, 100)
+FORK_MIB = 7
+READY = "/tmp/ready"
+# Bytes that no file system and no kernel makes smaller.
+PROGRAM = f"import os, time\nheld = [os.urandom(1 << 20) for _ in range({{mib}})]\nopen('{READY}', 'w').close()\nwhile True:\n time.sleep(60)"
+NAMES = {**{f"memory_{what}_{mib}": (f"{text} with {mib} MiB of memory", "ms") for mib in DIRTY
+            for what, text in (("pause", "pause of a sandbox"), ("resume", "resume of a sandbox"), ("fork", "fork of a sandbox that stays paused,"))},
+         **{f"memory_forks_{n}": (f"fork of {n} with memory, all together", "ms") for n in FORKS}}
+
+
+def why_not():
+    done = subprocess.run([server.ROOT / "scripts/criu", "--check", CRIU], capture_output=True)
+    return "the machine has no CRIU (make criu)" if done.returncode else None
+
+
+def copying(mib):
+    """ms: so many bytes from one file in memory to another."""
+    files = [os.memfd_create(f"copy{i}") for i in range(2)]
+    for _ in range(mib):
+        os.write(files[0], os.urandom(1 << 20))
+    begun = time.perf_counter()
+    os.lseek(files[0], 0, os.SEEK_SET)
+    while os.sendfile(files[1], files[0], None, 1 << 20):
+        pass
+    ms = 1000 * (time.perf_counter() - begun)
+    for fd in files:
+        os.close(fd)
+    return ms
+
+
+class Memory:
+    def __init__(self, own, out, count):
+        self.api, self.out, self.count = Api(own), out, count
+        self.times = {}
+
+    def note(self, name, ms):
+        self.times.setdefault(name, []).append(ms)
+
+    def source(self, mib):
+        _, made = self.api.create()
+        one = made["sandboxID"]
+        self.api.run(one, "sh", "-c", f"setsid python3 -c \"$0\" >/dev/null 2>&1 </dev/null & until [ -e {READY} ]; do sleep 0.05; done", PROGRAM.format(mib=mib))
+        return one
+
+    def pause(self, one):
+        ms, paused = self.api.call("POST", f"/cay/v1/sandboxes/{one}/pause", {"tier": "memory"})
+        if paused["tier"] != "memory":
+            raise SystemExit(f"bench: {paused}")
+        return ms
+
+    def fork(self, one, count):
+        ms, made = self.api.call("POST", f"/sandboxes/{one}/fork", {"count": count, "timeout": 600, "memory": True})
+        good = [fork["sandbox"]["sandboxID"] for fork in made if fork.get("sandbox")]
+        for fork in good:
+            self.api.kill(fork)
+        if len(good) != count:
+            raise SystemExit(f"bench: {len(good)} of {count} forks: {made[-1]}")
+        return ms
+
+    def kept(self, mib):
+        one = self.source(mib)
+        for _ in range(self.count):
+            self.note(f"copy_{mib}", copying(mib))
+            self.note(f"memory_pause_{mib}", self.pause(one))
+            self.note(f"memory_fork_{mib}", self.fork(one, 1))
+            self.note(f"memory_resume_{mib}", self.api.call("POST", f"/sandboxes/{one}/connect", {"timeout": 3600})[0])
+        self.api.kill(one)
+        self.rows([f"memory_{what}_{mib}" for what in ("pause", "resume", "fork")], f"copying {mib} MiB in memory", f"copy_{mib}",
+                  {f"memory_resume_{mib}": {"most_value": 100.0} if mib == 64 else {}})
+
+    def forks(self):
+        one = self.source(FORK_MIB)
+        self.pause(one)
+        for n in FORKS:
+            for _ in range(max(1, self.count // max(n, 5))):
+                self.note(f"copy_{n}x", n * copying(FORK_MIB))
+                self.note(f"memory_forks_{n}", self.fork(one, n))
+            self.rows([f"memory_forks_{n}"], f"copying {FORK_MIB} MiB in memory, {n} times", f"copy_{n}x",
+                      {f"memory_forks_{n}": {"most_value": 541.0} if n == 100 else {}})
+        self.api.kill(one)
+
+    def rows(self, names, against, other, goals):
+        for name in names:
+            ours = self.times[name]
+            self.out.row(name, *NAMES[name], statistics.median(ours), against, statistics.median(self.times[other]),
+                         note=f"{len(ours)} times, longest {max(ours):.1f} ms", **goals.get(name, {}))
+
+
+def measure(own, out, count):
+    why = why_not() or (None if own.state_disk() else "a state disk of btrfs is not there")
+    if why:
+        for name, (text, unit) in NAMES.items():
+            out.absent(name, text, unit, why)
+        return
+    memory = Memory(own, out, count)
+    for mib in DIRTY:
+        memory.kept(mib)
+    memory.forks()
