@@ -195,16 +195,16 @@ static void on_ready(void *arg, const struct core_exec_result *x, const struct e
 static void check_ready(struct build_run *r)
 {
     uint64_t now = clock_mono_ms(), left = r->ready_until_ms > now ? r->ready_until_ms - now : 1;
-    const struct build_command c = {.user = r->user,
-                                    .cwd = r->cwd,
-                                    .cmd = "/bin/bash",
-                                    .args = json_pack("[s, s, s]", "-l", "-c", r->spec.ready),
-                                    .timeout_ms = MIN(left, (uint64_t)CORE_BUILD_READY_ONE_MS)};
+    struct build_command c = {.user = r->user,
+                              .cwd = r->cwd,
+                              .cmd = "/bin/bash",
+                              .timeout_ms = MIN(left, (uint64_t)CORE_BUILD_READY_ONE_MS)};
 
     if (!r->spec.ready) {
         become_ready(r);
         return;
     }
+    c.args = json_pack("[s, s, s]", "-l", "-c", r->spec.ready);
     build_command(r, &c, on_ready);
 }
 
@@ -217,23 +217,26 @@ static uint64_t time_for_ready(const struct build_run *r)
     return MIN(left - left / 8, (uint64_t)CORE_BUILD_READY_TIME_MS);
 }
 
+static void run_start_command(struct build_run *r)
+{
+    const struct build_command c = {.user = r->user,
+                                    .cwd = r->cwd,
+                                    .cmd = "/bin/sh",
+                                    .args = json_pack("[s, s]", "-c", r->spec.start),
+                                    .logged = true};
+
+    build_log_add(&r->o->log, "info", r->step, "start command: %.500s", r->spec.start);
+    build_log_command(&r->o->log, r->step, true);
+    r->start_runs = true;
+    build_command(r, &c, on_start_over);
+}
+
 static void try_start(struct build_run *r)
 {
-    const struct build_command c = {
-        .user = r->user,
-        .cwd = r->cwd,
-        .cmd = "/bin/sh",
-        .args = json_pack("[s, s]", "-c", r->spec.start ? r->spec.start : ""),
-        .logged = true};
-
     r->ready_time_ms = time_for_ready(r);
     r->ready_until_ms = clock_mono_ms() + r->ready_time_ms;
-    if (r->spec.start && *r->spec.start) {
-        build_log_add(&r->o->log, "info", r->step, "start command: %.500s", r->spec.start);
-        build_log_command(&r->o->log, r->step, true);
-        r->start_runs = true;
-        build_command(r, &c, on_start_over);
-    }
+    if (r->spec.start && *r->spec.start)
+        run_start_command(r);
     if (r->spec.ready && !*r->spec.ready)
         r->spec.ready = NULL;
     if (r->spec.ready)

@@ -15,6 +15,7 @@
 #include "core/volume_obj.h"
 #include "core_world.h"
 #include "failing_malloc.h"
+#include "http/json.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -581,6 +582,7 @@ int main(void)
         assert(part < PARTS);
     }
     failing_malloc_init();
+    json_wipe_frees(); /* jansson's calls count as the program's, too */
     program = json_pack("{s:s}", "cmd", "true");
     policy = json_pack("{s:[{s:s,s:[s]}]}", "rules", "action", "allow", "domains", "example.com");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
