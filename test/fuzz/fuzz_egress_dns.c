@@ -7,6 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const unsigned char key[NAMES_KEY_BYTES];
     static struct names *names;
     uint8_t out[DNS_ANSWER_MAX], again[DNS_ANSWER_MAX];
     ldns_pkt *answer = NULL;
@@ -14,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!names || names_count(names) > NAMES_MAX / 2) {
         names_free(names);
-        names = names_new();
+        names = names_new(key);
     }
     FUZZ_CHECK(names);
     n = dns_answer(names, data, size, out, sizeof(out));

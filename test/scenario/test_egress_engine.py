@@ -777,6 +777,62 @@ def test_killed_and_started_again(world, box):
     assert check["ok"] and check["lines"] > 1, check
 
 
+def restart(world, *sandboxes):
+    world.kill_egress()
+    world.start_egress()
+    for s in sandboxes:
+        until(lambda s=s: world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[0] == 200)
+        assert world.put(s, WEB_ONLY)[0] == 204
+
+
+def meaning(sandbox, address):
+    return sandbox.resolve(".".join(reversed(address.split("."))) + ".in-addr.arpa", 12)
+
+
+def test_an_address_means_the_same_name_after_a_restart(world, box):
+    """Numbers were given out in turn: the first name that was asked for after a restart had the address of the first one before."""
+    s = box()
+    web, never = address_of(s, "v4.example.com"), "198.18.77.77"
+    restart(world, s)
+    other = address_of(s, "other.example.net")
+    assert other != web and address_of(s, "v4.example.com") == web
+    restart(world, s)
+    with s.connect(web, ECHO_PORT) as c:  # not asked for again
+        c.sendall(b"x\n")
+        assert c.recv(2) == b"x\n"
+    assert meaning(s, web) == (0, ["v4.example.com"]) and meaning(s, other) == (0, ["other.example.net"])
+    assert meaning(s, never) == (3, [])
+    with s.connect(never, ECHO_PORT) as c:
+        c.sendall(b"GET / HTTP/1.1\r\nHost: v4.example.com\r\n\r\n")
+        assert c.recv(4096).startswith(b"HTTP/1.1 403")
+
+
+def test_names_with_the_same_number_keep_theirs_after_a_restart(world, box):
+    """Of 1,500 names and 1,500 others some 17 have the number of one of the others. The control: many of the others have the next."""
+    s = box()
+    before = {f"a{i}.example.com": address_of(s, f"a{i}.example.com") for i in range(1500)}
+    restart(world, s)
+    after = {f"b{i}.example.com": address_of(s, f"b{i}.example.com") for i in range(1500)}
+    assert not {*before.values()} & {*after.values()}
+    assert {name: address_of(s, name) for name in before} == before
+    twin = box()
+    assert 0 < sum(address_of(twin, name) != address for name, address in reversed(after.items())) < 150
+    assert sum(address_of(twin, name) != address for name, address in before.items()) < 150
+
+
+def test_names_of_another_sandbox_are_not_there(world):
+    """Its file goes with the sandbox; and one that is left over, as of a machine that went down, is no other sandbox's."""
+    first = world.sandbox(WEB_ONLY)
+    web = address_of(first, "v4.example.com")
+    kept = world.state / f"names-{first.slot}"
+    until(lambda: "v4.example.com;" in kept.read_text())
+    kept.write_text(kept.read_text().replace(f"sandbox{first.slot}", "sandbox-of-before"))
+    restart(world, first)
+    assert meaning(first, web) == (3, []) and address_of(first, "v4.example.com") == web
+    world.end(first)
+    until(lambda: not kept.exists())
+
+
 def test_events_tell_denials(world, box):
     from internet import UnixConnection
     s = box()

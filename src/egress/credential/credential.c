@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <string.h>
 #include <strings.h>
 
@@ -97,6 +98,17 @@ void sealer_free(struct sealer *s)
     if (s)
         explicit_bzero(s, sizeof(*s));
     free(s);
+}
+
+int sealer_derive(const struct sealer *s, const char *purpose,
+                  unsigned char out[static CREDENTIAL_KEY_BYTES])
+{
+    unsigned n = CREDENTIAL_KEY_BYTES;
+
+    return HMAC(EVP_sha256(), s->key, sizeof(s->key), (const unsigned char *)purpose,
+                strlen(purpose), out, &n)
+               ? 0
+               : -ENOMEM;
 }
 
 /* -- AES-256-GCM ------------------------------------------------------------------------------- */

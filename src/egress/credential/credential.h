@@ -59,6 +59,10 @@ struct sealer;
 enum err_code sealer_new(const char *state_dir, int key_fd, struct sealer **out, struct err *e);
 void sealer_free(struct sealer *s);
 
+/* A key for another purpose that lasts as long as the sealer's own. 0 or -ENOMEM. */
+int sealer_derive(const struct sealer *s, const char *purpose,
+                  unsigned char out[static CREDENTIAL_KEY_BYTES]);
+
 /* {"tenant", "name", "value", "bind"}, checked whole -> base64, malloc'd. */
 enum err_code credential_seal(const struct sealer *s, const json_t *request, char **out,
                               struct err *e);

@@ -49,6 +49,7 @@ struct egress_config {
 struct egress {
     uv_loop_t *loop;
     struct egress_config config;
+    unsigned char names_key[32]; /* NAMES_KEY_BYTES: of all sandboxes' */
     struct registry *registry;
     struct hostaddr *hostaddr;
     struct resolver *resolver;

@@ -171,7 +171,11 @@ static enum err_code fill(struct intercept *in, struct egress *eg, const struct 
         ca_new(eg->config.state_dir, &in->ca, e) != ERR_OK)
         return e->code;
     read_operators(in, c->ca_file);
-    return sealer_new(eg->config.state_dir, c->key_fd, &in->sealer, e);
+    if (sealer_new(eg->config.state_dir, c->key_fd, &in->sealer, e) != ERR_OK)
+        return e->code;
+    if (sealer_derive(in->sealer, "numbers of names", eg->names_key) < 0)
+        return err_set(e, ERR_EXHAUSTED, "out of memory");
+    return ERR_OK;
 }
 
 static void drop(struct intercept *in)

@@ -27,7 +27,7 @@ struct intercept_config {
 };
 
 /* Reads ca_file and the key; both may be gone after it. eg->config.state_dir is set. Sets
- * eg->intercept, without which none of what follows may be called. */
+ * eg->names_key, and eg->intercept, without which none of what follows may be called. */
 enum err_code intercept_new(struct egress *eg, const struct intercept_config *c, struct err *e);
 
 /* Makes what v->credential says of the request: fills o->add and o->remove, from the exchange's

@@ -17,6 +17,7 @@
 #include "egress/flow/event_stream.h"
 #include "egress/flow/flow.h"
 #include "egress/flow/names.h"
+#include "egress/flow/names_kept.h"
 #include "egress/flow/policy_sweep.h"
 #include "egress/flow/sandbox.h"
 #include "egress/flow/upstream.h"
@@ -50,7 +51,7 @@ static void unlink_sandbox(struct sandbox *s)
 }
 
 /* Nothing of it is found, or goes on, from now on. */
-static void end_sandbox(struct sandbox *s)
+static void close_sandbox(struct sandbox *s)
 {
     policy_sweep_end(s);
     event_stream_end(s->egress, s);
@@ -61,13 +62,19 @@ static void end_sandbox(struct sandbox *s)
     registry_end(s);
 }
 
+static void end_sandbox(struct sandbox *s)
+{
+    names_kept_drop(s);
+    close_sandbox(s);
+}
+
 static struct sandbox *new_sandbox(struct egress *eg, uint32_t slot, uint32_t gen)
 {
     struct sandbox *s = calloc(1, sizeof(*s));
 
     if (!s)
         return NULL;
-    s->names = names_new();
+    s->names = names_new(eg->names_key);
     if (!s->names) {
         free(s);
         return NULL;
@@ -251,6 +258,7 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
                               struct sandbox_rules *rules, struct err *e)
 {
     struct sandbox *s = at(eg, slot, gen);
+    bool is_new;
 
     if (!s && slot < REGISTRY_SLOTS_MAX && slot % eg->config.shards == eg->config.shard &&
         !eg->registry->slots[slot])
@@ -259,7 +267,10 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
         return err_set(e, ERR_CONFLICT, "slot %u generation %u is not, or no longer, served here",
                        slot, gen);
     registry_free_rules(s);
+    is_new = strcmp(s->id, rules->id) != 0;
     memcpy(s->id, rules->id, sizeof(s->id));
+    if (is_new)
+        names_kept_open(s);
     memcpy(s->tenant, rules->tenant, sizeof(s->tenant));
     s->policy = rules->policy;
     memcpy(s->ceilings, rules->ceilings, sizeof(s->ceilings));
@@ -299,7 +310,7 @@ void registry_free(struct registry *r)
         return;
     for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
         if (r->slots[i])
-            end_sandbox(r->slots[i]);
+            close_sandbox(r->slots[i]);
     registry_end_all(r);
     policy_sweeps_free(r->sweeps);
     share_pool_free(r->shares);

@@ -1,0 +1,15 @@
+#pragma once
+/* The names of a sandbox and their numbers in a file, names-SLOT of the state directory: programs
+ * keep the addresses that they resolved, and each is to mean the same name when cay-egress has
+ * begun again. The file's first line says whose it is. Only with a restart in between, and two
+ * names with the same number, of which the other one is asked for first, would a name's address
+ * mean another; so the file need not survive the machine's end, and where it cannot be written
+ * names go on without it. Names of command sandboxes are not kept. */
+
+struct sandbox;
+
+/* Its id has come: what is kept of it is there again, and what it asks for from now on is kept. */
+void names_kept_open(struct sandbox *s);
+
+/* It has ended. */
+void names_kept_drop(const struct sandbox *s);
