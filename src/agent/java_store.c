@@ -127,10 +127,19 @@ static int put_entries(struct buf *out, const char *store, size_t n, const char 
     }
 }
 
-int java_store_add(const char *store, size_t n, const char *pem, uint64_t now_ms, struct buf *out)
+/* The head's number of entries, and the digest. */
+static int finish(struct buf *out, uint32_t entries)
 {
     uint8_t digest[DIGEST_BYTES];
-    uint32_t entries;
+
+    for (unsigned i = 0; i < 4; i++)
+        out->data[8 + i] = (char)(entries >> (24 - 8 * i));
+    digest_of(out->data, out->len, digest);
+    return buf_append(out, digest, sizeof(digest)) < 0 ? -ENOMEM : 1;
+}
+
+int java_store_add(const char *store, size_t n, const char *pem, uint64_t now_ms, struct buf *out)
+{
     int count;
 
     if (!is_ours(store, n))
@@ -143,9 +152,83 @@ int java_store_add(const char *store, size_t n, const char *pem, uint64_t now_ms
         buf_clear(out);
         return count;
     }
-    entries = read_u32((const uint8_t *)store + 8) + (uint32_t)count;
-    for (unsigned i = 0; i < 4; i++)
-        out->data[8 + i] = (char)(entries >> (24 - 8 * i));
-    digest_of(out->data, out->len, digest);
-    return buf_append(out, digest, sizeof(digest)) < 0 ? -ENOMEM : 1;
+    return finish(out, read_u32((const uint8_t *)store + 8) + (uint32_t)count);
+}
+
+/* -- without ----------------------------------------------------------------------------------- */
+
+/* So many bytes of a length field and what it announces, behind `at`; 0: there are not as many. */
+static size_t field_end(const uint8_t *store, size_t n, size_t at, unsigned length_bytes)
+{
+    size_t length;
+
+    if (n < length_bytes || at > n - length_bytes)
+        return 0;
+    length = length_bytes == 2 ? (size_t)store[at] << 8 | store[at + 1] : read_u32(store + at);
+    at += length_bytes;
+    return length > n - at ? 0 : at + length;
+}
+
+/* Of the entry at `at`: *der, where its certificate begins, and where the entry ends. 0: it is no
+ * certificate's. */
+static size_t entry_end(const uint8_t *store, size_t n, size_t at, size_t *der)
+{
+    size_t end;
+
+    if (n < 4 || at > n - 4 || read_u32(store + at) != TAG_TRUSTED)
+        return 0;
+    end = field_end(store, n, at + 4, 2); /* the alias, behind which is the time */
+    if (end == 0 || n - end < 8)
+        return 0;
+    *der = field_end(store, n, end + 8, 2); /* the type */
+    if (*der == 0)
+        return 0;
+    end = field_end(store, n, *der, 4);
+    *der += 4;
+    return end;
+}
+
+/* 1, 0, or -errno. */
+static int is_in(const char *pem, const uint8_t *der, size_t n)
+{
+    for (;;) {
+        CLEANUP_FREE char *one = NULL;
+        ssize_t len = next_certificate(&pem, &one);
+
+        if (len <= 0)
+            return (int)len;
+        if ((size_t)len == n && memcmp(one, der, n) == 0)
+            return 1;
+    }
+}
+
+int java_store_remove(const char *store, size_t n, const char *pem, struct buf *out)
+{
+    const uint8_t *bytes = (const uint8_t *)store;
+    uint32_t entries, left_out = 0;
+    size_t at = HEAD_BYTES, der, end;
+
+    if (!is_ours(store, n))
+        return -EINVAL;
+    n -= DIGEST_BYTES;
+    entries = read_u32(bytes + 8);
+    if (buf_append(out, store, HEAD_BYTES) < 0)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < entries; i++, at = end) {
+        int found;
+
+        end = entry_end(bytes, n, at, &der);
+        found = end ? is_in(pem, bytes + der, end - der) : -EINVAL;
+        if (found == 0 && buf_append(out, store + at, end - at) < 0)
+            found = -ENOMEM;
+        if (found < 0) {
+            buf_clear(out);
+            return found;
+        }
+        left_out += (uint32_t)found;
+    }
+    if (at == n && left_out > 0)
+        return finish(out, entries - left_out);
+    buf_clear(out);
+    return at == n ? 0 : -EINVAL;
 }

@@ -17,3 +17,7 @@
 /* The store with the certificates of pem (one or more) to out, which is empty. 1; 0: it has all of
  * them already, out stays empty; -EINVAL: no JKS, of another password, or no PEM; -ENOMEM. */
 int java_store_add(const char *store, size_t n, const char *pem, uint64_t now_ms, struct buf *out);
+
+/* Likewise the store without the certificates of pem. 0: it has none of them. -EINVAL also: it has
+ * entries that are no certificates. */
+int java_store_remove(const char *store, size_t n, const char *pem, struct buf *out);

@@ -1,6 +1,7 @@
 #include "agent/trust.h"
 
 #include "agent/java_store.h"
+#include "agent/pem_list.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -13,8 +14,8 @@
 #define CERTS_DIR       "/etc/ssl/certs"
 #define OWN_NAME        "cay-egress.pem"
 #define ALL_NAME        "ca-certificates.crt"
-#define JAVA_NAME       "cacerts" /* in java, where the store of Debian's JDKs is */
-#define JAVA_MAX        ((size_t)4 * 1024 * 1024)
+#define JAVA_NAME       "cacerts"                 /* in java, where the store of Debian's JDKs is */
+#define STORE_MAX       ((size_t)4 * 1024 * 1024) /* of all of them */
 #define ENVIRONMENT     "/etc/environment"
 #define ENVIRONMENT_MAX 4096
 
@@ -34,6 +35,28 @@ static const struct {
     {"CARGO_HTTP_CAINFO", false},
     {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", false},
 };
+
+/* Into bytes, which are malloc'd, with a NUL behind them. Their number, or -errno. A file that was
+ * kept over a boot may be a FIFO, whose opening must not wait. */
+static ssize_t read_store(int dir, const char *name, char **bytes)
+{
+    CLEANUP_CLOSE int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (size_t)st.st_size > STORE_MAX)
+        return -EINVAL;
+    *bytes = malloc((size_t)st.st_size + 1);
+    if (!*bytes)
+        return -ENOMEM;
+    n = pread(fd, *bytes, (size_t)st.st_size, 0);
+    if (n < 0)
+        return -errno;
+    (*bytes)[n] = '\0';
+    return n;
+}
 
 static int open_certs(void)
 {
@@ -74,39 +97,54 @@ static int add_to_bundle(int dir, const char *pem, size_t n)
     return fd < 0 ? -errno : io_write_full(fd, pem, n);
 }
 
-/* Into bytes, which are malloc'd. Their number, or -errno. */
-static ssize_t read_store(int dir, char **bytes)
-{
-    CLEANUP_CLOSE int fd = openat(dir, JAVA_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    struct stat st;
-    ssize_t n;
-
-    if (fd < 0)
-        return -errno;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (size_t)st.st_size > JAVA_MAX)
-        return -EINVAL;
-    *bytes = malloc((size_t)st.st_size + 1);
-    if (!*bytes)
-        return -ENOMEM;
-    n = pread(fd, *bytes, (size_t)st.st_size, 0);
-    return n < 0 ? -errno : n;
-}
-
 /* Where Java is installed. A Java that is installed later makes its store of this directory's
  * contents. */
-static int add_to_java(int certs, const char *pem)
+static int add_to_java(int certs, const char *pem, const char *former)
 {
     CLEANUP_CLOSE int dir = openat(certs, "java", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     CLEANUP_FREE char *store = NULL;
-    CLEANUP_BUF struct buf more;
-    ssize_t n = dir < 0 ? -errno : read_store(dir, &store);
-    int rc;
+    CLEANUP_BUF struct buf less, more;
+    ssize_t n = dir < 0 ? -errno : read_store(dir, JAVA_NAME, &store);
+    int rc, removed;
 
-    buf_init(&more, JAVA_MAX + TRUST_PEM_MAX);
+    buf_init(&less, STORE_MAX);
+    buf_init(&more, STORE_MAX + TRUST_PEM_MAX);
     if (n < 0)
         return (int)n;
-    rc = java_store_add(store, (size_t)n, pem, (uint64_t)clock_real_ms(), &more);
-    return rc > 0 ? io_replace_file_at(dir, JAVA_NAME, more.data, more.len, 0644) : rc;
+    removed = former ? java_store_remove(store, (size_t)n, former, &less) : 0;
+    rc = removed > 0 ? java_store_add(less.data, less.len, pem, (uint64_t)clock_real_ms(), &more)
+                     : java_store_add(store, (size_t)n, pem, (uint64_t)clock_real_ms(), &more);
+    if (rc > 0)
+        rc = io_replace_file_at(dir, JAVA_NAME, more.data, more.len, 0644);
+    else if (rc == 0 && removed > 0)
+        rc = io_replace_file_at(dir, JAVA_NAME, less.data, less.len, 0644);
+    return rc < 0 ? rc : MIN(removed, 0);
+}
+
+/* -- of who was here before -------------------------------------------------------------------- */
+
+/* A template that another tenant published was made in a sandbox of that one's, and has its
+ * authority: the file of before, malloc'd. NULL: there was none, or the same. */
+static char *former_of(int dir, const char *pem)
+{
+    CLEANUP_FREE char *own = NULL;
+    ssize_t n = read_store(dir, OWN_NAME, &own);
+
+    return n > 0 && n <= TRUST_PEM_MAX && strcmp(own, pem) != 0 ? TAKE_PTR(own) : NULL;
+}
+
+static int remove_from_bundle(int dir, const char *former)
+{
+    CLEANUP_FREE char *bundle = NULL;
+    CLEANUP_BUF struct buf less;
+    ssize_t n = read_store(dir, ALL_NAME, &bundle);
+    int rc;
+
+    buf_init(&less, STORE_MAX);
+    if (n < 0)
+        return (int)n;
+    rc = pem_list_without(bundle, former, &less);
+    return rc > 0 ? io_replace_file_at(dir, ALL_NAME, less.data, less.len, 0644) : rc;
 }
 
 /* For what is not started by the agent: cron, su and whatever else asks PAM. Only what is not said
@@ -161,9 +199,14 @@ struct trust {
 static void write_files(const char *pem, const json_t *defaults)
 {
     CLEANUP_CLOSE int dir = open_certs();
+    CLEANUP_FREE char *former = dir < 0 ? NULL : former_of(dir, pem);
     size_t n = strlen(pem);
-    int rc = dir < 0 ? dir : io_replace_file_at(dir, OWN_NAME, pem, n, 0644);
+    int rc = former ? remove_from_bundle(dir, former) : 0;
 
+    if (rc < 0 && rc != -ENOENT)
+        log_warn("the authority of the template's publisher is in " ALL_NAME " still: %s",
+                 strerror(-rc));
+    rc = dir < 0 ? dir : io_replace_file_at(dir, OWN_NAME, pem, n, 0644);
     if (rc < 0) {
         log_warn("the authority of the way out is not in " CERTS_DIR ": %s", strerror(-rc));
         return;
@@ -171,7 +214,7 @@ static void write_files(const char *pem, const json_t *defaults)
     rc = add_to_bundle(dir, pem, n);
     if (rc < 0 && rc != -ENOENT)
         log_warn("the authority of the way out is not in " ALL_NAME ": %s", strerror(-rc));
-    rc = add_to_java(dir, pem);
+    rc = add_to_java(dir, pem, former);
     if (rc < 0 && rc != -ENOENT)
         log_warn("the authority of the way out is not in Java's store: %s", strerror(-rc));
     rc = add_to_environment(defaults);

@@ -37,6 +37,7 @@ static const struct {
     {"root/etc/ssl/certs/java", ".cacerts.tmp", TRUST_FILE_MAX},
     {"root/etc/ssl/certs", "java", DIRECTORY},
     {"root/etc/ssl/certs", "ca-certificates.crt", TRUST_FILE_MAX},
+    {"root/etc/ssl/certs", ".ca-certificates.crt.tmp", TRUST_FILE_MAX},
     {"root/etc/ssl/certs", "cay-egress.pem", TRUST_FILE_MAX},
     {"root/etc/ssl/certs", ".cay-egress.pem.tmp", TRUST_FILE_MAX},
     {"root/etc/ssl", "certs", DIRECTORY},

@@ -1,6 +1,8 @@
 /* Java's store of authorities: what is added to it, and what is not touched. A JVM's reading of
  * it: test/scenario/test_egress_clients.py, test_java_trusts_the_authority. */
 #include "agent/java_store.h"
+#include "agent/pem_list.h"
+#include "agent/sha1.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -80,11 +82,106 @@ static void test_refused(void **state)
     buf_free(&out);
 }
 
+/* The entries of others stay as they are, and what was taken out can be added again. */
+static void test_removed(void **state)
+{
+    const char *second = strstr(pem + 1, "-----BEGIN");
+    struct buf both, one, none, again;
+
+    assert_int_equal(add(empty, EMPTY_BYTES, pem, &both), 1);
+    buf_init(&one, 100000);
+    buf_init(&none, 100000);
+    assert_int_equal(java_store_remove(both.data, both.len, second, &one), 1);
+    assert_null(memmem(one.data, one.len, "second certificate", 18));
+    assert_memory_equal(one.data + 8, "\0\0\0\1", 4);
+    assert_memory_equal(one.data + 12, both.data + 12, one.len - 20 - 12);
+    assert_int_equal(java_store_remove(one.data, one.len, second, &none), 0);
+    assert_int_equal(none.len, 0);
+    assert_int_equal(java_store_remove(one.data, one.len, pem, &none), 1);
+    assert_int_equal(none.len, EMPTY_BYTES);
+    assert_memory_equal(none.data, empty, EMPTY_BYTES);
+    assert_int_equal(add(none.data, none.len, pem, &again), 1);
+    assert_int_equal(again.len, both.len);
+    assert_memory_equal(again.data, both.data, both.len);
+    buf_free(&both);
+    buf_free(&one);
+    buf_free(&none);
+    buf_free(&again);
+}
+
+static void digest_again(struct buf *store)
+{
+    static const char before[] = "\0c\0h\0a\0n\0g\0e\0i\0tMighty Aphrodite";
+    uint8_t sum[SHA1_DIGEST_BYTES];
+    struct sha1 s;
+
+    sha1_begin(&s);
+    sha1_add(&s, before, sizeof(before) - 1);
+    sha1_add(&s, store->data, store->len - sizeof(sum));
+    sha1_end(&s, sum);
+    memcpy(store->data + store->len - sizeof(sum), sum, sizeof(sum));
+}
+
+/* A store whose digest is right and whose entries are not is left as it is: a length that reaches
+ * beyond its end, more entries or fewer than it says, an entry of another kind. */
+static void test_not_removed(void **state)
+{
+    struct buf both, out;
+
+    assert_int_equal(add(empty, EMPTY_BYTES, pem, &both), 1);
+    for (size_t at = 8; at < both.len - 20; at++) {
+        struct buf changed;
+
+        buf_init(&changed, 100000);
+        buf_init(&out, 100000);
+        assert_int_equal(buf_append(&changed, both.data, both.len), 0);
+        changed.data[at] = (char)(changed.data[at] ^ 0x80);
+        digest_again(&changed);
+        assert_in_range(java_store_remove(changed.data, changed.len, pem, &out) + 100, 100 - EINVAL,
+                        101);
+        assert_true(out.len <= changed.len);
+        buf_free(&out);
+        buf_free(&changed);
+    }
+    buf_free(&both);
+}
+
+/* Of a text with others' certificates and remarks nothing else goes. */
+static void test_of_a_bundle(void **state)
+{
+#define ONE   "-----BEGIN CERTIFICATE-----\nb25l\n-----END CERTIFICATE-----\n"
+#define TWO   "-----BEGIN CERTIFICATE-----\ndHdv\n-----END CERTIFICATE-----\n"
+#define THREE "-----BEGIN CERTIFICATE-----\ndGhyZWU=\n-----END CERTIFICATE-----\n"
+    static const struct {
+        const char *text, *these, *left;
+        int n;
+    } cases[] = {
+        {ONE TWO THREE, TWO, ONE THREE, 1},
+        {"# first\n" ONE "# second\n" TWO, ONE TWO, "# first\n# second\n", 2},
+        {ONE TWO, THREE, ONE TWO, 0},
+        {ONE TWO ONE, ONE, TWO, 2},
+        {ONE TWO, "", ONE TWO, 0},
+        {"", ONE, "", 0},
+        {ONE "-----BEGIN CERTIFICATE-----\nb25l\n", ONE, "-----BEGIN CERTIFICATE-----\nb25l\n", 1},
+        {ONE TWO, "-----BEGIN CERTIFICATE-----\nb25l\n", ONE TWO, 0},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct buf out;
+
+        buf_init(&out, 100000);
+        assert_int_equal(pem_list_without(cases[i].text, cases[i].these, &out), cases[i].n);
+        assert_string_equal(out.data, cases[i].left);
+        buf_free(&out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_added),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_added),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_removed),     cmocka_unit_test(test_not_removed),
+        cmocka_unit_test(test_of_a_bundle),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
