@@ -396,7 +396,7 @@ def test_the_listener_is_no_way_to_itself(box):
 def test_dns(world, box):
     s = box()
     a = address_of(s, "web.example.com")
-    assert a.startswith("198.18.") and address_of(s, "WEB.Example.com") == a
+    assert a.startswith(("198.18.", "198.19.")) and address_of(s, "WEB.Example.com") == a
     assert s.resolve("web.example.com", 28)[1][0].startswith("fdca:79ee:18::")
     assert address_of(s, "anything.at.all") != a
     assert s.resolve("web.example.com", 65) == (0, []) and s.resolve("web.example.com", 15) == (0, [])
