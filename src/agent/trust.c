@@ -15,7 +15,7 @@
 #define OWN_NAME        "cay-egress.pem"
 #define ALL_NAME        "ca-certificates.crt"
 #define JAVA_NAME       "cacerts"                 /* in java, where the store of Debian's JDKs is */
-#define STORE_MAX       ((size_t)4 * 1024 * 1024) /* of all of them */
+#define JAVA_MAX        ((size_t)4 * 1024 * 1024) /* of all of them */
 #define ENVIRONMENT     "/etc/environment"
 #define ENVIRONMENT_MAX 4096
 
@@ -46,7 +46,7 @@ static ssize_t read_store(int dir, const char *name, char **bytes)
 
     if (fd < 0)
         return -errno;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (size_t)st.st_size > STORE_MAX)
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (size_t)st.st_size > JAVA_MAX)
         return -EINVAL;
     *bytes = malloc((size_t)st.st_size + 1);
     if (!*bytes)
@@ -107,8 +107,8 @@ static int add_to_java(int certs, const char *pem, const char *former)
     ssize_t n = dir < 0 ? -errno : read_store(dir, JAVA_NAME, &store);
     int rc, removed;
 
-    buf_init(&less, STORE_MAX);
-    buf_init(&more, STORE_MAX + TRUST_PEM_MAX);
+    buf_init(&less, JAVA_MAX);
+    buf_init(&more, JAVA_MAX + TRUST_PEM_MAX);
     if (n < 0)
         return (int)n;
     removed = former ? java_store_remove(store, (size_t)n, former, &less) : 0;
@@ -140,7 +140,7 @@ static int remove_from_bundle(int dir, const char *former)
     ssize_t n = read_store(dir, ALL_NAME, &bundle);
     int rc;
 
-    buf_init(&less, STORE_MAX);
+    buf_init(&less, JAVA_MAX);
     if (n < 0)
         return (int)n;
     rc = pem_list_without(bundle, former, &less);
