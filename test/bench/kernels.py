@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import memory
 import server
 
 sys.path.insert(0, str(server.ROOT / "test/scenario"))
@@ -19,9 +20,11 @@ READY_SECONDS = 60
 MIB_KB = 1024
 FIRST_MAX = 10  # creates: a kernel takes the better part of a second to start
 COMMAND = "/opt/cay/cay-kernels --kernels=/opt/cay/kernels --log=/var/log/cay-kernels.log"
+READY = f"curl -sf -m 5 http://127.0.0.1:{PORT}/health"
 START = {"cmd": f"exec {COMMAND}", "port": PORT}
 SPEC = {"argv": ["/usr/bin/python3", "-m", "cay_kernel", "-f", "{connection_file}"], "env": {"PYTHONPATH": "/opt/cay/python"}}
 NAMES = {"kernels_first": ("create of a code interpreter to the end of its first 1+1, through the API", "ms"),
+         "kernels_memory_first": ("the same from a template with memory", "ms"),
          "kernels_execute": ("execute of 1+1 in a kernel, through the API", "ms"),
          "kernels_added": ("what each execute takes longer than the kernel itself", "ms"),
          "kernels_memory": ("memory of cay-kernels of its own, beside a kernel", "MiB")}
@@ -177,7 +180,8 @@ def measure(own, out, count):
         if own.state_disk():
             first(kernels, out, max(2, min(FIRST_MAX, count)))
         else:
-            out.absent("kernels_first", *NAMES["kernels_first"], "a state disk of btrfs is not there")
+            for name in ("kernels_first", "kernels_memory_first"):
+                out.absent(name, *NAMES[name], "a state disk of btrfs is not there")
     ours, theirs = statistics.median(ours), statistics.median(theirs)
     out.row("kernels_execute", *NAMES["kernels_execute"], ours, "jupyter_client, in the sandbox", theirs)
     out.row("kernels_added", *NAMES["kernels_added"], ours - theirs, most_value=1.0)
@@ -187,11 +191,22 @@ def measure(own, out, count):
 
 def first(kernels, out, count):
     """In turns."""
-    template, ours, theirs = kernels.template(), [], []
+    template, ours, theirs, with_memory = kernels.template(), [], [], []
+    warm, why = kernels.template(), memory.why_not()
+    if not why and kernels.client.call("POST", f"/cay/v1/snapshots/{warm}/memory", {"ready": READY}).status >= 300:
+        why = "the template could not be kept with its memory"
     kernels.first(template)  # the files are in memory afterwards
     for _ in range(count):
         ours.append(kernels.first(template))
         theirs += kernels.jupyter(1, "first.py")
-    kernels.client.call("DELETE", f"/templates/{template}")
-    out.row("kernels_first", *NAMES["kernels_first"], statistics.median(ours), "start of the kernel alone, by jupyter_client",
-            statistics.median(theirs))
+        if not why:
+            with_memory.append(kernels.first(warm))
+    for each in (template, warm):
+        kernels.client.call("DELETE", f"/templates/{each}")
+    alone, theirs = "start of the kernel alone, by jupyter_client", statistics.median(theirs)
+    out.row("kernels_first", *NAMES["kernels_first"], statistics.median(ours), alone, theirs)
+    if why:
+        out.absent("kernels_memory_first", *NAMES["kernels_memory_first"], why)
+    else:
+        out.row("kernels_memory_first", *NAMES["kernels_memory_first"], statistics.median(with_memory), alone, theirs, most_value=150.0,
+                note=f"{len(with_memory)} times, longest {max(with_memory):.1f} ms; the first opens the image")
