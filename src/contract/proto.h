@@ -307,7 +307,7 @@ struct privsep_msg {
             /* of each of the volumes, by its place: -EPERM where it is another's; zero without
              * one */
             uint8_t volume_owners[PRIVSEP_CREATE_VOLUMES][PRIVSEP_OWNER_SIZE];
-            uint32_t account;    /* with _MEMORY: whose share of restores, as of DUMP */
+            uint32_t account;    /* with kept: whose share of restores and archives, as of DUMP */
             uint8_t reserve[28]; /* not looked at; a new field takes the place of its first bytes */
             struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
         } create;

@@ -326,10 +326,10 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
     m.u.create.limits = o->s.limits;
     m.u.create.kept = kept;
     m.u.create.flags = create_flags(o, snapshot);
-    if (m.u.create.flags & PRIVSEP_CREATE_MEMORY)
+    if (kept) {
         m.u.create.account = dump_account(o->s.tenant);
-    if (kept)
         keep_owner(snapshot ? snapshot : o->s.id, m.u.create.owner);
+    }
     if (volumes_fill(o->core, o->s.tenant, o->s.volumes, &m) < 0)
         return -ENOENT;
     memcpy(m.u.create.id, o->s.id, sizeof(o->s.id));

@@ -57,6 +57,9 @@ static const struct {
      "its files are just being copied, taken or removed", "try again"},
     {PRIVSEP_STAGE_MEMORY, -EAGAIN, ERR_UNAVAILABLE,
      "the memory of other sandboxes is just being restored", "try again"},
+    {PRIVSEP_STAGE_ARCHIVE, -EAGAIN, ERR_UNAVAILABLE,
+     "other sandboxes have the loop devices that those whose files are an archive need",
+     "end or pause some of this tenant's that were archived, or try again"},
     /* There are numbers left, but none could be made into a slot. */
     {PRIVSEP_STAGE_SLOT, -ETIMEDOUT, ERR_UNAVAILABLE, "no slot was free, and none was made in time",
      "the machine is busy or short of memory: end sandboxes that are not needed, or try again "

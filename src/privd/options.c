@@ -60,6 +60,8 @@ static const struct option_row rows[] = {
      "bytes of a disk image that has to be made (32 GiB)"},
     {"template-inodes", KIND_NUMBER32, AT(template_inodes), 0, 4194304,
      "where inode numbers of templates begin, beyond those of layers; 0: anywhere (1048576)"},
+    {"archive-devices", KIND_NUMBER32, AT(archive_devices), 1, RUNTIME_ARCHIVE_DEVICES_MAX,
+     "sandboxes at a time whose files lie on archives: loop devices (256)"},
     HOST_DIR(1),
     HOST_DIR(2),
     HOST_DIR(3),
@@ -207,6 +209,7 @@ int options_parse(int argc, char **argv, struct options *out)
                         .template_inodes = 1048576,
                         .slots_max = 1024,
                         .slots_ready = 8,
+                        .archive_devices = RUNTIME_ARCHIVE_DEVICES_MAX,
                         .uid_base = RUNTIME_UID_BASE,
                         .peer_uid = UINT32_MAX,
                         .ready_fd = -1};

@@ -15,6 +15,7 @@ struct options {
     uint64_t disk_bytes;
     uint32_t template_inodes; /* contract/meta.h */
     uint32_t slots_max, slots_ready;
+    uint32_t archive_devices; /* archive_devices.h */
     uint32_t uid_base;
     uint32_t peer_uid;
     uint32_t egress_uid, egress_processes;    /* cay-egress; 0 processes: there is none */

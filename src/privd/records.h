@@ -25,7 +25,8 @@ struct record {
     struct privsep_limits limits;
     char id[PRIVSEP_ID_SIZE];
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
-    uint8_t zero[104];
+    uint32_t on_archive, account; /* 0 in one of an earlier version, which had neither */
+    uint8_t zero[96];
     uint64_t sum; /* over all before it */
 };
 

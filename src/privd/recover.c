@@ -204,6 +204,8 @@ static bool take_over(struct privd *p, const struct record *rec)
     s->kind.level = rec->level;
     s->started_real_ms = rec->started_real_ms;
     s->kind.limits = rec->limits;
+    s->on_archive = rec->on_archive != 0;
+    s->account = rec->account;
     memcpy(s->id, rec->id, sizeof(s->id));
     memcpy(s->volumes, rec->volumes, sizeof(s->volumes));
     p->n_sandboxes++;

@@ -5,6 +5,7 @@
  * answers. Called by request.c; slots.c calls sandbox_pump when a slot is ready. */
 #include "privd/sandbox.h"
 
+#include "privd/archive_devices.h"
 #include "privd/egress.h"
 #include "privd/pins.h"
 
@@ -306,6 +307,8 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
     memcpy(s->id, c->claim.id, sizeof(s->id));
     memcpy(s->volumes, c->volumes, sizeof(s->volumes));
     s->kind = c->kind;
+    s->on_archive = c->on_archive;
+    s->account = c->account;
     s->started_real_ms = clock_real_ms();
     p->n_starting++;
     slots_enter(p, s, SLOT_STARTING);
@@ -430,6 +433,9 @@ static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *st
     *stage = PRIVSEP_STAGE_LEVEL;
     if (m->u.create.kept && !keep_is_of_level(p, m->u.create.kept, m->u.create.level, why))
         return -EOPNOTSUPP;
+    *stage = PRIVSEP_STAGE_ARCHIVE;
+    if (m->u.create.kept && !archive_devices_left(p, m->u.create.kept, m->u.create.account))
+        return -EAGAIN;
     *stage = PRIVSEP_STAGE_MEMORY;
     int may = may_restore(p, m);
     if (may < 0)
@@ -469,6 +475,7 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     c->copy = m->u.create.flags & PRIVSEP_CREATE_COPY;
     c->memory = m->u.create.flags & PRIVSEP_CREATE_MEMORY;
     c->account = m->u.create.account;
+    c->on_archive = c->kept && runtime_is_archived(p->rt, c->kept);
     memcpy(c->volumes, m->u.create.volumes, sizeof(c->volumes));
     c->may_claim = c->kind.level == p->pool_level && pool_may_claim(m);
     if (c->may_claim)

@@ -108,7 +108,9 @@ static void write_record(struct privd *p, const struct slot *s, enum slot_state 
                          .template_number = s->kind.template_number,
                          .level = s->kind.level,
                          .started_real_ms = s->started_real_ms,
-                         .limits = s->kind.limits};
+                         .limits = s->kind.limits,
+                         .on_archive = s->on_archive,
+                         .account = s->account};
     int r;
 
     memcpy(rec.id, s->id, sizeof(rec.id));
@@ -165,6 +167,8 @@ static void begin_use(struct privd *p, struct slot *s, uint32_t level)
     s->kind = (struct slot_kind){0};
     memset(s->id, 0, sizeof(s->id));
     memset(s->volumes, 0, sizeof(s->volumes));
+    s->on_archive = false;
+    s->account = 0;
 }
 
 struct slot *slots_take_unpooled(struct privd *p, uint32_t level)

@@ -60,6 +60,8 @@ struct slot {
     char id[PRIVSEP_ID_SIZE]; /* all NUL: no owner yet */
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
     struct slot_kind kind;
+    bool on_archive; /* archive_devices.h; whose it is then: */
+    uint32_t account;
     uint32_t pool_row; /* id of the row of the pool that it was prestarted for; 0: of none */
     int64_t started_real_ms;
 

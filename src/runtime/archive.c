@@ -18,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the host's loop devices; each sandbox on an archive has one. */
-#define ARCHIVE_DEVICES_MAX 256u
-
 /* All have the same label: whose layer it is follows from where the file lies. */
 static int run_seal(const struct runtime *rt, const char *what, uint32_t uid, int file_fd,
                     char why[static TASK_WHY_SIZE])
@@ -41,7 +38,8 @@ static int mount_file(int file_fd, int userns_fd, char why[static TASK_WHY_SIZE]
 
     if (rc < 0)
         return rc;
-    CLEANUP_CLOSE int loop = loopdev_attach_read_only(file_fd, bytes, ARCHIVE_DEVICES_MAX, device);
+    CLEANUP_CLOSE int loop = loopdev_attach_read_only(file_fd, bytes, RUNTIME_ARCHIVE_DEVICES_MAX,
+                                                      device);
     if (loop < 0) {
         snprintf(why, TASK_WHY_SIZE, "no loop device for the archive: %s", strerror(-loop));
         return loop;

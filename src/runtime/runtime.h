@@ -133,6 +133,9 @@ int runtime_archive_finish(struct task *t, char why[static TASK_WHY_SIZE]);
 int runtime_archive_undo(const struct runtime *rt, uint32_t number);
 void runtime_archive_undo_all(struct runtime *rt);
 
+/* Numbers of the host's loop devices that sandboxes on archives take: each has one. */
+#define RUNTIME_ARCHIVE_DEVICES_MAX 256u
+
 /* Whether the kept layer of that number has an archive. */
 bool runtime_is_archived(const struct runtime *rt, uint32_t number);
 

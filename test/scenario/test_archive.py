@@ -16,7 +16,7 @@ import pytest
 import privdlib
 from conftest import BUILD, SERVERS_MAX, SLOTS_MAX, UID_BASE
 from privdlib import CAPACITY, JOB, MIB
-from test_kept import OTHER, OWNER, copy, create_copy, create_on, drop, inside, keep, kept_body, kepts, owners
+from test_kept import OTHER, OWNER, copy, create_body, create_copy, create_on, drop, inside, keep, kept_body, kepts, owners
 from test_privd import left_behind
 from waitlib import until
 
@@ -343,3 +343,45 @@ def test_another_program_killed(privd, name):
     c.socket.settimeout(30)
     assert kepts(c) == {7} and disk_names(privd, "archiving") == []
     has_all(privd, c, "iafter")
+
+
+def started(c, name, number, account):
+    return c.ask(privdlib.CREATE, create_body(name, number) + bytes(4 * 16) + struct.pack("<I", account))
+
+
+def test_loop_devices_are_shared_out_by_account():
+    """A tenant has half of four at most, and another finds one; also after cay-privd began anew. Control: with one ended there is another."""
+    p = start_privd(0, slots_ready=1, archive_devices=4)
+    try:
+        c = p.channel()
+        if c.ask(CAPACITY).text(32, 16) == "memory":
+            pytest.skip("files are in memory here")
+        assert c.ask(JOB, b"\1\0\0\0\1\0\0\0").status == 0
+        for number in range(1, 6):
+            s = c.create(f"isource{number}")
+            assert s.status == 0 and keep(c, s, number).status == 0 and archive(c, number).status == 0
+        assert keep(c, c.create("iplain"), 6).status == 0  # of no archive
+        boxes = [started(c, f"ibox{number}", number, 7) for number in (1, 2)]
+        assert [b.status for b in boxes] == [0, 0]
+        r = started(c, "ibox3", 3, 7)
+        assert (r.status, r.stage) == (-errno.EAGAIN, STAGE_ARCHIVE) and 3 in kepts(c)
+        assert started(c, "iplain", 6, 7).status == 0  # the control: it needs none
+        c.close()
+        p.crash()
+        p.start()
+        c = p.channel()
+        r = started(c, "ibox3", 3, 7)
+        assert (r.status, r.stage) == (-errno.EAGAIN, STAGE_ARCHIVE)
+        assert started(c, "iother", 4, 8).status == 0  # another's
+        assert c.kill(boxes[0]).status == 0
+        until(lambda: started(c, "ibox3", 3, 7).status == 0, what="a device is free again")
+        for s in c.list().values():
+            assert c.kill(s).status == 0
+        for number, owner in owners(c).items():
+            until(lambda number=number, owner=owner: drop(c, number, owner).status != -errno.EBUSY)
+        c.close()
+    finally:
+        if p.process.poll() is None:
+            assert p.stop() == 0, p.log.read_text()
+            assert left_behind(p) == []
+        shutil.rmtree(p.base, ignore_errors=True)
