@@ -100,7 +100,8 @@ enum privsep_op {
     PRIVSEP_THAW,
     /* slot, gen, u.kept.number and .owner: it ends, and its files are kept by that number. Reply
      * when they are on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in memory
-     * here */
+     * here; -EINPROGRESS: it has ended, and for half a minute its files could not be kept: that is
+     * tried on, and KEPTS says busy until it is done */
     PRIVSEP_KEEP,
     /* u.kept.number and .owner, as KEPTS tells: what is kept by it is removed. Reply when it is
      * gone; -EBUSY: it is in use; -EPERM: it is another owner's */
@@ -133,7 +134,8 @@ enum privsep_op {
      * goes on, and u.refused says what cannot be kept: -EOPNOTSUPP; -EAGAIN (others are under way,
      * of all or of this account, or memory is short for another); -EIO; -ENOSPC, -EDQUOT, -EFBIG
      * (no room for its memory), -EEXIST as of KEEP.
-     * -ETIMEDOUT, -ECHILD: it could not go on, and has ended; its files alone are kept */
+     * -ETIMEDOUT, -ECHILD: it could not go on, and has ended; its files alone are kept.
+     * -EINPROGRESS as of KEEP */
     PRIVSEP_DUMP,
     /* u.kept.number and .owner: its layer, of which nothing is in use, becomes one compressed file
      * (docs/archive.md), on which a CREATE boots as on the layer. Reply once it is on the disk, or

@@ -236,6 +236,7 @@ static void on_dumped(struct core *c, const char *id, int status, const struct p
     case 0: keep_done(o); break;
     case -ETIMEDOUT:
     case -ECHILD: ended_with_files(o, status); break;
+    case -EINPROGRESS: keep_waits(o); break;
     case -EAGAIN:
     case -EBUSY: wait_to_dump(o); break;
     case -ESTALE:

@@ -187,7 +187,7 @@ void keep_mark_kept(struct sandbox_obj *o)
     egress_leave(o);
     exec_command_sandboxes_free(o);
     sockets_discard(o);
-    o->known_to_privd = o->change_requested = o->env_requested = o->keep_requested =
+    o->known_to_privd = o->change_requested = o->env_requested = o->keep_requested = o->keep_late =
         o->rolled_back = false;
 }
 
@@ -220,6 +220,23 @@ void keep_stays_kept(struct sandbox_obj *o)
     pause_not_resumed(o, SANDBOX_KEPT, &why);
 }
 
+void keep_waits(struct sandbox_obj *o)
+{
+    struct err why;
+
+    err_set(&why, ERR_UNAVAILABLE,
+            "the sandbox has ended, and its files could not be kept yet: that is tried on, and it "
+            "is paused once they are");
+    err_hint(&why, "the server's log says what fails on the state disk; see `cay doctor`");
+    if (!o->keep_late)
+        log_error("sandbox %s: %s", o->s.id, why.text);
+    o->keep_late = true;
+    dump_forget(o);
+    o->change_requested = o->keep_requested = o->known_to_privd = false;
+    pause_fail(o, &why);
+    timers_set(&o->core->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
+}
+
 static void on_kept(struct core *c, const char *id, int status, const struct privsep_msg *m,
                     int *fds, size_t n_fds, void *arg)
 {
@@ -231,6 +248,10 @@ static void on_kept(struct core *c, const char *id, int status, const struct pri
     o->change_requested = o->keep_requested = false;
     if (call_is_channel_error(status)) {
         pause_channel_broke(o, status, "pausing the sandbox");
+        return;
+    }
+    if (status == -EINPROGRESS) {
+        keep_waits(o);
         return;
     }
     keep_error(&why, status);

@@ -79,6 +79,10 @@ enum err_code keep_resume(struct sandbox_obj *o, struct err *e);
 /* Keeping, and its environment is written: privd is asked to keep its files alone. */
 void keep_send(struct sandbox_obj *o);
 
+/* privd has ended it and could not keep its files so far: callers are told, and KEPTS is asked
+ * until they are whole. */
+void keep_waits(struct sandbox_obj *o);
+
 /* Keeping, and privd has ended it: what it keeps is on the disk. Or it has not, and it runs. */
 void keep_done(struct sandbox_obj *o);
 void keep_not_done(struct sandbox_obj *o, const struct err *why);

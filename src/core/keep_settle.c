@@ -103,7 +103,9 @@ void keep_on_missing(struct sandbox_obj *o, enum kept_seen seen)
     switch (seen) {
     case KEPT_SEEN_WHOLE: is_kept(o); break;
     case KEPT_SEEN_BUSY:
-        if (sandbox_life(o)->change != LIFE_CHANGE_NONE)
+        if (o->keep_late) /* a caller may have come since */
+            keep_waits(o);
+        else if (sandbox_life(o)->change != LIFE_CHANGE_NONE)
             timers_set(&o->core->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
         break;
     case KEPT_SEEN_NONE:

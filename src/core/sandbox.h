@@ -83,7 +83,8 @@ struct sandbox_obj {
     bool env_requested;                   /* its agent owes its environment */
     uint64_t env_us;                      /* it has told it (clock_mono_us) */
     bool keep_requested;                  /* privd owes the answer to KEEP */
-    bool dropping; /* its files go; until drop_until_ms that is tried again without a word */
+    bool keep_late; /* it has ended, and privd has said that it could not keep its files so far */
+    bool dropping;  /* its files go; until drop_until_ms that is tried again without a word */
     uint64_t drop_until_ms;
 
     bool to_disk_tried; /* to_disk.c: since it was frozen */

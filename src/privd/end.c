@@ -110,8 +110,10 @@ static void try_again(struct slot *s, int why)
 {
     s->retries++;
     if (s->retries == RETRIES_REPORTED) {
-        log_error("slot %u: what is left of it cannot be removed: %s", s->number, strerror(-why));
+        log_error("slot %u: what is left of it cannot be %s: %s", s->number,
+                  s->kept ? "kept" : "removed", strerror(-why));
         answer_create(s);
+        keep_slot_waits(s);
     }
     if (why == -EBUSY)
         (void)kill_by(s);

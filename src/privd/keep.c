@@ -96,6 +96,14 @@ void keep_slot_gone(struct slot *s, int status)
     answer(p, &to, op, number, status == 0 ? how : status);
 }
 
+void keep_slot_waits(struct slot *s)
+{
+    struct reply_to to = s->keeper;
+
+    s->keeper = (struct reply_to){0};
+    answer(s->privd, &to, s->keeper_op ? s->keeper_op : PRIVSEP_KEEP, s->kept, -EINPROGRESS);
+}
+
 void keep_slot_runs(struct slot *s)
 {
     if (s->kept)

@@ -44,6 +44,9 @@ bool keep_is_of_level(const struct privd *p, uint32_t number, uint32_t level,
 /* s, which is about to be started, takes it. 0 or -errno. */
 int keep_take(struct slot *s, uint32_t number);
 
+/* Its layer could not be kept for long, and that is tried on: who waits for it gets to know. */
+void keep_slot_waits(struct slot *s);
+
 /* s runs: what it took is its own. */
 void keep_slot_runs(struct slot *s);
 

@@ -2,6 +2,7 @@
 between the steps."""
 
 import contextlib
+import contextlib
 import errno
 import os
 import signal
@@ -428,3 +429,28 @@ def test_killed_while_it_drops(privd, delay_ms):  # noqa: F811
     if kepts(c) == {2}: # it had not begun
         assert drop(c, 2).status == 0
     assert kepts(c) == set() and names_on_disk(privd) == []
+
+
+@contextlib.contextmanager
+def immutable(directory):
+    """The kernel refuses each new name in it."""
+    subprocess.run(["chattr", "+i", directory], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", directory], check=True)
+
+
+def test_files_that_cannot_be_kept_are_told_of_and_tried_on(privd):  # noqa: F811
+    """The layer does not get its number: the answer says so after half a minute, and it is kept once it can be."""
+    c = privd.channel()
+    s = c.create("istuck")
+    write_marks(privd, s, "one")
+    with immutable(f"/proc/{privd.process.pid}/root/{privd.state}/disk/kept"):
+        assert keep(c, s, 7).status == -errno.EINPROGRESS
+        assert kepts(c) == set() and set(owners(c)) == {7} and c.list() == {}  # it is busy
+        assert drop(c, 7).status == create_on(c, "inone", 7).status == -errno.EBUSY
+    until(lambda: drop(c, 8).status == -errno.ENOENT and names_on_disk(privd) == ["7"], what="it is kept")
+    t = create_on(c, "inext", 7)
+    assert t.status == 0 and marks(privd, t).split()[0] == "one"
+    assert c.kill(t).status == 0

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from client import Client
 from conftest import BUILD, EGRESS_USER, OwnServer
+from test_kept import immutable
 from test_lifecycle import when
 from test_pause import connect, events_of, listed, state
 from test_recovery import daemons, kill_daemons, wait_ready
@@ -226,3 +227,20 @@ def test_what_no_sandbox_has_is_removed(own):
     until(lambda: kept_on_disk(own) == [], patient=True)
     wait_ready(cay)
     assert cay.call("GET", f"/sandboxes/{box.id}").status == 404
+
+
+def test_files_that_cannot_be_kept_are_told_of_and_kept_once_they_can_be():
+    """The state disk refuses the new name: the caller is told after half a minute that it has ended, and cay tries on."""
+    server = OwnServer()
+    try:
+        cay = Client(server.url, server.key())
+        box = cay.create()
+        assert box.run("echo one > here; sync").exit_code == 0
+        with immutable(f"/proc/{daemons(server, 'cay-privd')[0]}/root/{server.state}/privd/disk/kept"):
+            reply = cay.call("POST", f"/sandboxes/{box.id}/pause", {"memory": False})
+            assert reply.status == 503 and "could not be kept yet" in reply.json["message"], reply.body
+            assert resume(cay, box).status == 503
+        until(lambda: resume(cay, box).status == 201, what="it is kept, and goes on")
+        assert box.run("cat here").out == "one\n"
+    finally:
+        server.stop()
