@@ -12,7 +12,7 @@ struct create_request {
     uint32_t kept; /* files that it takes (kept.h), or a copy of them; 0: none */
     bool copy;
     bool memory;      /* the programs that ran in it are restored */
-    bool on_archive;  /* what is kept is one (archive_devices.h) */
+    bool on_archive;  /* its kept files are one (archive_devices.h) */
     uint32_t account; /* of its tenant: that has a share of restores (restores.h), and of those */
     bool has_group;   /* image_group_begin of image_group, for its image */
     uint32_t image_group;
