@@ -25,6 +25,8 @@
 #define LOUD_NAMES (RESOLVE_CACHE_MAX / 3 + 64) /* more than one sandbox's share (base/share.h) */
 #define HALF_NAMES RESOLVE_STREAMS_MAX          /* likewise */
 
+#define SLOW_NAMES 40u
+
 static struct world {
     uv_loop_t loop;
     uv_udp_t server;
@@ -35,6 +37,8 @@ static struct world {
     unsigned asked, streamed; /* of the server, over UDP and TCP: two for each name, by family */
     unsigned answered;
     int status;
+    unsigned unanswered, n_ports; /* questions of slow names, and the ports that they came from */
+    in_port_t ports[8 * SLOW_NAMES];
 } w;
 
 /* -- a server that knows every name ------------------------------------------------------------ */
@@ -64,6 +68,18 @@ static size_t make_answer(const char *question, size_t n, bool cut, char answer[
     return end + (ipv4 ? sizeof(record) - 1 : 0);
 }
 
+/* Of a question that is not answered. */
+static void note_port(in_port_t port)
+{
+    unsigned i = 0;
+
+    w.unanswered++;
+    while (i < w.n_ports && w.ports[i] != port)
+        i++;
+    if (i == w.n_ports && i < ARRAY_SIZE(w.ports))
+        w.ports[w.n_ports++] = port;
+}
+
 /* Over UDP. */
 static void on_question(uv_udp_t *server, ssize_t n, const uv_buf_t *b, const struct sockaddr *peer,
                         unsigned flags)
@@ -74,6 +90,10 @@ static void on_question(uv_udp_t *server, ssize_t n, const uv_buf_t *b, const st
     if (n < HEAD_BYTES)
         return;
     w.asked++;
+    if (strncmp(b->base + HEAD_BYTES + 1, "slow", 4) == 0) {
+        note_port(((const struct sockaddr_in *)peer)->sin_port);
+        return;
+    }
     out = uv_buf_init(
         answer, (unsigned)make_answer(b->base, (size_t)n, b->base[HEAD_BYTES] == CUT, answer));
     assert_int_equal(uv_udp_try_send(server, &out, 1, peer), (int)out.len);
@@ -253,12 +273,36 @@ static void names_that_are_not_of_dns(void **state)
     assert_false(is_known(&s, "localhost.example")); /* the control */
 }
 
+/* Answers for a name that is slow can be guessed: each is asked from another port, as far as the sandbox has its share of them;
+ * beyond that they have one together. With one port for all, 40 names are asked from one. */
+static void slow_names_are_asked_from_ports_of_their_own(void **state)
+{
+    const struct sandbox slow = {.slot = 3, .tenant = "slow"};
+    char name[32];
+
+    for (unsigned i = 0; i < SLOW_NAMES; i++) {
+        (void)snprintf(name, sizeof(name), "slow%u.example", i);
+        resolver_query(w.resolver, &slow, name, 1, on_loud);
+    }
+    while (w.unanswered < 2 * SLOW_NAMES)
+        uv_run(&w.loop, UV_RUN_ONCE);
+    assert_in_range(w.n_ports, SLOW_NAMES / 2, 2 * SLOW_NAMES);
+    for (unsigned i = SLOW_NAMES; i < RESOLVE_PORTS_MAX / 2; i++) {
+        (void)snprintf(name, sizeof(name), "slow%u.example", i);
+        resolver_query(w.resolver, &slow, name, 1, on_loud);
+    }
+    while (w.unanswered < RESOLVE_PORTS_MAX)
+        uv_run(&w.loop, UV_RUN_ONCE);
+    assert_in_range(w.n_ports, RESOLVE_PORTS_MAX / 6, RESOLVE_PORTS_MAX / 3 + 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sandbox_at_its_share_forgets_its_own_names),
         cmocka_unit_test(half_answers_hold_up_their_own_name),
         cmocka_unit_test(names_that_are_not_of_dns),
+        cmocka_unit_test(slow_names_are_asked_from_ports_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);

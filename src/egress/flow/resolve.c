@@ -1,11 +1,11 @@
-/* A name's entry is asked (its waiters hang on it), or answered (kept until its time is over,
- * in the order of age); a name that is asked is joined. Places are shared out by tenant and
- * sandbox, and a sandbox that is at its share gives up its own oldest. Waiters are told through
- * their ids, and may have gone.
+/* A name's entry is asked (its waiters hang on it), or answered (kept until its time is over, in
+ * the order of age); a name that is asked is joined. Places are shared out by tenant and sandbox,
+ * and a sandbox that is at its share gives up its own oldest. Waiters are told through their ids,
+ * and may have gone.
  *
- * A name is two questions, for IPv6 and IPv4, over UDP. Where an answer was cut the question is
- * asked again over TCP, in a connection that this name alone has: a server that does not finish an
- * answer holds up no other name. */
+ * A name is two questions, for IPv6 and IPv4, over UDP, from a port that this name alone has.
+ * Where an answer was cut the question is asked again over TCP, in a connection that this name
+ * alone has: a server that does not finish an answer holds up no other name. */
 
 #include "egress/flow/resolve.h"
 
@@ -43,7 +43,8 @@ struct question {
     struct resolve_answer answer;
 };
 
-/* A connection over TCP, of one name. It stays until c-ares has returned from its last answer. */
+/* A port of one name, or its connection over TCP. It stays until c-ares has returned from its last
+ * answer. */
 struct stream {
     struct stream *next;
     struct resolve_channel *channel;
@@ -54,6 +55,7 @@ struct stream {
 /* The state of a name while it is resolved. */
 struct asking {
     struct entry *entry;
+    struct stream *port;   /* NULL: there was none left, the common one is asked from */
     struct stream *stream; /* NULL: no answer was cut */
     struct question six, four;
     unsigned left;
@@ -76,13 +78,13 @@ struct entry {
 
 struct resolver {
     struct egress *egress;
-    struct resolve_channel *datagrams;
+    struct resolve_channel *common; /* over UDP, of names without a port of their own */
     struct stream *streams;
     uv_timer_t timer;
     struct entry *buckets[BUCKETS];
     struct entry *oldest, *newest;
-    /* Shared out by tenant and sandbox: entries, waiters, streams. */
-    struct share_pool *names, *waits, *lines;
+    /* Shared out by tenant and sandbox: entries, waiters, streams over UDP and TCP. */
+    struct share_pool *names, *waits, *ports, *lines;
     size_t asking;
 };
 
@@ -238,6 +240,8 @@ static void finish(struct asking *k)
 
     e->asking = NULL;
     r->asking--;
+    if (k->port)
+        k->port->done = true;
     if (k->stream)
         k->stream->done = true;
     interleave(e, &k->six.answer, &k->four.answer);
@@ -259,18 +263,20 @@ static void take_answer(struct question *q, int status, const unsigned char *mes
         finish(q->asking);
 }
 
-/* -- over TCP ---------------------------------------------------------------------------------- */
+/* -- of one name ------------------------------------------------------------------------------- */
 
 /* In the share of any that waits for the name. NULL: none has one left, or memory is out. */
-static struct stream *new_stream(struct resolver *r, const struct entry *e)
+static struct stream *new_stream(struct resolver *r, const struct entry *e, struct share_pool *pool,
+                                 int (*make)(const struct resolve_channel *like,
+                                             struct resolve_channel **out))
 {
     struct share *share = NULL;
     struct stream *s;
 
     for (const struct waiter *w = e->waiters; w && !share; w = w->next)
-        share = share_take_as(r->lines, w->share);
+        share = share_take_as(pool, w->share);
     s = share ? calloc(1, sizeof(*s)) : NULL;
-    if (!s || resolve_channel_new_stream(r->datagrams, &s->channel) < 0) {
+    if (!s || make(r->common, &s->channel) < 0) {
         share_return(share);
         free(s);
         return NULL;
@@ -301,7 +307,7 @@ static void on_timer(uv_timer_t *t)
 {
     struct resolver *r = t->data;
 
-    resolve_channel_tick(r->datagrams);
+    resolve_channel_tick(r->common);
     for (struct stream *s = r->streams; s; s = s->next)
         resolve_channel_tick(s->channel);
     free_done(r);
@@ -350,7 +356,8 @@ static void on_datagram(void *arg, int status, int timeouts, unsigned char *mess
         return;
     }
     if (!k->stream)
-        k->stream = new_stream(k->entry->resolver, k->entry);
+        k->stream = new_stream(k->entry->resolver, k->entry, k->entry->resolver->lines,
+                               resolve_channel_new_stream);
     if (k->stream)
         query(k->stream->channel, q, on_stream);
     else
@@ -360,6 +367,8 @@ static void on_datagram(void *arg, int status, int timeouts, unsigned char *mess
 /* Its waiters are told, perhaps from inside this call. */
 static void start(struct resolver *r, struct entry *e, struct asking *k)
 {
+    struct resolve_channel *c;
+
     *k = (struct asking){
         .entry = e,
         .six = {.asking = k, .family = AF_INET6},
@@ -370,8 +379,10 @@ static void start(struct resolver *r, struct entry *e, struct asking *k)
     r->asking++;
     if (!uv_is_active((uv_handle_t *)&r->timer))
         uv_timer_start(&r->timer, on_timer, TICK_MS, TICK_MS);
-    query(r->datagrams, &k->six, on_datagram); /* the other is not answered yet: k stays */
-    query(r->datagrams, &k->four, on_datagram);
+    k->port = new_stream(r, e, r->ports, resolve_channel_new_port);
+    c = k->port ? k->port->channel : r->common;
+    query(c, &k->six, on_datagram); /* the other is not answered yet: k stays */
+    query(c, &k->four, on_datagram);
 }
 
 void resolver_query(struct resolver *r, const struct sandbox *s, const char *name, uint64_t id,
@@ -420,6 +431,7 @@ static void free_resolver(struct resolver *r)
 {
     share_pool_free(r->names);
     share_pool_free(r->waits);
+    share_pool_free(r->ports);
     share_pool_free(r->lines);
     free(r);
 }
@@ -434,10 +446,11 @@ int resolver_new(struct egress *eg, const char *servers, struct resolver **out)
     r->egress = eg;
     r->names = share_pool_new(RESOLVE_CACHE_MAX);
     r->waits = share_pool_new(RESOLVE_WAITERS_MAX);
+    r->ports = share_pool_new(RESOLVE_PORTS_MAX);
     r->lines = share_pool_new(RESOLVE_STREAMS_MAX);
     rc = -ENOMEM;
-    if (r->names && r->waits && r->lines)
-        rc = resolve_channel_new(eg->loop, servers, &r->datagrams);
+    if (r->names && r->waits && r->ports && r->lines)
+        rc = resolve_channel_new(eg->loop, servers, &r->common);
     if (rc < 0) {
         free_resolver(r);
         return rc;

@@ -4,7 +4,7 @@
  * Answers are kept for their TTL, at most RESOLVE_TTL_MAX_S, so that a name's owner cannot make
  * many questions of one, and one question serves all who wait for it. No search domains, no hosts
  * file: a name means the same for every sandbox. Bounded: names kept, questions under way, who
- * waits, connections over TCP. */
+ * waits, ports and connections over TCP that names have of their own. */
 
 #include "policy/policy.h"
 
@@ -18,6 +18,7 @@ struct sandbox;
 #define RESOLVE_CACHE_MAX     4096u
 #define RESOLVE_WAITERS_MAX   8192u
 #define RESOLVE_STREAMS_MAX   64u
+#define RESOLVE_PORTS_MAX     512u
 #define RESOLVE_TTL_MAX_S     60
 #define RESOLVE_NEGATIVE_MS   2000u
 

@@ -1,8 +1,11 @@
 /* c-ares tells which sockets to watch, and is told of their events and of time
- * (resolve_channel_tick). Questions over UDP are in one channel with ARES_FLAG_IGNTC: c-ares by
- * itself would put all that have to go over TCP into one connection to a server, and give up those
- * that are behind half an answer with it. So a channel over TCP is made for one name, and freed
- * after it: c-ares closes a connection whose questions are answered. */
+ * (resolve_channel_tick). c-ares asks from one port as long as any question of a channel is not
+ * answered, so that who guesses answers for a slow name has but the 16 bits of the question's
+ * number to guess: a channel over UDP of its own for each name has a port of its own, which the
+ * kernel chooses. Questions over UDP have ARES_FLAG_IGNTC: c-ares by itself would put all that
+ * have to go over TCP into one connection to a server, and give up those that are behind half an
+ * answer with it. So a channel over TCP is made for one name, and freed after it: c-ares closes a
+ * connection whose questions are answered. */
 
 #include "egress/flow/resolve_channel.h"
 
@@ -174,7 +177,7 @@ int resolve_channel_new(uv_loop_t *loop, const char *servers, struct resolve_cha
     return 0;
 }
 
-int resolve_channel_new_stream(const struct resolve_channel *like, struct resolve_channel **out)
+static int new_like(const struct resolve_channel *like, int flags, struct resolve_channel **out)
 {
     struct ares_addr_port_node *servers = NULL;
     struct resolve_channel *c = calloc(1, sizeof(*c));
@@ -185,7 +188,7 @@ int resolve_channel_new_stream(const struct resolve_channel *like, struct resolv
     c->loop = like->loop;
     rc = ares_get_servers_ports(like->ares, &servers);
     if (rc == ARES_SUCCESS)
-        rc = init(c, ARES_FLAG_USEVC, true);
+        rc = init(c, flags, true);
     if (rc == ARES_SUCCESS) {
         rc = ares_set_servers_ports(c->ares, servers);
         if (rc != ARES_SUCCESS)
@@ -198,6 +201,16 @@ int resolve_channel_new_stream(const struct resolve_channel *like, struct resolv
     }
     *out = c;
     return 0;
+}
+
+int resolve_channel_new_stream(const struct resolve_channel *like, struct resolve_channel **out)
+{
+    return new_like(like, ARES_FLAG_USEVC, out);
+}
+
+int resolve_channel_new_port(const struct resolve_channel *like, struct resolve_channel **out)
+{
+    return new_like(like, ARES_FLAG_IGNTC, out);
 }
 
 void resolve_channel_free(struct resolve_channel *c)

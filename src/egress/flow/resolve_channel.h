@@ -1,7 +1,8 @@
 #pragma once
-/* Channels of c-ares on the loop: one asks over UDP, where each question has datagrams of its own,
- * and one over TCP for each name whose answer was cut: there answers come one behind the other in
- * a connection, which stands still while one of them is not whole. */
+/* Channels of c-ares on the loop: over UDP, one for each name, from a port of its own, and one for
+ * those that have no place left; and one over TCP for each name whose answer was cut: there
+ * answers come one behind the other in a connection, which stands still while one of them is not
+ * whole. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +22,9 @@ typedef void (*resolve_channel_cb)(void *arg, int status, int timeouts, unsigned
 /* Over UDP; an answer that was cut is given as it is. servers NULL or "": those of the host. Logs
  * why it failed. */
 int resolve_channel_new(uv_loop_t *loop, const char *servers, struct resolve_channel **out);
+
+/* Over UDP from a port of its own, to the servers of `like`. */
+int resolve_channel_new_port(const struct resolve_channel *like, struct resolve_channel **out);
 
 /* Over TCP, in a connection of its own, to the servers of `like`. */
 int resolve_channel_new_stream(const struct resolve_channel *like, struct resolve_channel **out);
