@@ -22,6 +22,7 @@
 #include "checkpoint/refusal.h"
 #include "checkpoint/terminals.h"
 #include "sys/ns.h"
+#include "sys/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +115,7 @@ static int enter(pid_t *pid, struct checkpoint_why *why)
     pid_t starter = getppid();
     int rc;
 
-    *pid = enter_pid(CHECKPOINT_PID_FD);
+    *pid = pid_number(CHECKPOINT_PID_FD);
     if (*pid < 0)
         return checkpoint_fail(why, *pid, "the sandbox's PID 1: %s", strerror(-*pid));
     rc = enter_sandbox(CHECKPOINT_PID_FD);

@@ -1,27 +1,11 @@
 #include "checkpoint/enter.h"
 
-#include "base/io.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
-
-pid_t enter_pid(int pidfd)
-{
-    char path[48], text[512];
-    int pid = -1;
-
-    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-    ssize_t n = io_read_text_at(AT_FDCWD, path, text, sizeof(text));
-    const char *at = n < 0 ? NULL : strstr(text, "\nPid:");
-    if (n < 0 || !at || sscanf(at, "\nPid: %d", &pid) != 1)
-        return n < 0 ? (pid_t)n : -EBADF;
-    return pid > 0 ? pid : -ESRCH;
-}
 
 /* CRIU leaves namespaces alone that it is in itself: those that the sandbox gets anew when it is
  * restored. The user namespace comes last, as the others are entered with the host's right. A mount

@@ -1,11 +1,6 @@
 #pragma once
 /* From a process of the host's root to one of the sandbox's. */
 
-#include <sys/types.h>
-
-/* The number of the process in this pid namespace; -ESRCH: it has ended. */
-pid_t enter_pid(int pidfd);
-
 /* Enters the network, UTS and control group namespace of that process and its user namespace, as
  * its root, with a new mount namespace of that user namespace's that shows what the caller's does,
  * but in /proc only that sandbox's processes. From here on there is no right on the host. 0 or

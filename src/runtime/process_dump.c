@@ -7,6 +7,7 @@
 #include "contract/agent_boot.h"
 #include "contract/checkpoint_boot.h"
 #include "runtime/archive.h"
+#include "runtime/image_agent.h"
 #include "runtime/level.h"
 #include "runtime/memory_image.h"
 #include "runtime/process_go_on.h"
@@ -87,6 +88,15 @@ static int await_written(int ask_fd, char why[static TASK_WHY_SIZE])
     return strcmp(line, CHECKPOINT_DONE) == 0 ? 0 : memory_image_reason(line, why);
 }
 
+static int put_agent(const struct dump_args *a, int dir_fd, char why[static TASK_WHY_SIZE])
+{
+    int rc = image_agent_put(dir_fd, runtime_slot_uid(a->rt, a->sb.slot), a->sb.pidfd);
+
+    if (rc < 0)
+        snprintf(why, TASK_WHY_SIZE, "writing the program of its PID 1: %s", strerror(-rc));
+    return rc;
+}
+
 static int dump_and_seal(const struct dump_args *a, int dir_fd, int file_fd,
                          char why[static TASK_WHY_SIZE])
 {
@@ -104,6 +114,8 @@ static int dump_and_seal(const struct dump_args *a, int dir_fd, int file_fd,
     }
     rc = await_written(e.ask, why);
     bool is_told = rc == 0 || why[0]; /* else it has ended before, and says why at its end */
+    if (rc == 0)
+        rc = put_agent(a, dir_fd, why);
     if (rc == 0)
         rc = memory_image_seal(a->rt, "seal", uid, dir_fd, file_fd, &a->image, why);
     if (rc == 0)

@@ -17,6 +17,7 @@
 
 #include "base/io.h"
 #include "contract/checkpoint_boot.h"
+#include "runtime/image_agent.h"
 #include "runtime/memory_image.h"
 #include "runtime/observe.h"
 #include "runtime/opened_image.h"
@@ -26,7 +27,6 @@
 #include "runtime/slot.h"
 #include "runtime/state.h"
 #include "sys/fdpass.h"
-#include "sys/memfd.h"
 #include "sys/ns.h"
 #include "sys/pid.h"
 
@@ -36,29 +36,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-
-/* cay-init's program as what /proc/1/exe shows: a copy that the slot's root may open again, as CRIU
- * does. The code that runs is in the image. */
-static int copy_agent(const struct runtime *rt, uint32_t uid)
-{
-    struct stat st;
-    off_t at = 0;
-    CLEANUP_CLOSE int fd = memfd_create("cay-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    if (fd < 0 || fstat(rt->agent_fd, &st) < 0)
-        return -errno;
-    while (at < st.st_size)
-        if (sendfile(fd, rt->agent_fd, &at, (size_t)(st.st_size - at)) <= 0)
-            return -EIO;
-    if (fchown(fd, uid, uid) < 0 || fchmod(fd, 0111) < 0)
-        return -errno;
-    int rc = memfd_seal(fd);
-    return rc < 0 ? rc : TAKE_FD(fd);
-}
 
 /* --- PID 1 ------------------------------------------------------------------------------------ */
 
@@ -92,17 +71,6 @@ static int move_pid_1(const struct inside *in, pid_t pid)
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     int rc = io_each_name_at(AT_FDCWD, path, move_one, &m);
     return rc < 0 ? rc : m.rc;
-}
-
-static pid_t pid_of(int pidfd)
-{
-    char path[48], text[512];
-    int pid;
-
-    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-    ssize_t n = io_read_text_at(AT_FDCWD, path, text, sizeof(text));
-    const char *at = n < 0 ? NULL : strstr(text, "\nPid:");
-    return at && sscanf(at, "\nPid: %d", &pid) == 1 && pid > 0 ? (pid_t)pid : -ESRCH;
 }
 
 /* --- the restore ------------------------------------------------------------------------------ */
@@ -182,7 +150,7 @@ static int take_pid_1(struct restore *r)
     CLEANUP_CLOSE int told = -1;
     int rc = await_word(r, CHECKPOINT_ALONE, &told);
 
-    r->pid_1 = rc < 0 ? rc : pid_of(told);
+    r->pid_1 = rc < 0 ? rc : pid_number(told);
     if (r->pid_1 < 0)
         return r->pid_1;
     rc = process_hold_first(rt, slot, r->pid_1, &r->pid_1_fd);
@@ -332,7 +300,7 @@ static int make_place(const struct process_start_args *a, struct inside *in, int
                                     .image_fd = image_fd,
                                     .work_fd = memory_image_dir(uid, 0),
                                     .boot_fd = a->boot.agent_fd,
-                                    .agent_fd = copy_agent(a->rt, uid)};
+                                    .agent_fd = image_agent_take(image_fd, uid, a->rt->agent_fd)};
     place->program_fd = open(a->rt->checkpoint_path, O_PATH | O_CLOEXEC);
     if (place->work_fd < 0)
         return process_fail(out, PRIVSEP_STAGE_MEMORY, place->work_fd);

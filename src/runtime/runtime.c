@@ -23,8 +23,6 @@
 #define MFD_EXEC 0x10U
 #endif
 
-#define AGENT_MAX_BYTES (64 << 20)
-
 uint32_t runtime_slot_uid(const struct runtime *rt, uint32_t slot)
 {
     return rt->uid_base + slot * RUNTIME_UID_COUNT;
@@ -64,7 +62,7 @@ static int load_agent(const char *path)
     CLEANUP_CLOSE int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0 || fstat(file, &st) < 0)
         return -errno;
-    if (!S_ISREG(st.st_mode) || st.st_size <= 0 || st.st_size > AGENT_MAX_BYTES)
+    if (!S_ISREG(st.st_mode) || st.st_size <= 0 || st.st_size > RUNTIME_AGENT_BYTES_MAX)
         return -ENOEXEC;
     CLEANUP_CLOSE int fd = new_memfd();
     if (fd < 0)

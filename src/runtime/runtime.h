@@ -31,11 +31,12 @@
 #include "contract/proto.h"
 #include "runtime/task.h"
 
-#define RUNTIME_UID_BASE    1006632960u /* default of runtime_config.uid_base */
-#define RUNTIME_UID_COUNT   65536u
-#define RUNTIME_SLOTS_MAX   16384u
-#define RUNTIME_SOCKETS_MAX PRIVSEP_MAX_FDS
-#define RUNTIME_DUMP_MS     90000u /* longer than cay-checkpoint takes */
+#define RUNTIME_UID_BASE        1006632960u /* default of runtime_config.uid_base */
+#define RUNTIME_UID_COUNT       65536u
+#define RUNTIME_SLOTS_MAX       16384u
+#define RUNTIME_SOCKETS_MAX     PRIVSEP_MAX_FDS
+#define RUNTIME_AGENT_BYTES_MAX (64 * 1024 * 1024)
+#define RUNTIME_DUMP_MS         90000u /* longer than cay-checkpoint takes */
 
 /* Where things are below the state directory:
  *   disk/                      the state disk (btrfs, nosuid, nodev), or a plain directory

@@ -1,7 +1,12 @@
 #include "sys/pid.h"
 
+#include "base/io.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,6 +28,19 @@ int pid_open(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     return fd < 0 ? -errno : fd;
+}
+
+pid_t pid_number(int pidfd)
+{
+    char path[48], text[512];
+    int pid = -1;
+
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+    ssize_t n = io_read_text_at(AT_FDCWD, path, text, sizeof(text));
+    const char *at = n < 0 ? NULL : strstr(text, "\nPid:");
+    if (n < 0 || !at || sscanf(at, "\nPid: %d", &pid) != 1)
+        return n < 0 ? (pid_t)n : -EBADF;
+    return pid > 0 ? pid : -ESRCH;
 }
 
 int pid_get_fd(int pidfd, int fd)

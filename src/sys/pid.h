@@ -10,6 +10,10 @@
 /* A close-on-exec pidfd, or -errno (-ESRCH). */
 int pid_open(pid_t pid) WARN_UNUSED;
 
+/* The number of the process, in the namespace of the /proc that is mounted; -ESRCH: it has ended,
+ * or is not in that; -errno. It is its own for as long as the process has not been reaped. */
+pid_t pid_number(int pidfd) WARN_UNUSED;
+
 /* A close-on-exec copy of a descriptor of that process, or -errno. Needs what tracing it needs. May
  * wait for an execve that the process is in. */
 int pid_get_fd(int pidfd, int fd) WARN_UNUSED;
