@@ -42,7 +42,7 @@ def last_number(box):
 
 
 def is_kept_or_goes_on(p, c, box, other, number):
-    """What became of the dump: its memory, or the reason why it goes on."""
+    """The outcome of the dump: memory that is kept, or the reason why the sandbox goes on."""
     box.agent.prepare()
     r = dump(c, box, number)
     is_untouched(p, c, other)
