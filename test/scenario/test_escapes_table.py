@@ -103,6 +103,12 @@ def test_a_table_that_cannot_take_a_part_is_refused(document, tmp_path):
         escape_table.check_mergeable(tmp_path / "none.md")
 
 
+def test_the_same_run_writes_the_same_page():
+    """Names of runs and numbers of processes change from one to the next; the first process of a sandbox is what it is."""
+    said = [escape_table.cell(f"/proc/{pid}/root/var/tmp/cay-escapes-{run}/x; /proc/1/exe") for pid, run in ((88778, "ab1_cd23"), (71, "zz9_yy88"))]
+    assert said == ["/proc/PID/root/var/tmp/cay-escapes/x; /proc/1/exe"] * 2
+
+
 def test_the_quick_form_writes_nothing(tmp_path):
     done = subprocess.run([sys.executable, ESCAPES / "run.py", f"--build={tmp_path}", "--quick", f"--write={tmp_path / 'x.md'}"],
                           capture_output=True, text=True)
