@@ -82,6 +82,12 @@ static json_t *volume_mounts(const struct sandbox *s)
     return all;
 }
 
+/* The earlier of its end and of the time at which it ends in any state, where it has one. */
+static int64_t shown_end_ms(const struct sandbox *s)
+{
+    return s->destroy_real_ms ? MIN(s->end_real_ms, s->destroy_real_ms) : s->end_real_ms;
+}
+
 json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
 {
     json_t *out = json_object();
@@ -91,7 +97,7 @@ json_t *e2b_listed_json(struct api_call *call, const struct sandbox *s)
     json_object_set_new(out, "sandboxID", json_string(s->id));
     json_object_set_new(out, "clientID", json_string(CLIENT_ID));
     json_object_set_new(out, "startedAt", api_json_time(s->started_real_ms));
-    json_object_set_new(out, "endAt", api_json_time(s->end_real_ms));
+    json_object_set_new(out, "endAt", api_json_time(shown_end_ms(s)));
     json_object_set_new(out, "cpuCount", json_integer(MAX(1, (l->cpu_milli + 999) / 1000)));
     json_object_set_new(out, "memoryMB", json_integer((json_int_t)(l->memory_bytes / MIB)));
     json_object_set_new(out, "diskSizeMB", json_integer((json_int_t)(l->disk_bytes / MIB)));

@@ -50,6 +50,23 @@ def test_the_time_is_set_anew_and_taken_away(place, gone):  # noqa: F811
     assert place.state(other["id"]) == "started"
 
 
+def test_e2b_shows_the_earlier_of_both_ends(place, gone):  # noqa: F811
+    one = made(place, autoStopInterval=60)["id"]
+
+    def left():
+        shown = place.client.call("GET", f"/sandboxes/{one}").json
+        ends = [datetime.datetime.fromisoformat(shown[key].replace("Z", "+00:00")) for key in ("startedAt", "endAt")]
+        return (ends[1] - ends[0]).total_seconds() / 60
+
+    assert 59 < left() < 62
+    place.call("POST", f"sandbox/{one}/ttl/20")
+    assert 19 < left() < 22
+    place.call("POST", f"sandbox/{one}/ttl/90")
+    assert 59 < left() < 62
+    place.call("POST", f"sandbox/{one}/ttl/0")
+    assert 59 < left() < 62
+
+
 def test_what_is_no_time_is_refused(place, gone):  # noqa: F811
     one = made(place)["id"]
     for minutes in ("x", "-1", "1.5", "0x10", "1e3", str(2**31), "9" * 30):
