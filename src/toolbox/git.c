@@ -95,28 +95,23 @@ struct git *git_new(struct toolbox_call *c)
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-/* The last that git said, without the system's words for what is not there: clients take
- * "directory" for something else. */
+/* The last that git said. */
 static void fail_git(struct git *g, const struct toolbox_result *r)
 {
     int which = r->len[1] ? 1 : 0;
     size_t n = r->len[which];
     struct git_refusal refusal = git_read_refusal(r->out[which], g->has_files);
-    const char *said, *words;
+    const char *said;
 
     while (n > 0 && r->out[which][n - 1] == '\n')
         n--;
     said = r->out[which] + (n > SAID_MAX ? n - SAID_MAX : 0);
-    words = strstr(said, "No such file or directory");
     n = (size_t)(r->out[which] + n - said);
-    if (words)
-        n = (size_t)(words - said);
     if (n == 0) {
         toolbox_fail(g->call, 400, "BAD_REQUEST", "git ended with status %d", r->exit_code);
         return;
     }
-    toolbox_fail(g->call, refusal.status, refusal.code, "%.*s%s", (int)n, said,
-                 words ? "it is not there" : "");
+    toolbox_fail(g->call, refusal.status, refusal.code, "%.*s", (int)n, said);
 }
 
 static void reply(struct git *g, const struct toolbox_result *r)

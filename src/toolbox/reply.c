@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define MESSAGE_SIZE 1024
 
@@ -104,15 +105,33 @@ static const char *code_of(int status)
     return "INTERNAL_SERVER_ERROR";
 }
 
+char *toolbox_error_text(const char *message, char *out, size_t size)
+{
+    static const char system[] = "no such file or directory", ours[] = "file not found";
+    size_t used = 0;
+
+    while (*message && used + 1 < size) {
+        if (strncasecmp(message, system, strlen(system)) != 0) {
+            out[used++] = *message++;
+            continue;
+        }
+        used += MIN((size_t)snprintf(out + used, size - used, "%s", ours), size - used - 1);
+        message += strlen(system);
+    }
+    out[used] = '\0';
+    return out;
+}
+
 json_t *toolbox_error_json(const struct toolbox_call *c, int status, const char *code,
                            const char *message)
 {
-    char now[CLOCK_RFC3339_SIZE];
+    char now[CLOCK_RFC3339_SIZE], text[MESSAGE_SIZE];
     json_t *body = json_object();
 
     clock_format_rfc3339(clock_real_ms(), now);
     json_object_set_new(body, "statusCode", json_integer(status));
-    json_object_set_new(body, "message", text_json(message));
+    json_object_set_new(body, "message",
+                        text_json(toolbox_error_text(message, text, sizeof(text))));
     json_object_set_new(body, "code", json_string(code ? code : code_of(status)));
     json_object_set_new(body, "source", json_string("DAYTONA_DAEMON"));
     json_object_set_new(body, "timestamp", json_string(now));
@@ -228,9 +247,7 @@ int toolbox_file_error(int status, const char *body, size_t len, const char *pat
         return 409;
     }
     *code = status == 400 ? "INVALID_FILE_PATH" : NULL;
-    /* The system's words for what is not there would be taken for a directory. */
-    snprintf(message, size, "%s",
-             strstr(text, "No such file or directory") ? "file not found" : text);
+    toolbox_error_text(text, message, size);
     return status == 412 ? 400 : status;
 }
 

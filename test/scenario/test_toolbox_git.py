@@ -184,15 +184,15 @@ def test_remotes(box, repository):
 def test_settings_of_git(box, repository):
     try:
         box.run("rm -f .gitconfig .git-credentials")
-        assert git(box, "GET", "config", key="user.name") == {"value": None}
+        assert git(box, "GET", "config", key="user.name") == {}
         git(box, "POST", "config/user", name="A \"B\"", email="a@example.org")
         assert git(box, "GET", "config", key="user.name", scope="global") == {"value": "A \"B\""}
         git(box, "POST", "config", key="user.name", value="-l", scope="local", path="w")
         assert git(box, "GET", "config", key="user.name", scope="local", path="w") == {"value": "-l"}
         assert git(box, "GET", "config", key="user.email") == {"value": "a@example.org"}
-        assert git(box, "GET", "config", key="user.email", scope="local", path="w") == {"value": None}
+        assert git(box, "GET", "config", key="user.email", scope="local", path="w") == {}
         git(box, "POST", "config", key="a.b c.d", value="")
-        assert git(box, "GET", "config", key="a.b c.d") == {"value": ""} and git(box, "GET", "config", key="a.b", scope="system") == {"value": None}
+        assert git(box, "GET", "config", key="a.b c.d") == {"value": ""} and git(box, "GET", "config", key="a.b", scope="system") == {}
         box.refused(403, "POST", "/git/config", {"key": "a.b", "value": "1", "scope": "system"}, why="ermission")
         git(box, "POST", "credentials", username="me", password="p w'\"", host="git.example.org", protocol=None)
         assert box.run("printf 'protocol=https\\nhost=git.example.org\\n\\n' | git credential fill; stat -c %a .git-credentials")["result"] \

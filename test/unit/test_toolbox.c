@@ -7,9 +7,11 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "toolbox/call.h"
 #include "toolbox/elements.h"
 #include "toolbox/git.h"
 #include "toolbox/port.h"
+#include "toolbox/reply.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -91,7 +93,7 @@ static void test_settings(void **state UNUSED)
     reads(git_read_remotes, TEXT(""), "{\"remotes\":[]}");
     refuses(git_read_remotes, TEXT("remote.url\nx\0"));
     refuses(git_read_remotes, TEXT("branch.a.url\nx\0"));
-    reads(git_read_value, TEXT(""), "{\"value\":null}");
+    reads(git_read_value, TEXT(""), "{}");
     reads(git_read_value, TEXT("\0"), "{\"value\":\"\"}");
     reads(git_read_value, TEXT("a\nb\0"), "{\"value\":\"a\\nb\"}");
     refuses(git_read_value, TEXT("cut"));
@@ -193,13 +195,50 @@ static void test_ports(void **state UNUSED)
     assert_false(listens(":\n::\n: : \n0: x:0000 0:0 0A\n\n", 0));
 }
 
+/* Clients classify a failure by words of its message: "directory" is another one than "not found". */
+static void test_words_of_errors(void **state UNUSED)
+{
+    static const struct {
+        const char *said, *leaves;
+    } rows[] = {
+        {"", ""},
+        {"permission denied", "permission denied"},
+        {"No such file or directory", "file not found"},
+        {"open /a: no such file or directory", "open /a: file not found"},
+        {"a: No such file or directory; b: NO SUCH FILE OR DIRECTORY.",
+         "a: file not found; b: file not found."},
+        {"No such file or director", "No such file or director"},
+    };
+    char out[64], small[8];
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        assert_string_equal(toolbox_error_text(rows[i].said, out, sizeof(out)), rows[i].leaves);
+    assert_string_equal(toolbox_error_text(rows[2].said, small, sizeof(small)), "file no");
+    assert_string_equal(toolbox_error_text("0123456789", small, sizeof(small)), "0123456");
+}
+
+static void test_every_error_has_those_words(void **state UNUSED)
+{
+    const struct toolbox_call call = {.x = NULL};
+    json_t *error = toolbox_error_json(&call, 404, NULL, "cd x: No such file or directory");
+
+    assert_string_equal(json_string_value(json_object_get(error, "message")),
+                        "cd x: file not found");
+    json_decref(error);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status),   cmocka_unit_test(test_branches),
-        cmocka_unit_test(test_history),  cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_elements),
         cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_words_of_errors),
+        cmocka_unit_test(test_every_error_has_those_words),
     };
 
     return cmocka_run_group_tests_name("toolbox", tests, NULL, NULL);
