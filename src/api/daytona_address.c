@@ -1,7 +1,7 @@
-/* Where clients of Daytona's SDKs reach what is beside this API: the toolbox, the ports of a sandbox
- * (with a token, or signed for a time), and what its config call says of them. A handler that is about
- * a sandbox finds it among those of the caller's tenant (daytona_find answers where there is none);
- * none waits. */
+/* Where clients of Daytona's SDKs reach what is beside this API: the toolbox, the ports of a
+ * sandbox (with a token, or signed for a time), and what its config call says of them. A handler
+ * that is about a sandbox finds it among those of the caller's tenant (daytona_find answers where
+ * there is none); none waits. */
 
 #include "api/daytona.h"
 #include "base/clock.h"

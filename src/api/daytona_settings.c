@@ -1,7 +1,7 @@
-/* Daytona's calls about one sandbox that exists: its labels and intervals, who may ask its ports, the
- * key of signed URLs of its files, and its metrics. Each handler finds the sandbox among those of the
- * caller's tenant (daytona_find answers where there is none), calls core and answers in Daytona's
- * shape; none waits. Addresses are in daytona_address.c, the network settings in
+/* Daytona's calls about one sandbox that exists: its labels and intervals, who may ask its ports,
+ * the key of signed URLs of its files, and its metrics. Each handler finds the sandbox among those
+ * of the caller's tenant (daytona_find answers where there is none), calls core and answers in
+ * Daytona's shape; none waits. Addresses are in daytona_address.c, the network settings in
  * daytona_network.c. */
 
 #include "api/daytona.h"

@@ -1,6 +1,6 @@
 /* A step of the build: compares the routes of all dialects of the API and of MCP with the table of
- * docs/tenants.md, which says what a key of each role may call, and which the tests of tenants walk.
- * A route without its row, at the same place, ends the build. */
+ * docs/tenants.md, which says what a key of each role may call, and which the tests of tenants
+ * walk. A route without its row, at the same place, ends the build. */
 #include "api/api.h"
 #include "base/util.h"
 #include "mcp/http.h"

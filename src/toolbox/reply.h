@@ -21,8 +21,9 @@ void toolbox_fail(struct toolbox_call *c, int status, const char *code, const ch
 json_t *toolbox_error_json(const struct toolbox_call *c, int status, const char *code,
                            const char *message);
 
-/* The message as it leaves in any error: with "file not found" for the system's words for what is not
- * there, as clients that look for words take "directory" in them for another failure. Returns out. */
+/* The message as it leaves in any error: with "file not found" for the system's words for what is
+ * not there, as clients that look for words take "directory" in them for another failure.
+ * Returns out. */
 char *toolbox_error_text(const char *message, char *out, size_t size);
 
 /* Answers with the reason why cayd did not reach the agent. */
