@@ -52,14 +52,16 @@ static enum err_code set_idle(struct api_call *call, const struct sandbox **s, i
         pause && minutes > 0 ? SANDBOX_TIER_FROZEN : SANDBOX_TIER_FILES, s, e);
 }
 
-/* The sandbox of the call and its {interval}. NULL: answered. */
+/* The sandbox of the call and its {interval}. NULL: answered, and the call may be gone. */
 static const struct sandbox *find_interval(struct api_call *call, long *minutes)
 {
     const struct sandbox *s = daytona_find(call);
     char *end;
 
+    if (!s)
+        return NULL;
     *minutes = strtol(call->params[1], &end, 10);
-    if (!s || (end != call->params[1] && !*end && *minutes >= 0 && *minutes <= INT32_MAX))
+    if (end != call->params[1] && !*end && *minutes >= 0 && *minutes <= INT32_MAX)
         return s;
     api_fail(call, 400, "the interval must be a number of minutes, 0 or more");
     return NULL;
@@ -229,11 +231,12 @@ void daytona_set_public(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
     struct core_network n = {.network = NULL};
-    bool public = strcmp(call->params[1], "true") == 0;
+    bool public;
     struct err e;
 
     if (!s)
         return;
+    public = strcmp(call->params[1], "true") == 0;
     n.policy = s->policy;
     n.credentials = s->credentials;
     n.allow_internet = s->allow_internet;

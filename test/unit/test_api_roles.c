@@ -1,5 +1,6 @@
-/* The routes of the API and of MCP by the roles of keys: every route has its kind, no role may make a call that was not
- * decided. That docs/tenants.md lists all of them is a step of the build (src/mcp/check_routes.c). */
+/* The routes of the API and of MCP by the roles of keys: every route has its kind, no role may make
+ * a call that was not decided. That docs/tenants.md lists all of them is a step of the build
+ * (src/mcp/check_routes.c). */
 #include "api/api.h"
 #include "base/util.h"
 #include "core/key.h"

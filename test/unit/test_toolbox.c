@@ -195,7 +195,7 @@ static void test_ports(void **state UNUSED)
     assert_false(listens(":\n::\n: : \n0: x:0000 0:0 0A\n\n", 0));
 }
 
-/* Clients classify a failure by words of its message: "directory" is another one than "not found". */
+/* Clients classify a failure by words of its message: "directory" is not "not found". */
 static void test_words_of_errors(void **state UNUSED)
 {
     static const struct {
