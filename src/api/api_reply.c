@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/key.h"
+#include "http/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ void api_reply_json(struct api_call *call, int status, json_t *body)
 {
     static const char no_memory[] = "{\"code\":500,\"message\":\"no memory for the answer\"}";
 
-    call->response.body = body ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    call->response.body = json_text(body, JSON_COMPACT | JSON_ENCODE_ANY);
     json_decref(body);
     if (!call->response.body) {
         call->response.body = strdup(no_memory);

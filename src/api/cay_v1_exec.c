@@ -194,7 +194,7 @@ static int put_output(struct buf *b, int which, const char *bytes, size_t n, boo
 
 static int put_end(struct buf *b, const struct core_exec_result *r)
 {
-    CLEANUP_FREE char *violations = json_dumps(r->violations, JSON_COMPACT | JSON_ENSURE_ASCII);
+    CLEANUP_FREE char *violations = json_text(r->violations, JSON_COMPACT | JSON_ENSURE_ASCII);
     int rc = buf_append_str(b, "\"exit_code\":");
 
     if (rc == 0)

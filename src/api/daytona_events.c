@@ -6,6 +6,7 @@
 
 #include "core/life.h"
 #include "core/state_follow.h"
+#include "http/json.h"
 
 #include <errno.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static void view_free(void *arg)
 static int put_event(struct buf *out, const char *name, json_t *data)
 {
     json_t *event = json_pack("[s, o]", name, data);
-    char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
+    char *text = json_text(event, JSON_COMPACT);
     char *line = NULL;
     int n = text ? asprintf(&line, "42%s\n", text) : -1;
     int rc = n < 0 ? -ENOMEM : buf_append(out, line, (size_t)n);

@@ -17,7 +17,7 @@ static enum err_code hash_of(const json_t *info, uint8_t out[static CORE_IMAGE_H
     const json_t *hashes = json_object_get(info, "contextHashes");
     json_t *both = json_pack("[O, O*]", json_object_get(info, "dockerfileContent"),
                              json_array_size(hashes) > 0 ? hashes : NULL);
-    CLEANUP_FREE char *text = both ? json_dumps(both, JSON_COMPACT) : NULL;
+    CLEANUP_FREE char *text = json_text(both, JSON_COMPACT);
 
     json_decref(both);
     if (!text)

@@ -187,7 +187,7 @@ static json_t *line_json(const struct sandbox_log *l)
     json_object_set_new(line, "level", json_string(log_level(l)));
     json_object_set_new(line, "logger", json_string("cay"));
     json_object_set_new(line, "message", json_string(l->message));
-    text = json_dumps(line, JSON_COMPACT);
+    text = json_text(line, JSON_COMPACT);
     json_decref(line);
     json_object_set_new(out, "timestamp", api_json_time(l->at_real_ms));
     json_object_set_new(out, "line", json_string(text ? text : "{}"));

@@ -38,6 +38,19 @@ static void answer_refusal(void *arg)
     answer(a, &a->why, 0, NULL, 0);
 }
 
+/* No place in the share, or no memory for its account. */
+static void refuse(const struct core *c, const char *tenant, const char *id, struct err *why)
+{
+    if (share_may_take(c->execs, tenant, id))
+        err_set(why, ERR_EXHAUSTED, "memory is out");
+    else
+        err_set(why, ERR_EXHAUSTED,
+                "%zu calls of this sandbox are under way, %zu of its tenant, of %u on this server: "
+                "that is its share; wait for one to end",
+                share_held(c->execs, tenant, id), share_held(c->execs, tenant, NULL),
+                CORE_EXECS_MAX);
+}
+
 void core_agent_file_call(struct core *c, const char *tenant, const char *id,
                           const struct core_agent_file_call *r, core_agent_cb done, void *arg)
 {
@@ -60,12 +73,7 @@ void core_agent_file_call(struct core *c, const char *tenant, const char *id,
     if (core_check_ready(c, &a->why) == ERR_OK &&
         sandbox_reachable(c, tenant, id, &o, &a->why) == ERR_OK &&
         !(a->share = share_take(c->execs, tenant, id)))
-        err_set(&a->why, ERR_EXHAUSTED,
-                "%zu calls of this sandbox are under way, %zu of its tenant, of %u on this server: "
-                "that is its "
-                "share; wait for one to end",
-                share_held(c->execs, tenant, id), share_held(c->execs, tenant, NULL),
-                CORE_EXECS_MAX);
+        refuse(c, tenant, id, &a->why);
     if (a->why.code != ERR_OK) {
         free(r->body);
         core_defer(c, &a->later, answer_refusal, a);

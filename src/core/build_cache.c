@@ -10,6 +10,7 @@
 #include "core/publish.h"
 #include "core/template.h"
 #include "http/digest.h"
+#include "http/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static bool make_key(const struct build_run *r, unsigned char key[static DIGEST_
     json_t *all = words ? json_pack("[s, s, s, o]", r->on, build_op_name(s->op),
                                     s->files ? s->files : "", words)
                         : NULL;
-    CLEANUP_FREE char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    CLEANUP_FREE char *text = json_text(all, JSON_COMPACT);
 
     json_decref(all);
     if (text)
@@ -219,7 +220,7 @@ static struct build_cached *find_next(const struct build_run *r)
     return k && snapshots_ready(r->core, k->snapshot) ? k : NULL;
 }
 
-void build_cache_find(struct build_run *r)
+bool build_cache_find(struct build_run *r)
 {
     const struct build_cached *last = NULL;
     struct build_cached *k;
@@ -233,9 +234,8 @@ void build_cache_find(struct build_run *r)
         r->at++;
         last = k;
     }
-    if (last)
-        build_state_take(r, last->state, strlen(last->state));
     r->cached = r->at;
+    return !last || build_state_take(r, last->state, strlen(last->state));
 }
 
 /* -- keeping ----------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ struct build_cached;
 
 /* Before the sandbox is made: what the build begins with, and the steps from the first on that need
  * not run. r->at, r->on, r->cached, user, folder and variables are as after the last of them. */
-void build_cache_find(struct build_run *r);
+bool build_cache_find(struct build_run *r);
 
 /* The step r->at has succeeded: kept, where that is possible. done: once, perhaps from inside, but
  * not at the core's end. */

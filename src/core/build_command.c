@@ -112,8 +112,7 @@ static void on_written(void *arg, const struct err *why, int status, const char 
     r->written(r);
 }
 
-/* path: a literal, and part of a query as it is. A body for which there is no memory is none, which
- * the agent refuses. */
+/* path: a literal, and part of a query as it is. */
 void build_write_file(struct build_run *r, const char *path, const char *text,
                       void (*done)(struct build_run *r))
 {
@@ -125,6 +124,11 @@ void build_write_file(struct build_run *r, const char *path, const char *text,
                                         .max_response = 4096};
 
     r->written = done;
+    if (!call.body) {
+        build_run_fail(r, "writing a file of the template: memory is out");
+        build_command_later(r, done);
+        return;
+    }
     (void)snprintf(target, sizeof(target), "/files?path=%s&username=root", path);
     core_agent_file_call(r->core, r->o->b.tenant, r->sandbox, &call, on_written, r);
 }

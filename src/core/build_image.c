@@ -2,7 +2,6 @@
  * i->done. Their order is in build_image.h. */
 #include "core/build_image.h"
 
-#include "base/base64.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/agent_file_call.h"
@@ -10,6 +9,7 @@
 #include "core/core_internal.h"
 #include "core/image_spool.h"
 #include "core/template_tenant.h"
+#include "http/json.h"
 #include "policy/policy.h"
 
 #include <stdio.h>
@@ -352,25 +352,6 @@ static void on_authorized(struct build_run *r)
         run_script(r->image, ask_script, on_asked);
 }
 
-/* {"auths": {HOST: {"auth": base64 of USER:PASSWORD}}}, as docker and skopeo keep them. */
-static char *auth_file(const struct build_image *i)
-{
-    const struct build_spec *s = &i->r->spec;
-    size_t n = strlen(s->username) + strlen(s->password) + 1;
-    CLEANUP_FREE char *plain = malloc(n + 1), *coded = malloc(base64_encoded_len(n) + 1);
-    json_t *file;
-    char *text;
-
-    if (!plain || !coded)
-        return NULL;
-    (void)snprintf(plain, n + 1, "%s:%s", s->username, s->password);
-    base64_encode(plain, n, coded);
-    file = json_pack("{s:{s:{s:s}}}", "auths", i->ref.host, "auth", coded);
-    text = file ? json_dumps(file, JSON_COMPACT) : NULL;
-    json_decref(file);
-    return text;
-}
-
 static void on_fetcher(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct build_image *i = arg;
@@ -384,8 +365,11 @@ static void on_fetcher(void *arg, const struct sandbox *s, const struct err *why
         return;
     }
     memcpy(i->r->sandbox, s->id, sizeof(i->r->sandbox));
-    auth = i->r->spec.username ? auth_file(i) : NULL;
-    if (auth)
+    auth = build_spec_auth(&i->r->spec, i->ref.host);
+    if (i->r->spec.username && !auth) { /* without it the registry would answer as to a stranger */
+        build_run_fail(i->r, "memory is out");
+        over(i);
+    } else if (auth)
         build_write_file(i->r, AUTH_FILE, auth, on_authorized);
     else
         on_authorized(i->r);
@@ -409,7 +393,12 @@ static void make_fetcher(struct build_image *i)
     i->since_ms = clock_mono_ms();
     i->next = r->core->images;
     r->core->images = i;
-    core_sandbox_create(r->core, &request, on_fetcher, i);
+    if (policy && metadata) {
+        core_sandbox_create(r->core, &request, on_fetcher, i);
+    } else { /* without a policy it would be let out everywhere */
+        build_run_fail(r, "memory is out");
+        over(i);
+    }
     json_decref(metadata);
     json_decref(policy);
 }

@@ -11,6 +11,7 @@
 #include "core/image_spool.h"
 #include "core/template_tenant.h"
 #include "http/digest.h"
+#include "http/json.h"
 #include "image/layer_names.h"
 
 #include <openssl/evp.h>
@@ -82,7 +83,7 @@ static bool is_digest_of(const char *digest, const char *body, size_t len)
 static enum err_code put_json(const struct build_image_read *m, const char *name, json_t *value,
                               struct err *e)
 {
-    CLEANUP_FREE char *text = value ? json_dumps(value, JSON_INDENT(1)) : NULL;
+    CLEANUP_FREE char *text = json_text(value, JSON_INDENT(1));
 
     json_decref(value);
     return image_spool_note(m->r->core, m->number, name, text, e);

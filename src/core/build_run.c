@@ -16,6 +16,7 @@
 #include "core/core_internal.h"
 #include "core/publish.h"
 #include "core/template_memory.h"
+#include "http/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -267,17 +268,19 @@ static void keep(struct build_run *r)
                              on_snapshot, r);
 }
 
+/* NULL: memory is out. */
 static char *start_file(const struct build_run *r)
 {
     json_t *file = build_state(r);
+    int rc = 0;
     char *text;
 
     if (r->spec.start && *r->spec.start) {
-        json_object_set_new(file, "cmd", json_string(r->spec.start));
+        rc |= json_object_set_new(file, "cmd", json_string(r->spec.start));
         if (r->spec.ready_port > 0)
-            json_object_set_new(file, "port", json_integer(r->spec.ready_port));
+            rc |= json_object_set_new(file, "port", json_integer(r->spec.ready_port));
     }
-    text = json_dumps(file, JSON_INDENT(1));
+    text = rc == 0 ? json_text(file, JSON_INDENT(1)) : NULL;
     json_decref(file);
     return text;
 }
@@ -289,10 +292,11 @@ static void finalize(struct build_run *r)
     r->step = "finalize";
     build_log_add(&r->o->log, "info", r->step, "finalizing");
     if (!text || strlen(text) > START_FILE_MAX) {
-        build_run_fail(r,
-                       "ENV and the start command have more than %u bytes together, or memory "
-                       "is out",
-                       START_FILE_MAX);
+        if (!text)
+            build_run_fail(r, "memory is out");
+        else
+            build_run_fail(r, "ENV and the start command have more than %u bytes together",
+                           START_FILE_MAX);
         end(r);
         return;
     }
@@ -336,8 +340,8 @@ static void on_start_file(void *arg, const struct err *why, int status, const ch
 
     if (why && !r->core->stopping)
         build_run_fail(r, "the sandbox of the build cannot be reached: %s", why->text);
-    else if (!why && status == 200 && body)
-        build_state_take(r, body, len);
+    else if (!why && status == 200 && body && !build_state_take(r, body, len))
+        build_run_fail(r, "memory is out");
     next_step(r);
 }
 
@@ -406,10 +410,15 @@ static void make_sandbox(struct build_run *r)
     limit(r, &request.limits);
     if (!r->image)
         build_log_add(&r->o->log, "info", r->step, "FROM %.128s", r->spec.from);
-    build_cache_find(r);
-    r->step = "base";
-    request.snapshot = r->cached > 0 ? r->on : NULL;
-    core_sandbox_create(r->core, &request, on_created, r);
+    /* Without a policy it would be let out everywhere; without metadata it is not this build's. */
+    if (policy && metadata && build_cache_find(r)) {
+        r->step = "base";
+        request.snapshot = r->cached > 0 ? r->on : NULL;
+        core_sandbox_create(r->core, &request, on_created, r);
+    } else {
+        build_run_fail(r, "memory is out");
+        build_command_later(r, over);
+    }
     json_decref(metadata);
     json_decref(policy);
 }

@@ -4,6 +4,9 @@
 
 #include "core/build_spec.h"
 
+#include "base/base64.h"
+#include "http/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -94,4 +97,21 @@ void build_spec_show(const struct build_step *s, char *out, size_t size)
     for (size_t i = 0; i < MIN(s->n, s->op == BUILD_OP_RUN ? 1u : 2u) && n > 0 && (size_t)n < size;
          i++)
         n += snprintf(out + n, size - (size_t)n, " %.*s", SHOWN_MAX, s->words[i]);
+}
+
+char *build_spec_auth(const struct build_spec *s, const char *host)
+{
+    size_t n = s->username ? strlen(s->username) + strlen(s->password) + 1 : 0;
+    CLEANUP_FREE char *plain = malloc(n + 1), *coded = malloc(base64_encoded_len(n) + 1);
+    json_t *file;
+    char *text;
+
+    if (!s->username || !plain || !coded)
+        return NULL;
+    (void)snprintf(plain, n + 1, "%s:%s", s->username, s->password);
+    base64_encode(plain, n, coded);
+    file = json_pack("{s:{s:{s:s}}}", "auths", host, "auth", coded);
+    text = json_text(file, JSON_COMPACT);
+    json_decref(file);
+    return text;
 }

@@ -54,3 +54,7 @@ void build_spec_free(struct build_spec *s);
 
 /* A step in one short line, for the log. */
 void build_spec_show(const struct build_step *s, char *out, size_t size);
+
+/* {"auths": {HOST: {"auth": base64 of USER:PASSWORD}}}, as docker and skopeo keep them. NULL: there
+ * is no user, or memory is out. */
+char *build_spec_auth(const struct build_spec *s, const char *host);

@@ -1,5 +1,7 @@
 #include "core/build_state.h"
 
+#include "http/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +13,7 @@ json_t *build_state(const struct build_run *r)
 char *build_state_text(const struct build_run *r)
 {
     json_t *state = build_state(r);
-    char *text = json_dumps(state, JSON_COMPACT);
+    char *text = json_text(state, JSON_COMPACT);
 
     json_decref(state);
     return text;
@@ -27,17 +29,19 @@ static void copy_text(const json_t *file, const char *key, char *out, size_t siz
 
 /* The settings of the base template stay in force. A start file is the sandbox's: unknown fields
  * are left out. */
-void build_state_take(struct build_run *r, const char *text, size_t len)
+bool build_state_take(struct build_run *r, const char *text, size_t len)
 {
-    json_t *file = json_loadb(text, len, 0, NULL), *value;
+    json_t *file = json_load_answer(text, len), *value;
     const char *name;
+    bool whole = file || !json_memory_was_out();
 
     json_object_foreach (json_object_get(file, "env"), name, value)
-        if (json_is_string(value))
-            json_object_set(r->env, name, value);
+        if (json_is_string(value) && json_object_set(r->env, name, value) < 0)
+            whole = false;
     copy_text(file, "user", r->user, sizeof(r->user));
     copy_text(file, "cwd", r->cwd, sizeof(r->cwd));
     json_decref(file);
+    return whole;
 }
 
 void build_state_name_step(struct build_run *r, const char *before)

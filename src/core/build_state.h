@@ -8,8 +8,9 @@
 json_t *build_state(const struct build_run *r);
 char *build_state_text(const struct build_run *r);
 
-/* The settings of the text are in force from now on; unknown fields are left out. */
-void build_state_take(struct build_run *r, const char *text, size_t len);
+/* The settings of the text are in force from now on; unknown fields are left out. false: memory is
+ * out, and some are not. */
+bool build_state_take(struct build_run *r, const char *text, size_t len);
 
 /* r->step is the step r->at, and the log has it, after `before`. */
 void build_state_name_step(struct build_run *r, const char *before);

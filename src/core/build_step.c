@@ -125,7 +125,12 @@ static void on_value(void *arg, const struct core_exec_result *x, const struct e
         return;
     }
     value = strndup(x->output[EXEC_STDOUT], x->output_len[EXEC_STDOUT]);
-    set_variable(r, value ? value : "");
+    if (!value) {
+        build_run_fail(r, "ENV: memory is out");
+        finish(r);
+        return;
+    }
+    set_variable(r, value);
     free(value);
     r->word += 2;
     next_variable(r);

@@ -8,6 +8,7 @@
 #include "core/sandbox.h"
 #include "core/tenant_ca.h"
 #include "core/volume.h"
+#include "http/json.h"
 
 #include <string.h>
 
@@ -37,12 +38,13 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t outp
                      (json_int_t)s->limits.memory_bytes, "diskBytes",
                      (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli,
                      "outputBytesPerSecond", (json_int_t)output_bytes);
-    if (body && o->no_start_command)
-        json_object_set_new(body, "startCommand", json_false());
-    if (!body || !pem || json_object_set_new(body, "caBundle", json_string(pem)) == 0)
-        return body;
-    json_decref(body);
-    return NULL;
+    if (body &&
+        ((o->no_start_command && json_object_set_new(body, "startCommand", json_false()) < 0) ||
+         (pem && json_object_set_new(body, "caBundle", json_string(pem)) < 0))) {
+        json_decref(body);
+        return NULL;
+    }
+    return body;
 }
 
 /* Malloc'd; NULL: memory is out. */
@@ -54,7 +56,7 @@ static char *make_users_body(struct sandbox_obj *o)
                        ? NULL
                        : create_init_body(o, s->env, o->core->config.output_bytes);
     bool whole = body && (!s->volumes || json_object_set(body, "volumes", links) == 0);
-    char *text = whole ? json_dumps(body, JSON_COMPACT) : NULL;
+    char *text = whole ? json_text(body, JSON_COMPACT) : NULL;
 
     json_decref(links);
     o->s.has_tenant_ca = tenant_ca_pem(o->tenant) != NULL;

@@ -19,6 +19,7 @@
 #include "core/sandbox.h"
 #include "core/store_credential.h"
 #include "core/tenant.h"
+#include "http/json.h"
 #include "policy/policy.h"
 
 #include <stdio.h>
@@ -64,10 +65,12 @@ static char *dump_once(const json_t *o)
     size_t n = json_dumpb(o, NULL, 0, JSON_COMPACT);
     char *text = n ? malloc(n + 1) : NULL;
 
-    if (text) {
-        json_dumpb(o, text, n, JSON_COMPACT);
-        text[n] = '\0';
+    if (text && json_dumpb(o, text, n, JSON_COMPACT) != n) { /* each of the two takes memory */
+        free(text);
+        return NULL;
     }
+    if (text)
+        text[n] = '\0';
     return text;
 }
 
@@ -124,13 +127,15 @@ static void on_sealed(struct core *c, const char *id, const struct err *why, int
     } else if (status != 200) {
         egress_refusal(&s->why, status, body, len, "the credential %.64s", name);
     } else {
-        answer = json_loadb(body, len, 0, NULL);
+        answer = json_load(body, len);
         sealed = json_object_get(answer, "sealed");
-        if (!json_is_string(sealed) ||
-            json_array_append_new(s->out,
-                                  json_pack("{s:s, s:O, s:O}", "name", name, "bind",
-                                            json_object_get(item, "bind"), "sealed", sealed)) < 0)
+        if (!sealed && !json_memory_was_out())
             err_set(&s->why, ERR_INTERNAL, "the credential %.64s: cay-egress sealed nothing", name);
+        else if (!json_is_string(sealed) ||
+                 json_array_append_new(s->out, json_pack("{s:s, s:O, s:O}", "name", name, "bind",
+                                                         json_object_get(item, "bind"), "sealed",
+                                                         sealed)) < 0)
+            err_set(&s->why, ERR_EXHAUSTED, "the credential %.64s: memory is out", name);
     }
     json_decref(answer);
     s->next++;
@@ -238,9 +243,19 @@ enum err_code credentials_check(struct core *c, const char *tenant, const struct
     return ERR_OK;
 }
 
+/* A list that lacks a credential is none: with it a policy would refuse what it allows. */
+static json_t *all_or_none(json_t *list, int rc)
+{
+    if (rc == 0)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
 json_t *credentials_for(struct tenant *t, const struct sandbox *s)
 {
     json_t *out = json_array(), *injection, *item;
+    int rc = 0;
     size_t i;
 
     json_array_foreach (json_object_get(s->policy, "inject"), i, injection) {
@@ -251,15 +266,17 @@ json_t *credentials_for(struct tenant *t, const struct sandbox *s)
             continue;
         item = find_in(s->credentials, name);
         if (item) {
-            json_array_append(out, item);
+            rc |= json_array_append(out, item);
         } else if (tenant_credential(t, name, &item, &e) == ERR_OK) {
-            renewals_add(t->core, t->name, item);
-            json_array_append_new(out, item);
+            rc |= renewals_add(t->core, t->name, item);
+            rc |= json_array_append_new(out, item);
+        } else if (e.code == ERR_EXHAUSTED) {
+            rc = -1;
         } else if (e.code != ERR_NOT_FOUND) { /* one that was removed: what needs it is refused */
             log_error("sandbox %s: %s", s->id, e.text);
         }
     }
-    return out;
+    return all_or_none(out, rc);
 }
 
 json_t *credentials_named(struct core *c, const char *tenant, const json_t *policy,
@@ -267,6 +284,7 @@ json_t *credentials_named(struct core *c, const char *tenant, const json_t *poli
 {
     struct tenant *t = tenant_get(c, tenant);
     json_t *out = t ? json_array() : NULL, *injection, *item;
+    int rc = 0;
     size_t i;
 
     json_array_foreach (json_object_get(out ? policy : NULL, "inject"), i, injection) {
@@ -277,28 +295,33 @@ json_t *credentials_named(struct core *c, const char *tenant, const json_t *poli
             continue;
         item = find_in(own, name);
         if (item)
-            json_array_append(out, item);
+            rc |= json_array_append(out, item);
         else if (tenant_credential(t, name, &item, &e) == ERR_OK)
-            json_array_append_new(out, item);
+            rc |= json_array_append_new(out, item);
+        else if (e.code == ERR_EXHAUSTED)
+            rc = -1;
     }
     tenant_unref(t);
-    return out;
+    return all_or_none(out, rc);
 }
 
 json_t *credentials_for_command(struct tenant *t, const struct sandbox *s, json_t *policy)
 {
     struct sandbox narrowed = *s;
     json_t *all, *out = json_array(), *item;
+    int rc = 0;
     size_t i;
 
     narrowed.policy = policy;
     all = credentials_for(t, &narrowed);
+    if (!all)
+        rc = -1;
     json_array_foreach (all, i, item)
         if (core_credential_is_injected(json_object_get(s->policy, "inject"),
                                         json_string_value(json_object_get(item, "name"))))
-            json_array_append(out, item);
+            rc |= json_array_append(out, item);
     json_decref(all);
-    return out;
+    return all_or_none(out, rc);
 }
 
 void credentials_touch(const struct tenant *t, const char *name)

@@ -21,6 +21,7 @@
 #include "core/reserve.h"
 #include "core/sandbox.h"
 #include "core/tenant.h"
+#include "http/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -227,14 +228,16 @@ static char *explain_body(struct core *c, const struct sandbox *s, const json_t 
     json_t *sealed = credentials_for(sandbox_tenant(s), s), *credentials = json_array(), *item;
     json_t *o = json_copy((json_t *)question);
     char *text = NULL;
+    int rc = sealed ? 0 : -1;
     size_t i;
 
     json_array_foreach (sealed, i, item)
-        json_array_append_new(credentials,
-                              json_pack("{s:O, s:O}", "name", json_object_get(item, "name"), "bind",
-                                        json_object_get(item, "bind")));
-    if (json_object_set_new(o, "credentials", credentials) == 0)
-        text = json_dumps(o, JSON_COMPACT);
+        rc |= json_array_append_new(credentials,
+                                    json_pack("{s:O, s:O}", "name", json_object_get(item, "name"),
+                                              "bind", json_object_get(item, "bind")));
+    rc |= json_object_set_new(o, "credentials", credentials);
+    if (rc == 0)
+        text = json_text(o, JSON_COMPACT);
     json_decref(sealed);
     json_decref(o);
     return text;

@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "core/egress.h"
+#include "http/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 enum err_code egress_refusal(struct err *e, int status, const char *body, size_t len,
                              const char *fmt, ...)
 {
-    json_t *answer = body ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *answer = body ? json_load(body, len) : NULL;
     const char *message = json_string_value(json_object_get(answer, "message"));
     enum err_code code = status == 400 ? ERR_INVALID : ERR_UNAVAILABLE;
     char what[128];

@@ -3,6 +3,7 @@
 #include "core/agent_file_call.h"
 #include "core/core_internal.h"
 #include "core/reserve.h"
+#include "http/json.h"
 
 #include <stdio.h>
 
@@ -57,7 +58,7 @@ static char *change_text(json_t *set, json_t *unset)
         json_decref(body);
         return NULL;
     }
-    text = json_dumps(body, JSON_COMPACT);
+    text = json_text(body, JSON_COMPACT);
     json_decref(body);
     return text;
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "core/core_internal.h"
 #include "core/tenant.h"
+#include "http/json.h"
 
 #include <errno.h>
 #include <string.h>
@@ -120,7 +121,7 @@ static char *format(int64_t id, enum event_type type, const char *sandbox, json_
 
     if (o && (!sandbox || json_object_set_new(o, "sandbox", json_string(sandbox)) == 0) &&
         (!fields || json_object_update_missing(o, fields) == 0))
-        text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+        text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
     return text;
 }

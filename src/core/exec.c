@@ -166,7 +166,7 @@ static void on_denials(struct core *c, const char *id, const struct err *why, in
                        const char *body, size_t len, void *arg)
 {
     struct exec_op *op = arg;
-    json_t *o = !why && status == 200 ? json_loadb(body, len, 0, NULL) : NULL, *denial;
+    json_t *o = !why && status == 200 ? json_load(body, len) : NULL, *denial;
     size_t i;
 
     json_array_foreach (json_object_get(o, "denials"), i, denial)
@@ -399,7 +399,9 @@ static enum err_code check(struct core *c, const char *tenant, const char *id,
         code = sandbox_reachable(c, tenant, id, out, e);
     if (code == ERR_OK)
         *share = share_take(c->execs, tenant, id);
-    if (code == ERR_OK && !*share)
+    if (code == ERR_OK && !*share && share_may_take(c->execs, tenant, id))
+        code = err_set(e, ERR_EXHAUSTED, "memory is out");
+    else if (code == ERR_OK && !*share)
         code = err_set(
             e, ERR_EXHAUSTED,
             "%zu commands of this sandbox run for such calls, %zu of its tenant, of %u on this "
@@ -416,9 +418,10 @@ static char *make_start(const struct core_exec_request *r, size_t *len)
     size_t n = request ? json_dumpb(request, NULL, 0, JSON_COMPACT) : 0;
     char *body = n ? malloc(ENVELOPE_HEAD_BYTES + n) : NULL;
 
+    if (body && json_dumpb(request, body + ENVELOPE_HEAD_BYTES, n, JSON_COMPACT) != n)
+        free(TAKE_PTR(body)); /* each of the two takes memory */
     if (body) {
         envelope_write_head(body, 0, (uint32_t)n);
-        json_dumpb(request, body + ENVELOPE_HEAD_BYTES, n, JSON_COMPACT);
         *len = ENVELOPE_HEAD_BYTES + n;
     }
     json_decref(request);

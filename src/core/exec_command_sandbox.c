@@ -13,6 +13,7 @@
 #include "core/exec_internal.h"
 #include "core/sandbox.h"
 #include "core/tenant.h"
+#include "http/json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,7 +52,7 @@ static char *make_init(struct exec_op *op, const struct sandbox_obj *o)
     json_t *body = create_init_body(o, op->envs,
                                     o->core->config.output_bytes / PRIVSEP_COMMAND_SANDBOXES_MAX);
 
-    text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    text = json_text(body, JSON_COMPACT);
     json_decref(body);
     return text;
 }

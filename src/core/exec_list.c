@@ -14,13 +14,17 @@ struct exec_command_sandbox {
 
 json_t *exec_command_sandboxes(const struct sandbox_obj *o)
 {
-    json_t *out = o->command_sandboxes ? json_array() : NULL;
+    json_t *out = json_array();
+    int rc = 0;
 
     for (const struct exec_command_sandbox *r = o->command_sandboxes; out && r; r = r->next)
-        json_array_append_new(out, json_pack("{s:I, s:O, s:o}", "room", (json_int_t)r->number,
-                                             "policy", r->policy, "credentials",
-                                             credentials_for_command(o->tenant, &o->s, r->policy)));
-    return out;
+        rc |= json_array_append_new(
+            out, json_pack("{s:I, s:O, s:o}", "room", (json_int_t)r->number, "policy", r->policy,
+                           "credentials", credentials_for_command(o->tenant, &o->s, r->policy)));
+    if (rc == 0)
+        return out;
+    json_decref(out);
+    return NULL;
 }
 
 bool exec_list_add(struct sandbox_obj *o, uint32_t number, json_t *policy)

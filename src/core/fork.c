@@ -218,7 +218,7 @@ static bool take_way_out(struct fork_op *op)
 static bool begin_one(struct fork_op *op, size_t i)
 {
     op->ones[i] = (struct fork_one){op, i};
-    if (take_way_out(op) && core_call_begin(op->core)) {
+    if (op->env && take_way_out(op) && core_call_begin(op->core)) {
         core_sandbox_create(op->core, &op->r, on_created, &op->ones[i]);
         return true;
     }
@@ -243,7 +243,7 @@ static void begin_next(struct fork_op *op)
 static void begin_with_memory(struct fork_op *op, struct sandbox_obj *o)
 {
     hold_source(op, o);
-    op->env = json_deep_copy(o->s.env);
+    op->env = o->s.env ? json_deep_copy(o->s.env) : json_object();
     op->r.env = op->env;
     op->r.memory_of = op->source;
     begin_next(op);

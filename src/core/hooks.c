@@ -86,7 +86,7 @@ static void ask(struct sandbox_obj *o, const char *hook, const char *tier, const
     json_t *body = json_pack("{s:s, s:s, s:s}", "hook", hook, "tier", tier, "reason", reason);
     struct call_agent_request r = {.method = "POST",
                                    .target = "/cay/hooks",
-                                   .body = body ? json_dumps(body, JSON_COMPACT) : NULL,
+                                   .body = json_text(body, JSON_COMPACT),
                                    .max_response_bytes = ANSWER_MAX,
                                    .timeout_ms = AGENT_HOOKS_MS + SLACK_MS};
 

@@ -20,6 +20,7 @@
 #include "core/egress_query.h"
 #include "core/sandbox.h"
 #include "core/tenant.h"
+#include "http/json.h"
 
 #include <errno.h>
 #include <string.h>
@@ -126,19 +127,23 @@ static struct renewal *add(struct core *c, struct tenant *t, const char *name)
     return r;
 }
 
-void renewals_add(struct core *c, const char *tenant, json_t *item)
+int renewals_add(struct core *c, const char *tenant, json_t *item)
 {
     const struct renewal *r = find(c, tenant, json_string_value(json_object_get(item, "name")));
     uint64_t now = clock_mono_ms();
 
+    int rc = 0;
+
     if (!r)
-        return;
+        return 0;
     if (r->token)
-        json_object_set_new(item, "token", json_string(r->token));
+        rc |= json_object_set_new(item, "token", json_string(r->token));
     if (r->why[0] && (r->final || now < r->again_ms))
-        json_object_set_new(item, "refused",
-                            json_pack("{s:s, s:b, s:I}", "why", r->why, "final", r->final,
-                                      "retry_ms", (json_int_t)(r->final ? 0 : r->again_ms - now)));
+        rc |= json_object_set_new(item, "refused",
+                                  json_pack("{s:s, s:b, s:I}", "why", r->why, "final", r->final,
+                                            "retry_ms",
+                                            (json_int_t)(r->final ? 0 : r->again_ms - now)));
+    return rc;
 }
 
 /* -- what came of one -------------------------------------------------------------------------- */
@@ -199,7 +204,7 @@ static void succeed(struct renewal *r, const json_t *o)
 
 static void take_answer(struct renewal *r, int status, const char *body, size_t len)
 {
-    json_t *o = status == 200 ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *o = status == 200 ? json_load(body, len) : NULL;
     const char *refused = json_string_value(json_object_get(o, "refused"));
     struct err e;
 
@@ -207,6 +212,8 @@ static void take_answer(struct renewal *r, int status, const char *body, size_t 
         fail(r, json_is_true(json_object_get(o, "final")), refused);
     } else if (o) {
         succeed(r, o);
+    } else if (status == 200 && json_memory_was_out()) {
+        fail(r, false, "memory is out");
     } else {
         egress_refusal(&e, status, body, len, "cay-egress");
         fail(r, false, e.text);
@@ -252,11 +259,12 @@ static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item,
 
     if (!ceilings)
         return NULL;
+    json_memory_begin(); /* without memory for it, "previous" would be left out */
     o = json_pack("{s:s, s:s, s:O, s:o, s:I, s:b, s:s*}", "tenant", r->tenant->name, "sandbox",
                   s->id, "credential", item, "ceilings", ceilings, "serial",
                   (json_int_t)next_serial(r->core->renewals), "after_401", r->after_401, "previous",
                   r->token);
-    text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    text = json_memory_was_out() ? NULL : json_text(o, JSON_COMPACT);
     json_decref(o);
     if (!text)
         err_set(e, ERR_EXHAUSTED, "memory is out");

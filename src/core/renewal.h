@@ -43,8 +43,8 @@ void renewals_wanted(struct core *c, const struct sandbox *s, const char *name, 
                      bool rejected);
 
 /* Adds the token and its state to item, a tenant's credential as cay-egress takes it: "token",
- * "refused". */
-void renewals_add(struct core *c, const char *tenant, json_t *item);
+ * "refused". 0, or -1: memory is out. */
+int renewals_add(struct core *c, const char *tenant, json_t *item);
 
 /* The owner has set it anew, or removed it. */
 void renewals_forget(struct core *c, const char *tenant, const char *name);

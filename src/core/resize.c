@@ -253,6 +253,8 @@ static enum err_code op_new(struct sandbox_obj *o, struct resize_op **out, struc
     op->place = share_take(o->core->resizes, o->s.tenant, o->s.id);
     if (!op->place) {
         free(op);
+        if (share_may_take(o->core->resizes, o->s.tenant, o->s.id))
+            return err_set(e, ERR_UNAVAILABLE, "memory is out");
         return err_set(e, ERR_EXHAUSTED,
                        "the limits of %zu sandboxes are being changed, %zu of them this tenant's, "
                        "of %u at a time on this server: that is its share; try again",

@@ -65,7 +65,7 @@ void store_bind_text(sqlite3_stmt *s, int at, const char *text)
 
 void store_bind_json(sqlite3_stmt *s, int at, const json_t *json)
 {
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    char *text = json_text(json, JSON_COMPACT);
 
     if (text)
         sqlite3_bind_text(s, at, text, -1, free);

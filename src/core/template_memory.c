@@ -197,6 +197,13 @@ static void create(struct template_making *m)
         .policy = policy,
         .ttl_ms = (int64_t)MIN((uint64_t)TEMPLATE_MEMORY_TIME_MS, m->core->config.max_ttl_ms)};
 
+    if (!policy || !metadata) { /* without a policy it would be let out everywhere */
+        json_decref(metadata);
+        json_decref(policy);
+        err_set(&m->why, ERR_EXHAUSTED, "memory is out");
+        fail(m);
+        return;
+    }
     m->ready_ms = m->ready_ms ? MIN(m->ready_ms, (uint64_t)r.ttl_ms / 2) : (uint64_t)r.ttl_ms / 2;
     core_sandbox_create(m->core, &r, on_created, m);
     json_decref(metadata);

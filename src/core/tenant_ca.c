@@ -11,6 +11,7 @@
 #include "core/store_sandbox.h"
 #include "core/tenant.h"
 #include "core/timers.h"
+#include "http/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +102,7 @@ static void on_given(struct core *c, const char *id, const struct err *why, int 
 static char *make_body(const char *pem)
 {
     json_t *body = json_pack("{s:s}", "caBundle", pem);
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    char *text = json_text(body, JSON_COMPACT);
 
     json_decref(body);
     return text;

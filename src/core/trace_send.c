@@ -13,6 +13,7 @@
 #include "core/core_internal.h"
 #include "core/egress.h"
 #include "core/webhook_internal.h"
+#include "http/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
                       const char *body, size_t len, void *arg)
 {
     struct traces *t = arg;
-    json_t *o = !why && status == 200 ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *o = !why && status == 200 ? json_load(body, len) : NULL;
 
     t->under_way = false;
     if (c->stopping) {

@@ -85,14 +85,14 @@ static size_t count_servers(const struct tenant *t)
     return n;
 }
 
-/* The sandbox that excludes it; NULL: none, or memory is out, and then nothing is made either. */
-static const struct sandbox_obj *user_against(const struct volume_obj *v, bool read_only)
+/* *out: the sandbox that excludes it; NULL: none. false: memory is out. */
+static bool user_against(const struct volume_obj *v, bool read_only, const struct sandbox_obj **out)
 {
     json_t *wanted = json_pack("{s:b}", "readOnly", read_only);
-    const struct sandbox_obj *user = wanted ? volume_user(v, NULL, wanted) : NULL;
 
+    *out = wanted ? volume_user(v, NULL, wanted) : NULL;
     json_decref(wanted);
-    return user;
+    return wanted != NULL;
 }
 
 /* -- those who wait ---------------------------------------------------------------------------- */
@@ -106,8 +106,10 @@ static void answer(struct volume_waiter *w, const struct sandbox *s, const struc
 /* ERR_OK: it may be served. */
 static enum err_code check(const struct volume_obj *v, bool writes, struct err *e)
 {
-    const struct sandbox_obj *user = user_against(v, !writes);
+    const struct sandbox_obj *user;
 
+    if (!user_against(v, !writes, &user))
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
     if (v->v.state != VOLUME_READY)
         return err_set(e, ERR_NOT_FOUND, "there is no volume '%.100s'", v->v.name);
     if (!user)
@@ -305,7 +307,9 @@ static enum err_code check_start(const struct volume_obj *v, struct err *e)
 static void start(struct volume_obj *v)
 {
     /* Where a sandbox reads it, this one can only read too. */
-    struct volume_mount mount = {.read_only = user_against(v, false) != NULL, .path = SERVE_PATH};
+    const struct sandbox_obj *user;
+    struct volume_mount mount = {.read_only = !user_against(v, false, &user) || user,
+                                 .path = SERVE_PATH};
     struct start *t = calloc(1, sizeof(*t));
     const struct sandbox_request r = {.tenant = v->v.tenant,
                                       .template_name = "host",

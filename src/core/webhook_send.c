@@ -15,6 +15,7 @@
 #include "core/core_internal.h"
 #include "core/egress.h"
 #include "core/store_webhook.h"
+#include "http/json.h"
 #include "policy/https_url.h"
 
 #include <inttypes.h>
@@ -164,7 +165,7 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
                       const char *body, size_t len, void *arg)
 {
     struct webhook *w = arg;
-    json_t *o = !why && status == 200 ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *o = !why && status == 200 ? json_load(body, len) : NULL;
     struct err e;
 
     share_return(TAKE_PTR(w->share));
@@ -212,7 +213,7 @@ static char *make_body(const struct webhook *w, const struct next *n, struct err
     o = json_pack("{s:s, s:s, s:{s:s, s:o, s:s}, s:s, s:s, s:o}", "tenant", w->tenant->name, "url",
                   w->url, "credential", "name", w->id, "bind", webhook_bind(&url), "sealed",
                   w->sealed, "message", n->message, "body", n->body, "ceilings", ceilings);
-    text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    text = json_text(o, JSON_COMPACT);
     json_decref(o);
     if (!text)
         err_set(e, ERR_EXHAUSTED, "memory is out");

@@ -5,6 +5,7 @@
 #include "gateway/answer.h"
 
 #include "base/buf.h"
+#include "http/json.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -74,7 +75,7 @@ static void respond_json(struct http_exchange *x, int status, json_t *body)
         {"Access-Control-Allow-Origin", "*"},
         {"Cache-Control", "no-store"},
     };
-    CLEANUP_FREE char *text = json_dumps(body, JSON_COMPACT);
+    CLEANUP_FREE char *text = json_text(body, JSON_COMPACT);
 
     json_decref(body);
     http_respond(x, status, headers, ARRAY_SIZE(headers), text, text ? strlen(text) : 0);

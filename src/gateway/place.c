@@ -1,6 +1,7 @@
 #include "gateway/place.h"
 
 #include "core/core.h"
+#include "http/json.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ void place_refuse(struct http_exchange *x)
         {"Should-Retry", "true"}, /* E2B's SDKs from 2.61 on go by it */
     };
     json_t *body = json_pack("{s:i, s:s}", "code", 429, "message", place_refusal);
-    CLEANUP_FREE char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    CLEANUP_FREE char *text = json_text(body, JSON_COMPACT);
 
     json_decref(body);
     http_respond(x, 429, headers, ARRAY_SIZE(headers), text, text ? strlen(text) : 0);

@@ -120,10 +120,20 @@ static bool take_head(struct http_client *c)
     return true;
 }
 
+/* A buffer took no more: its limit, or memory is out. */
+static void fail_append(struct http_client *c, int rc, enum err_code code, const char *full)
+{
+    if (rc == -ENOMEM)
+        fail(c, ERR_EXHAUSTED, "memory is out");
+    else
+        fail(c, code, full);
+}
+
 static void take_body(struct http_client *c)
 {
     while (c->in.len > 0 && !c->parse.done && !c->finished) {
         struct parse_piece piece;
+        int rc;
 
         if (parse_body_next(&c->parse, c->in.data, c->in.len, &piece) < 0) {
             fail(c, ERR_INTERNAL, "malformed chunked answer");
@@ -134,8 +144,8 @@ static void take_body(struct http_client *c)
                 fail(c, ERR_INTERNAL, "an answer that is not understood");
                 return;
             }
-        } else if (piece.len > 0 && buf_append(&c->body, piece.data, piece.len) < 0) {
-            fail(c, ERR_TOO_LARGE, "the answer is larger than is allowed here");
+        } else if (piece.len > 0 && (rc = buf_append(&c->body, piece.data, piece.len)) < 0) {
+            fail_append(c, rc, ERR_TOO_LARGE, "the answer is larger than is allowed here");
             return;
         }
         buf_consume(&c->in, piece.used);
@@ -167,7 +177,7 @@ static void on_readable(struct wire *w)
     rc = buf_append(&c->in, bytes, (size_t)n);
     explicit_bzero(bytes, (size_t)n);
     if (rc < 0) {
-        fail(c, ERR_INTERNAL, "the answer's head is too large");
+        fail_append(c, rc, ERR_INTERNAL, "the answer's head is too large");
         return;
     }
     if (!c->has_head) {

@@ -284,7 +284,7 @@ void connect_read(struct http_exchange *x, size_t max,
 void connect_reply(struct http_exchange *x, json_t *reply)
 {
     static const struct http_header type = {"Content-Type", "application/json"};
-    char *text CLEANUP_FREE = json_dumps(reply, JSON_COMPACT);
+    char *text CLEANUP_FREE = json_text(reply, JSON_COMPACT);
 
     if (text)
         http_respond(x, 200, &type, 1, text, strlen(text));
@@ -314,7 +314,7 @@ int connect_stream_send_text(struct http_exchange *x, const char *json, size_t l
 
 int connect_stream_send(struct http_exchange *x, json_t *message)
 {
-    char *text CLEANUP_FREE = json_dumps(message, JSON_COMPACT);
+    char *text CLEANUP_FREE = json_text(message, JSON_COMPACT);
 
     if (text)
         return send_envelope(x, 0, text, strlen(text));

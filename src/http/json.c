@@ -11,6 +11,7 @@
 #include <malloc.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct size {
@@ -81,6 +82,23 @@ void json_memory_begin(void)
 bool json_memory_was_out(void)
 {
     return memory_out;
+}
+
+/* jansson also goes on without a piece of a text that it writes. A lack of memory from before stays
+ * known. */
+char *json_text(const json_t *value, size_t flags)
+{
+    bool before = memory_out, whole;
+    char *text;
+
+    memory_out = false;
+    text = value ? json_dumps(value, flags) : NULL;
+    whole = !memory_out;
+    memory_out |= before;
+    if (whole)
+        return text;
+    free(text);
+    return NULL;
 }
 
 static json_t *load(const char *text, size_t len, size_t flags, json_error_t *why)

@@ -75,6 +75,10 @@ size_t json_whole_text(const char *s, size_t n);
  * out: jansson itself would hand out texts that are cut. */
 json_t *json_load(const char *text, size_t len);
 
+/* The value as a text, or NULL: there is none, or memory is out, where json_dumps would hand out a
+ * text that lacks a piece. The caller frees it. */
+char *json_text(const json_t *value, size_t flags);
+
 /* Of this thread, since begin: had jansson no memory? Its functions that write a text can leave out
  * a part then, and others say that an object is wrong. */
 void json_memory_begin(void);

@@ -60,7 +60,7 @@ static void call_json(struct request *r, const char *target, json_t *body, size_
 {
     const struct core_agent_file_call a = {.method = "POST",
                                            .target = target,
-                                           .body = json_dumps(body, JSON_COMPACT),
+                                           .body = json_text(body, JSON_COMPACT),
                                            .max_response = max};
 
     json_decref(body);

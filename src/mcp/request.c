@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "core/exec.h"
+#include "http/json.h"
 
 #include <errno.h>
 #include <string.h>
@@ -152,7 +153,7 @@ static void answer_stream(struct request *r, const json_t *message)
 /* Takes the reference to message. */
 static void answer(struct request *r, int status, json_t *message)
 {
-    CLEANUP_FREE char *text = r->http && message ? json_dumps(message, JSON_COMPACT) : NULL;
+    CLEANUP_FREE char *text = r->http ? json_text(message, JSON_COMPACT) : NULL;
 
     if (r->dropped) {
         json_decref(message);

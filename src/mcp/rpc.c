@@ -134,7 +134,7 @@ bool rpc_same_id(const json_t *a, const json_t *b)
 
 int rpc_put_event(struct buf *b, const json_t *message)
 {
-    CLEANUP_FREE char *text = json_dumps(message, JSON_COMPACT);
+    CLEANUP_FREE char *text = json_text(message, JSON_COMPACT);
     int rc = text ? buf_append_str(b, "event: message\ndata: ") : -ENOMEM;
 
     if (rc == 0)

@@ -17,6 +17,7 @@
 #include "gateway/idle.h"
 #include "gateway/resolve.h"
 #include "http/client.h"
+#include "http/json.h"
 #include "http/server.h"
 #include "toolbox/call.h"
 #include "toolbox/collect.h"
@@ -297,7 +298,7 @@ void toolbox_rpc(struct toolbox_call *c, const char *method, json_t *body,
 {
     struct toolbox_agent_request r = {.method = "POST",
                                       .target = strdup(method),
-                                      .body = json_dumps(body, JSON_COMPACT),
+                                      .body = json_text(body, JSON_COMPACT),
                                       .type = "application/json",
                                       .max_response_bytes = RPC_ANSWER_MAX,
                                       .timeout_ms = c->toolbox->config.agent_timeout_ms,

@@ -46,7 +46,7 @@ void toolbox_env(struct toolbox_call *c)
 {
     struct toolbox_agent_request r = {.method = "POST",
                                       .target = strdup("/cay/envs"),
-                                      .body = json_dumps(c->body, JSON_COMPACT),
+                                      .body = json_text(c->body, JSON_COMPACT),
                                       .type = "application/json",
                                       .max_response_bytes = ANSWER_MAX,
                                       .timeout_ms = c->toolbox->config.agent_timeout_ms,

@@ -120,7 +120,7 @@ static int add_entry(void *arg, const json_t *entry)
 {
     struct buf *out = arg;
     json_t *file = is_entry(entry) ? file_json(entry) : NULL;
-    char *text = file ? json_dumps(file, JSON_COMPACT) : NULL;
+    char *text = json_text(file, JSON_COMPACT);
     int rc = !file ? -EBADMSG : text ? 0 : -ENOMEM;
 
     if (rc == 0 && out->len > 1)
@@ -179,7 +179,7 @@ void toolbox_files_list(struct toolbox_call *c)
     body = json_pack("{s:s, s:i}", "path", p->path[0] ? p->path : "~", "depth",
                      atoi(depth) > 0 ? atoi(depth) : 1);
     r.target = strdup("/filesystem.Filesystem/ListDir");
-    r.body = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    r.body = json_text(body, JSON_COMPACT);
     r.body_len = r.body ? strlen(r.body) : 0;
     json_decref(body);
     toolbox_agent(c, &r);
@@ -302,7 +302,7 @@ static void remove_tree(struct toolbox_paths *p)
                                       .arg = p};
     json_t *body = path_json(p->path);
 
-    r.body = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    r.body = json_text(body, JSON_COMPACT);
     r.body_len = r.body ? strlen(r.body) : 0;
     json_decref(body);
     toolbox_agent(p->call, &r);

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "http/client.h"
+#include "http/json.h"
 #include "http/server.h"
 #include "toolbox/agent.h"
 #include "toolbox/call.h"
@@ -243,7 +244,7 @@ static void put_error(struct download *d, const struct http_head *head, const ch
         status = toolbox_file_error(head->status, body, len, d->path, &code, message,
                                     sizeof(message));
     error = toolbox_error_json(d->call, status, code, message);
-    text = json_dumps(error, JSON_COMPACT);
+    text = json_text(error, JSON_COMPACT);
     json_decref(error);
     if (text && put_part_head(d, "error", "application/json", (int64_t)strlen(text)))
         http_response_write(d->call->x, text, strlen(text));

@@ -289,7 +289,7 @@ static char *read_request(struct execution *e, const json_t *body, struct err *e
     }
     snprintf(e->id, sizeof(e->id), "%s", id);
     request = json_pack("{s:s, s:f, s:O?}", "code", code, "timeout", timeout_s, "envs", envs);
-    text = json_dumps(request, JSON_COMPACT);
+    text = json_text(request, JSON_COMPACT);
     json_decref(request);
     if (!text)
         err_set(err, ERR_UNAVAILABLE, "memory is out");

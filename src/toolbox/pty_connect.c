@@ -50,7 +50,7 @@ static void terminal_free(void *state)
 
 static void say(struct terminal *t, json_t *message)
 {
-    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
+    char *text = json_text(message, JSON_COMPACT);
 
     if (text && t->call->x)
         websocket_send(t->socket, true, text, strlen(text));

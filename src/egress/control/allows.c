@@ -1,5 +1,7 @@
 #include "egress/control/allows.h"
 
+#include "http/json.h"
+
 #include <jansson.h>
 
 static bool add(void *arg, const char *text)
@@ -16,7 +18,7 @@ char *allows_list(const struct policy *policy)
     char *text;
 
     policy_offers(policy, add, out);
-    text = json_dumps(out, JSON_COMPACT | JSON_ENSURE_ASCII);
+    text = json_text(out, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(out);
     return text;
 }

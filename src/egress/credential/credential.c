@@ -167,7 +167,7 @@ char *credential_aad(const char *tenant, const char *name, const json_t *bind, c
 
     json_memory_begin();
     o = json_pack("{s:s, s:s, s:O, s:s*}", "tenant", tenant, "name", name, "bind", bind, "of", of);
-    text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
+    text = json_text(o, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
     json_decref(o);
     if (json_memory_was_out()) /* a part of it may be missing */
         free(TAKE_PTR(text));
@@ -235,7 +235,7 @@ enum err_code credential_seal_json(const struct sealer *s, const char *aad, cons
     enum err_code code;
 
     json_memory_begin();
-    plain = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    plain = json_text(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
     code = aad && plain && !json_memory_was_out() ? seal_text(s, aad, plain, out, e)
                                                   : out_of_memory(e);
 

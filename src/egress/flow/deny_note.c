@@ -14,6 +14,7 @@
 #include "egress/flow/flow.h"
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
+#include "http/json.h"
 #include "http/message.h"
 #include "policy/policy.h"
 
@@ -181,7 +182,7 @@ void deny_explain(const struct policy *p, const struct policy_verdict *v, const 
 
 static json_t *load_allows(const struct sandbox *s)
 {
-    json_t *list = s->allows ? json_loads(s->allows, 0, NULL) : NULL;
+    json_t *list = s->allows ? json_load(s->allows, strlen(s->allows)) : NULL;
 
     return list ? list : json_array();
 }
@@ -238,7 +239,7 @@ int deny_body_for(const struct sandbox *s, const char *user_agent, const char *e
     json_object_set_new(o, s->parent ? "command_allows" : "sandbox_allows", allows);
     if (s->parent) /* hosts that both allow */
         json_object_set_new(o, "sandbox_allows", load_allows(s->parent));
-    text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+    text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
     if (!text)
         return -ENOMEM;

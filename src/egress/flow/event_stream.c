@@ -9,6 +9,7 @@
 #include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/sandbox.h"
+#include "http/json.h"
 #include "http/server.h"
 
 #include <errno.h>
@@ -111,7 +112,7 @@ static void say(struct event_stream *t, const char *event, const struct sandbox 
         json_object_set_new(o, "tenant", json_string(s->tenant)) == 0 &&
         json_object_set_new(o, "slot", json_integer(s->slot)) == 0 &&
         json_object_set_new(o, "gen", json_integer(s->gen)) == 0)
-        text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+        text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
     for (size_t i = 0; text && i < ARRAY_SIZE(t->watchers); i++) {
         struct watcher *w = &t->watchers[i];

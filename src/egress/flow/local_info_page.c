@@ -6,6 +6,7 @@
 #include "egress/flow/flow.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/sandbox.h"
+#include "http/json.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -29,7 +30,7 @@ void local_info_page_serve(struct http_exchange *x, const struct flow *f)
         http_respond(x, 200, &json, 1, allows, strlen(allows));
     } else if (strcmp(path, "/denials") == 0) {
         list = deny_list(f->sandbox);
-        text = list ? json_dumps(list, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+        text = json_text(list, JSON_COMPACT | JSON_ENSURE_ASCII);
         json_decref(list);
         http_respond(x, text ? 200 : 503, &json, 1, text ? text : "", text ? strlen(text) : 0);
         free(text);

@@ -100,7 +100,7 @@ static void respond(struct renewal *r, const char *text)
 static void respond_refused(struct renewal *r, bool final, const char *why)
 {
     json_t *o = json_pack("{s:s, s:b}", "refused", why, "final", final);
-    CLEANUP_FREE char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    CLEANUP_FREE char *text = json_text(o, JSON_COMPACT);
 
     json_decref(o);
     respond(r, text ? text : "{\"refused\":\"out of memory\",\"final\":false}");
@@ -206,7 +206,7 @@ static void take_answer(struct renewal *r, const struct renew_answer *a)
     if (seal_again(r, a, &sealed, &e) == ERR_OK && seal_token(r, a, end_ms, &token, &e) == ERR_OK) {
         o = json_pack("{s:s, s:s*, s:I, s:I}", "token", token, "sealed", sealed, "serial",
                       (json_int_t)r->serial, "end_ms", (json_int_t)end_ms);
-        text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+        text = json_text(o, JSON_COMPACT);
     }
     json_decref(o);
     if (!text) {

@@ -1,5 +1,6 @@
 #include "egress/flow/reply.h"
 
+#include "http/json.h"
 #include "http/server.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 void reply_json(struct http_exchange *x, int status, json_t *o)
 {
     static const struct http_header type = {"Content-Type", "application/json"};
-    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
 
     json_decref(o);
     if (!text)
