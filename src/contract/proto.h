@@ -215,7 +215,9 @@ enum privsep_cause {
  * moment in which a process goes on there are the files alone; with PRIVSEP_CREATE_COPY what is
  * kept stays, memory and all. -EAGAIN: too many are under way. */
 #define PRIVSEP_CREATE_MEMORY 2u
-#define PRIVSEP_CREATE_FLAGS  (PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY)
+/* With both: others begin with it too, so it may have been restored ahead of the create. */
+#define PRIVSEP_CREATE_POOL  4u
+#define PRIVSEP_CREATE_FLAGS (PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY | PRIVSEP_CREATE_POOL)
 
 /* A volume that a sandbox is to have, at AGENT_VOLUMES_DIR/<index of the entry> (agent_boot.h). A
  * volume is in one sandbox that may write to it, or in any number that only read. Or a directory of

@@ -306,7 +306,10 @@ static uint32_t create_flags(const struct sandbox_obj *o, const char *snapshot)
 {
     if (!snapshot)
         return o->restoring ? PRIVSEP_CREATE_MEMORY : 0;
-    return PRIVSEP_CREATE_COPY | (o->copies_memory ? PRIVSEP_CREATE_MEMORY : 0);
+    if (!o->copies_memory)
+        return PRIVSEP_CREATE_COPY;
+    return PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY |
+           (o->memory_snapshot[0] ? PRIVSEP_CREATE_POOL : 0);
 }
 
 int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,

@@ -17,6 +17,7 @@ struct create_request {
     bool has_group;   /* image_group_begin of image_group, for its image */
     uint32_t image_group;
     bool may_claim;  /* a member of the pool (pool.h) */
+    bool claims;     /* it has got one */
     bool has_waited; /* there was no slot for it when it came */
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES];
     struct create_request *next;

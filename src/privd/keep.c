@@ -125,6 +125,8 @@ static bool is_wanted(const struct privd *p, uint32_t number, bool only_taken)
 
         if (s->state == SLOT_STARTING && s->create && s->create->kept == number)
             return true;
+        if (s->state == SLOT_MAKING && s->kind.kept == number) /* a member of the pool */
+            return true;
     }
     return false;
 }

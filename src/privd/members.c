@@ -9,9 +9,11 @@
 #include "base/log.h"
 #include "base/meminfo.h"
 #include "privd/end.h"
+#include "privd/opened.h"
 #include "privd/permit.h"
 #include "privd/pins.h"
 #include "privd/privd.h"
+#include "privd/restores.h"
 #include "privd/sandbox.h"
 #include "runtime/runtime.h"
 
@@ -95,6 +97,21 @@ void members_discard(struct privd *p, uint32_t template_number)
     }
 }
 
+void members_discard_kept(struct privd *p, uint32_t kept,
+                          const uint8_t owner[static PRIVSEP_OWNER_SIZE])
+{
+    struct slot *next;
+
+    pool_forget_kept(&p->pool, kept, owner);
+    for (struct slot *s = p->prestarted.first; s; s = next) {
+        next = s->next;
+        if (!pool_is_of(&s->kind, kept, owner))
+            continue;
+        slots_list_remove(&p->prestarted, s);
+        give_up(p, s);
+    }
+}
+
 void members_lost(struct privd *p, struct slot *s)
 {
     struct pool_row *row = pool_row(&p->pool, s->pool_row);
@@ -107,8 +124,12 @@ void members_lost(struct privd *p, struct slot *s)
 
 /* -- starting them ----------------------------------------------------------------------------- */
 
-static void end_making(struct privd *p, struct pool_row *row)
+static void end_making(struct privd *p, struct slot *s, struct pool_row *row)
 {
+    if (s->kind.kept) {
+        loop_disarm(&p->loop, &s->timer);
+        restores_ahead_end(p);
+    }
     p->n_making--;
     p->n_prestarting--;
     if (row)
@@ -122,27 +143,41 @@ static void prestart_failed(struct privd *p, struct slot *s, int status, uint32_
 
     log_warn("slot %u: cannot be started ahead: %s (%s)", s->number, strerror(-status),
              privsep_stage_name(stage));
-    end_making(p, row);
+    end_making(p, s, row);
     if (row)
         pool_rest(&p->pool, row);
     give_up(p, s);
+}
+
+static void on_late(void *arg)
+{
+    struct slot *s = arg;
+
+    prestart_failed(s->privd, s, -ETIMEDOUT, PRIVSEP_STAGE_MEMORY);
+    slots_refill(s->privd);
 }
 
 static void on_prestarted(void *arg, uint32_t events);
 
 static int finish_prestart(struct privd *p, struct slot *s, uint32_t *stage)
 {
-    struct runtime_started as = {.pidfd = -1};
+    struct runtime_started as = {.pidfd = -1, .listener_fd = -1, .opened = RUNTIME_OPENED_NONE};
+    struct runtime_image image;
     int r = s->driver->start_finish(p->rt, &s->task, &as, stage);
 
     if (r == -EAGAIN)
         return slots_watch_task(s, on_prestarted) == 0 ? r : -EIO;
     s->driver->slot_close(&s->pooled);
+    if (r == 0 && as.opened.fd >= 0)
+        opened_put(p, s->kind.kept, restores_image(p, &s->kind, s->kind.kept, &image), &as.opened);
     if (r < 0)
         return r;
     s->pid = as.pid;
     s->pidfd = as.pidfd;
-    pins_take_slot(s);
+    if (as.listener_fd >= 0)
+        pins_take_fd(s, as.listener_fd);
+    else
+        pins_take_slot(s);
     return end_watch(p, s);
 }
 
@@ -151,7 +186,7 @@ static void prestarted(struct privd *p, struct slot *s)
 {
     struct pool_row *row = pool_row(&p->pool, s->pool_row);
 
-    end_making(p, row);
+    end_making(p, s, row);
     if (!row) {
         give_up(p, s);
         return;
@@ -180,10 +215,36 @@ static void on_prestarted(void *arg, uint32_t events)
     slots_refill(p);
 }
 
+/* A member that is restored stands still until it is claimed: the task leaves it frozen. */
+static int begin(struct privd *p, struct slot *s)
+{
+    struct runtime_start start = {.template_number = s->kind.template_number,
+                                  .limits = s->kind.limits};
+    struct runtime_image image;
+    int fds[IMAGE_GROUP_FDS], n = 0;
+
+    if (s->kind.kept) {
+        start.kept = s->kind.kept;
+        start.copy = true;
+        start.records_fd = p->kept.fd;
+        start.image = restores_image(p, &s->kind, s->kind.kept, &image);
+        start.opened = opened_get(p, s->kind.kept, &image);
+        n = restores_ahead_begin(p, image.memory_bytes, fds);
+        start.image_join_fds = fds;
+        start.n_image_join_fds = n;
+        loop_arm(&p->loop, &s->timer, RESTORE_TIMEOUT_MS, on_late, s);
+    }
+    if (n < 0)
+        return n;
+    int r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
+
+    for (int i = 0; i < n; i++)
+        util_close(&fds[i]);
+    return r;
+}
+
 void members_start(struct privd *p, struct slot *s, struct pool_row *row)
 {
-    struct runtime_start start = {.template_number = row->kind.template_number,
-                                  .limits = row->kind.limits};
     int r;
 
     s->kind = row->kind;
@@ -193,23 +254,32 @@ void members_start(struct privd *p, struct slot *s, struct pool_row *row)
     p->n_making++;
     p->n_prestarting++;
     row->making++;
-    r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
+    r = begin(p, s);
     if (r == 0)
         r = slots_watch_task(s, on_prestarted);
     if (r < 0) /* a waiting create gets a prepared one, or its turn is over by its own timer */
         prestart_failed(p, s, r, PRIVSEP_STAGE_NAMESPACES);
 }
 
-/* That of the waiting create that comes first, while it has a row and too few are under way. */
+/* That of the waiting create that comes first, while it has a row and too few are under way. A
+ * create with memory waits for none: it is restored itself. */
 static struct pool_row *awaited_row(struct privd *p,
                                     bool (*is_worked_on)(const struct privd *p, uint32_t number))
 {
     const struct create_request *c = p->waiting_first;
-    struct pool_row *row = c->may_claim ? pool_find(&p->pool, &c->kind) : NULL;
+    struct pool_row *row = c->may_claim && !c->kind.kept ? pool_find(&p->pool, &c->kind) : NULL;
 
     if (!row || row->recent == 0 || is_worked_on(p, row->kind.template_number))
         return NULL;
     return row->ready + row->making < row->target + p->n_waiting ? row : NULL;
+}
+
+/* With memory one at a time: creates that are restored have the processors too. */
+static bool may_start(const struct privd *p, const struct pool_row *row,
+                      bool (*is_worked_on)(const struct privd *p, uint32_t number))
+{
+    return !(row->kind.kept && p->n_restoring_ahead >= RESTORES_AHEAD) &&
+           !is_worked_on(p, row->kind.template_number);
 }
 
 /* Waiting creates come first; then a few prepared slots are to be there; then the row that lacks
@@ -228,8 +298,7 @@ struct pool_row *members_row_to_fill(struct privd *p, uint32_t prepared,
         struct pool_row *row = &p->pool.rows[i];
         uint32_t n = row->ready + row->making;
 
-        if (row->target <= n || row->target - n <= lacks ||
-            is_worked_on(p, row->kind.template_number))
+        if (row->target <= n || row->target - n <= lacks || !may_start(p, row, is_worked_on))
             continue;
         lacks = row->target - n;
         most = row;

@@ -102,9 +102,15 @@ static bool are_volumes(const struct privsep_msg *m)
     return true;
 }
 
+static bool are_create_flags(uint32_t flags)
+{
+    return !(flags & ~PRIVSEP_CREATE_FLAGS) &&
+           (!(flags & PRIVSEP_CREATE_POOL) || flags == PRIVSEP_CREATE_FLAGS);
+}
+
 static int check_create(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    if (!is_template(m->u.create.template_number) || (m->u.create.flags & ~PRIVSEP_CREATE_FLAGS) ||
+    if (!is_template(m->u.create.template_number) || !are_create_flags(m->u.create.flags) ||
         (m->u.create.flags != 0 && m->u.create.kept == 0) || m->u.create.kept > PRIVSEP_KEPT_MAX ||
         !is_id(m->u.create.id) || has_owner(m->u.create.owner) != (m->u.create.kept != 0))
         return -EINVAL;

@@ -11,8 +11,9 @@
  * create alone is asked about it. ROW: members of the create's row were started with it. A claim
  * changes no limit: memory is the size of the member's /dev/shm too, disk waits for a transaction
  * of the file system, and for a share of the processors the kernel walks over all control groups;
- * so each combination of limits is a kind of its own. */
-enum how { CLAIM = 1, ROW };
+ * so each combination of limits is a kind of its own. MEMORY: as ROW, of a create that begins with
+ * memory as others do; of any other they have to be 0. MEMORY_CLAIM: as CLAIM, likewise. */
+enum how { CLAIM = 1, ROW, MEMORY, MEMORY_CLAIM };
 
 #define FIELD(f, h)                                                                                \
     {                                                                                              \
@@ -32,19 +33,43 @@ static const struct {
     FIELD(limits.open_files, ROW),
     FIELD(id, CLAIM),
     FIELD(key, CLAIM),
+    FIELD(kept, MEMORY),
+    FIELD(flags, MEMORY),
+    FIELD(owner, MEMORY),
+    FIELD(account, MEMORY_CLAIM), /* a share of restores, and there is none to be made */
 };
+
+static bool begins_as_others(const struct privsep_msg *create)
+{
+    return create->u.create.kept && create->u.create.flags == PRIVSEP_CREATE_FLAGS;
+}
 
 bool pool_may_claim(const struct privsep_msg *create)
 {
     struct privsep_msg rest = *create;
+    const bool memory = begins_as_others(create);
     uint8_t any = 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        if (fields[i].how == CLAIM || fields[i].how == ROW)
+        if (fields[i].how == CLAIM || fields[i].how == ROW || memory)
             memset((char *)&rest + fields[i].at, 0, fields[i].size);
     for (size_t i = 0; i < sizeof(rest.u.raw); i++)
         any |= rest.u.raw[i];
     return any == 0;
+}
+
+struct slot_kind pool_kind(const struct privsep_msg *create)
+{
+    struct slot_kind k = {.template_number = create->u.create.template_number,
+                          .level = create->u.create.level,
+                          .limits = create->u.create.limits};
+
+    if (!begins_as_others(create))
+        return k;
+    k.kept = create->u.create.kept;
+    k.flags = create->u.create.flags;
+    memcpy(k.owner, create->u.create.owner, sizeof(k.owner));
+    return k;
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */
@@ -53,7 +78,8 @@ static bool same_kind(const struct slot_kind *a, const struct slot_kind *b)
 {
     const struct privsep_limits *l = &a->limits, *m = &b->limits;
 
-    return a->template_number == b->template_number && a->level == b->level &&
+    return a->template_number == b->template_number && a->level == b->level && a->kept == b->kept &&
+           a->flags == b->flags && memcmp(a->owner, b->owner, sizeof(a->owner)) == 0 &&
            l->memory_bytes == m->memory_bytes && l->disk_bytes == m->disk_bytes &&
            l->cpu_milli == m->cpu_milli && l->pids == m->pids && l->open_files == m->open_files &&
            l->filters == m->filters;
@@ -134,6 +160,20 @@ void pool_forget(struct pool *p, uint32_t template_number)
     pool_aim(p, p->most);
 }
 
+bool pool_is_of(const struct slot_kind *k, uint32_t kept,
+                const uint8_t owner[static PRIVSEP_OWNER_SIZE])
+{
+    return k->kept && k->kept == kept && memcmp(k->owner, owner, sizeof(k->owner)) == 0;
+}
+
+void pool_forget_kept(struct pool *p, uint32_t kept, const uint8_t owner[static PRIVSEP_OWNER_SIZE])
+{
+    for (size_t i = 0; i < POOL_ROWS; i++)
+        if (p->rows[i].id && pool_is_of(&p->rows[i].kind, kept, owner))
+            p->rows[i] = (struct pool_row){0};
+    pool_aim(p, p->most);
+}
+
 void pool_rest(struct pool *p, struct pool_row *row)
 {
     row->recent = 0;
@@ -152,11 +192,16 @@ static struct pool_row *busiest(struct pool *p)
     return most;
 }
 
+static uint32_t at_most(const struct pool_row *row, uint32_t n)
+{
+    return row->kind.kept ? MIN(n, POOL_WITH_MEMORY) : n;
+}
+
 static uint32_t share(const struct pool_row *row, uint32_t most, uint64_t sum)
 {
     uint32_t n = (uint32_t)((uint64_t)most * row->recent / sum);
 
-    return n == 0 && row->recent >= POOL_LEAST * CREATE ? 1 : n;
+    return at_most(row, n == 0 && row->recent >= POOL_LEAST * CREATE ? 1 : n);
 }
 
 void pool_aim(struct pool *p, uint32_t most)
@@ -178,7 +223,7 @@ void pool_aim(struct pool *p, uint32_t most)
         left -= row->target;
     }
     if (first->recent > 0)
-        first->target = left;
+        first->target = at_most(first, left);
 }
 
 uint32_t pool_targets(const struct pool *p)

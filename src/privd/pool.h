@@ -16,10 +16,16 @@
 #define POOL_ROWS    PRIVSEP_POOL_ROWS
 #define POOL_HALF_MS 30000
 #define POOL_LEAST   4 /* creates */
+/* Members of one row that are restored from memory: each holds that memory. */
+#define POOL_WITH_MEMORY 2u
 
 /* The properties of a sandbox that matter before it has an owner. */
 struct slot_kind {
     uint32_t template_number, level;
+    /* Of members that are restored from memory: the number that they are copies of, and whose that
+     * is, as numbers are used again; 0: of those that are not. */
+    uint32_t kept, flags; /* flags: PRIVSEP_CREATE_FLAGS with kept, else 0 */
+    uint8_t owner[PRIVSEP_OWNER_SIZE];
     struct privsep_limits limits;
 };
 
@@ -49,6 +55,9 @@ struct pool {
  * of the right kind takes on; any byte that the table does not name has to be 0. */
 bool pool_may_claim(const struct privsep_msg *create);
 
+/* Of a create that may have one. */
+struct slot_kind pool_kind(const struct privsep_msg *create);
+
 /* The row of that very kind, or NULL. */
 struct pool_row *pool_find(struct pool *p, const struct slot_kind *kind);
 
@@ -64,6 +73,14 @@ void pool_aim(struct pool *p, uint32_t most);
 /* Members of the template are not handed out any more; the rows stay, or go. */
 void pool_renew(struct pool *p, uint32_t template_number);
 void pool_forget(struct pool *p, uint32_t template_number);
+
+/* Whether it begins with the memory that is that owner's by that number. */
+bool pool_is_of(const struct slot_kind *k, uint32_t kept,
+                const uint8_t owner[static PRIVSEP_OWNER_SIZE]);
+
+/* There will be no more creates of it. */
+void pool_forget_kept(struct pool *p, uint32_t kept,
+                      const uint8_t owner[static PRIVSEP_OWNER_SIZE]);
 
 /* The row gets no member before the next create of its kind. */
 void pool_rest(struct pool *p, struct pool_row *row);

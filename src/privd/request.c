@@ -14,6 +14,7 @@
 #include "privd/jobs.h"
 #include "privd/keep.h"
 #include "privd/list.h"
+#include "privd/members.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
 #include "privd/resize.h"
@@ -159,6 +160,7 @@ static void do_job(struct privd *p, const struct reply_to *to, const struct priv
 static void do_drop(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     (void)archive_give_up(p, m);
+    members_discard_kept(p, m->u.kept.number, m->u.kept.owner);
     keep_drop_requested(p, to, m);
 }
 

@@ -32,9 +32,7 @@
 
 #define START_PARALLEL   16
 #define START_TIMEOUT_MS 20000 /* from the claim of a slot to the ready byte */
-/* The same, of one that is restored: longer than cay-checkpoint has. */
-#define RESTORE_TIMEOUT_MS 90000
-#define SLOT_TIMEOUT_MS    15000 /* for a slot to become free */
+#define SLOT_TIMEOUT_MS  15000 /* for a slot to become free */
 
 /* -- creates that wait for a slot -------------------------------------------------------------- */
 
@@ -228,19 +226,6 @@ static void claim(struct slot *s)
         start_failed(s, r, PRIVSEP_STAGE_READY);
 }
 
-/* The same that dump.c had sealed. */
-static const struct runtime_image *image_of(const struct privd *p, const struct slot *s,
-                                            struct runtime_image *out)
-{
-    const struct template_meta *template = template_find(p, s->kind.template_number);
-
-    *out = (struct runtime_image){.template_number = s->kind.template_number,
-                                  .template_made_ms = template ? template->made_real_ms : 0,
-                                  .memory_bytes = s->kind.limits.memory_bytes};
-    memcpy(out->owner, p->kept.all[s->create->kept].owner, sizeof(out->owner));
-    return out;
-}
-
 static void on_start(void *arg, uint32_t events)
 {
     struct slot *s = arg;
@@ -257,7 +242,8 @@ static void on_start(void *arg, uint32_t events)
         return;
     s->driver->slot_close(&s->pooled);
     if (r == 0 && s->create->memory && started_as.opened.fd >= 0)
-        opened_put(p, s->create->kept, image_of(p, s, &image), &started_as.opened);
+        opened_put(p, s->create->kept, restores_image(p, &s->kind, s->create->kept, &image),
+                   &started_as.opened);
     if (r < 0) {
         start_failed(s, r, stage);
         return;
@@ -282,7 +268,7 @@ static int start_cold(struct privd *p, struct slot *s)
     int fds[IMAGE_GROUP_FDS], n = 0;
 
     if (s->create->memory) {
-        start.image = image_of(p, s, &image);
+        start.image = restores_image(p, &s->kind, s->create->kept, &image);
         n = restores_group_begin(p, s->create, image.memory_bytes, fds);
         start.opened = start.copy ? opened_get(p, start.kept, &image) : RUNTIME_OPENED_NONE;
         start.image_join_fds = fds;
@@ -322,6 +308,7 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
     if (s->pid > 0) {
         /* Until it is ready its boot socket tells of its end. */
         loop_remove(&p->loop, &s->pid_source);
+        c->claims = true;
         claim(s);
         return;
     }
@@ -347,12 +334,20 @@ static void count(struct privd *p, const struct slot *s, const struct create_req
         n->misses++;
 }
 
+static struct slot *take_slot(struct privd *p, const struct create_request *c)
+{
+    struct slot *s = c->may_claim && c->memory ? slots_take_restored(p, &c->kind) : NULL;
+
+    if (s)
+        return s;
+    return is_of_its_own(c) ? slots_take_unpooled(p, c->kind.level)
+                            : slots_take_ready(p, &c->kind, c->may_claim);
+}
+
 void sandbox_pump(struct privd *p)
 {
     while (!p->stopping && p->n_waiting > 0 && p->n_starting < START_PARALLEL) {
-        const struct create_request *first = p->waiting_first;
-        struct slot *s = is_of_its_own(first) ? slots_take_unpooled(p, first->kind.level)
-                                              : slots_take_ready(p, &first->kind, first->may_claim);
+        struct slot *s = take_slot(p, p->waiting_first);
         struct create_request *c = s ? take_waiting(p) : NULL;
 
         if (!c)
@@ -392,13 +387,24 @@ static uint32_t count_with_filters(const struct privd *p)
     return n;
 }
 
+/* A member is there for it, so that nothing is to be restored. */
+static bool has_member(struct privd *p, const struct privsep_msg *m)
+{
+    const struct slot_kind kind = pool_kind(m);
+    const struct pool_row *row = pool_may_claim(m) ? pool_find(&p->pool, &kind) : NULL;
+
+    return row && row->ready > 0;
+}
+
 /* That there is such an image is found by the task that opens it. */
-static int may_restore(const struct privd *p, const struct privsep_msg *m)
+static int may_restore(struct privd *p, const struct privsep_msg *m)
 {
     if (!(m->u.create.flags & PRIVSEP_CREATE_MEMORY))
         return 0;
     if (!p->options.checkpoint || !p->options.seal)
         return -EOPNOTSUPP;
+    if (has_member(p, m))
+        return 0;
     return restores_left(p, m->u.create.account) ? 0 : -EAGAIN;
 }
 
@@ -467,8 +473,9 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     }
     c->privd = p;
     c->reply_to = *to;
-    c->kind = (struct slot_kind){m->u.create.template_number, m->u.create.level,
-                                 m->u.create.limits};
+    c->kind = (struct slot_kind){.template_number = m->u.create.template_number,
+                                 .level = m->u.create.level,
+                                 .limits = m->u.create.limits};
     memcpy(c->claim.id, m->u.create.id, sizeof(c->claim.id));
     memcpy(c->claim.key, m->u.create.key, sizeof(c->claim.key));
     c->kept = m->u.create.kept;
@@ -478,6 +485,8 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     c->on_archive = c->kept && runtime_is_archived(p->rt, c->kept);
     memcpy(c->volumes, m->u.create.volumes, sizeof(c->volumes));
     c->may_claim = c->kind.level == p->pool_level && pool_may_claim(m);
+    if (c->may_claim)
+        c->kind = pool_kind(m);
     if (c->may_claim)
         pool_note(&p->pool, &c->kind, clock_mono_ms());
     put_waiting(p, c);

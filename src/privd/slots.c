@@ -189,6 +189,13 @@ struct slot *slots_take_unpooled(struct privd *p, uint32_t level)
     return s;
 }
 
+struct slot *slots_take_restored(struct privd *p, const struct slot_kind *kind)
+{
+    struct pool_row *row = pool_find(&p->pool, kind);
+
+    return row && row->ready > 0 ? members_take(p, row) : NULL;
+}
+
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind, bool may_claim)
 {
     struct pool_row *row = may_claim ? pool_find(&p->pool, kind) : NULL;
@@ -314,15 +321,16 @@ static bool refill_one(struct privd *p)
                                : NULL;
     struct slot *s;
 
-    if (row) {
+    if (row && !row->kind.kept) {
         members_start(p, slots_list_take(&p->ready), row);
         return true;
     }
-    s = want_more(p) ? slots_list_take(&p->empty) : NULL;
+    s = row || want_more(p) ? slots_list_take(&p->empty) : NULL;
     if (!s)
         return false;
     begin_use(p, s, p->pool_level);
-    row = members_row_to_fill(p, p->ready.n + p->n_making - p->n_prestarting, jobs_work_on);
+    if (!row)
+        row = members_row_to_fill(p, p->ready.n + p->n_making - p->n_prestarting, jobs_work_on);
     if (row)
         members_start(p, s, row);
     else

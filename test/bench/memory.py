@@ -1,6 +1,7 @@
 """Sandboxes kept with their memory, by the API: pause and resume beside plain copying of as many bytes, creates from one image that
 many sandboxes begin with, and forks. As state.py has them for files."""
 
+import json
 import os
 import statistics
 import subprocess
@@ -39,6 +40,10 @@ def copying(mib):
     for fd in files:
         os.close(fd)
     return ms
+
+
+START = {"cmd": f"exec python3 -c \"{PROGRAM.format(mib=FORK_MIB)}\""}
+CLAIM = ("memory_claim", "create of a template with memory that was started ahead", "ms")
 
 
 class Memory:
@@ -92,6 +97,40 @@ class Memory:
                       {f"memory_forks_{n}": {"most_value": 541.0} if n == 100 else {}})
         self.api.kill(one)
 
+    def started_ahead(self):
+        """Until as many stand as shall."""
+        for _ in range(600):
+            _, now = self.api.call("GET", "/cay/v1/status")
+            if all(row["ready"] >= row["target"] for row in now["pool"]):
+                return sum(row["claims"] for row in now["pool"])
+            time.sleep(0.05)
+        raise SystemExit(f"bench: the pool is not filled: {now['pool']}")
+
+    def template(self):
+        _, made = self.api.create()
+        one = made["sandboxID"]
+        self.api.run(one, "sh", "-c", "mkdir -p /etc/cay && printf %s \"$0\" > /etc/cay/start.json", json.dumps(START))
+        _, snapshot = self.api.call("POST", f"/sandboxes/{one}/snapshots", {"name": "bench-memory"})
+        self.api.kill(one)
+        self.api.call("POST", f"/cay/v1/snapshots/{snapshot['snapshotID']}/memory", {"ready": f"test -e {READY}"})
+        return snapshot["snapshotID"]
+
+    def claims(self):
+        """In turns with one that has no memory: both were started ahead."""
+        name, claims = self.template(), 0
+        for _ in range(8):  # its share of the pool
+            self.api.kill(self.api.create(name)[1]["sandboxID"])
+        for _ in range(self.count):
+            for what, template in (("claim", name), ("plain", "host")):
+                before = self.started_ahead()
+                ms, made = self.api.create(template)
+                self.note(what, ms)
+                claims += self.api.call("GET", "/cay/v1/status")[1]["pool"][0]["claims"] > before
+                self.api.kill(made["sandboxID"])
+        self.out.row(*CLAIM, statistics.median(self.times["claim"]), "one without memory", statistics.median(self.times["plain"]),
+                     note=f"{FORK_MIB} MiB; longest {max(self.times['claim']):.1f} ms; {claims} of {2 * self.count} were claims")
+        self.api.call("DELETE", f"/templates/{name}")
+
     def rows(self, names, against, other, goals):
         for name in names:
             ours = self.times[name]
@@ -104,8 +143,10 @@ def measure(own, out, count):
     if why:
         for name, (text, unit) in NAMES.items():
             out.absent(name, text, unit, why)
+        out.absent(*CLAIM, why)
         return
     memory = Memory(own, out, count)
     for mib in DIRTY:
         memory.kept(mib)
     memory.forks()
+    memory.claims()

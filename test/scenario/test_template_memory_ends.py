@@ -41,6 +41,8 @@ def test_a_damaged_memory_is_told_and_removed(kept, own, name, clean):  # noqa: 
     before = kept_on_disk(own)
     at = image(own)
     flip(at, at.stat().st_size // 2)
+    kill_daemons(own, "cay-privd")  # and with it what it restored before (test_pool_memory.py)
+    wait_ready(kept)
     with begins_cold(kept, name, "damaged") as box:
         assert asks(box)[0] != word and started(box) == 1
     until(lambda: len(kept_on_disk(own)) == len(before) - 1, 30, "its number is given back")

@@ -96,6 +96,78 @@ static void kept_files_volumes_and_filters_are_among_them(void **state)
     assert_false(pool_may_claim(&m));
 }
 
+static struct privsep_msg with_memory(void)
+{
+    struct privsep_msg m = {.op = PRIVSEP_CREATE,
+                            .u.create = {.template_number = 1,
+                                         .flags = PRIVSEP_CREATE_FLAGS,
+                                         .kept = 7,
+                                         .account = 3,
+                                         .limits.memory_bytes = 64u << 20}};
+
+    memset(m.u.create.owner, 'o', sizeof(m.u.create.owner));
+    return m;
+}
+
+/* Memory that others begin with too, and with nothing more; who names one flag less has none. */
+static void memory_is_claimed_where_all_flags_say_so(void **state)
+{
+    struct privsep_msg m = with_memory();
+
+    assert_true(pool_may_claim(&m));
+    m.u.create.volumes[0].number = 1;
+    assert_false(pool_may_claim(&m));
+    for (uint32_t flag = 1; flag <= PRIVSEP_CREATE_POOL; flag <<= 1) {
+        m = with_memory();
+        m.u.create.flags &= ~flag;
+        assert_false(pool_may_claim(&m));
+        assert_int_equal(pool_kind(&m).kept, 0);
+    }
+    m = with_memory();
+    m.u.create.kept = 0;
+    assert_false(pool_may_claim(&m));
+}
+
+/* A number is used again, by another owner: its members are not found by that. */
+static void memory_of_another_owner_is_another_kind(void **state)
+{
+    struct pool p = {0};
+    struct privsep_msg m = with_memory();
+    struct slot_kind mine = pool_kind(&m), plain = mine;
+
+    pool_aim(&p, 8);
+    pool_note(&p, &mine, 0);
+    assert_non_null(pool_find(&p, &mine));
+    m.u.create.account = 4; /* a published template's: who asks is of no matter */
+    mine = pool_kind(&m);
+    assert_non_null(pool_find(&p, &mine));
+    m.u.create.owner[15] ^= 1;
+    mine = pool_kind(&m);
+    assert_null(pool_find(&p, &mine));
+    plain.kept = plain.flags = 0;
+    memset(plain.owner, 0, sizeof(plain.owner));
+    assert_null(pool_find(&p, &plain));
+}
+
+static void two_of_a_kind_are_restored_ahead_and_none_once_it_goes(void **state)
+{
+    struct pool p = {0};
+    struct privsep_msg m = with_memory();
+    struct slot_kind k = pool_kind(&m);
+
+    pool_aim(&p, 8);
+    for (int i = 0; i < 100; i++)
+        pool_note(&p, &k, 0);
+    note(&p, 1, 1, 0);
+    assert_int_equal(pool_find(&p, &k)->target, POOL_WITH_MEMORY);
+    pool_forget_kept(&p, 8, k.owner);
+    pool_forget_kept(&p, 7, (uint8_t[PRIVSEP_OWNER_SIZE]){1});
+    assert_non_null(pool_find(&p, &k)); /* the control */
+    pool_forget_kept(&p, 7, k.owner);
+    assert_null(pool_find(&p, &k));
+    assert_int_equal(target(&p, 1), 8);
+}
+
 /* A member of other limits is never found, whichever of them differs. */
 static void each_limit_makes_a_kind_of_its_own(void **state)
 {
@@ -315,6 +387,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_create_that_asks_for_more_is_made_the_usual_way),
         cmocka_unit_test(kept_files_volumes_and_filters_are_among_them),
+        cmocka_unit_test(memory_is_claimed_where_all_flags_say_so),
+        cmocka_unit_test(memory_of_another_owner_is_another_kind),
+        cmocka_unit_test(two_of_a_kind_are_restored_ahead_and_none_once_it_goes),
         cmocka_unit_test(each_limit_makes_a_kind_of_its_own),
         cmocka_unit_test(one_kind_has_all),
         cmocka_unit_test(targets_follow_what_was_asked_for),
