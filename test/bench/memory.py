@@ -109,7 +109,8 @@ class Memory:
     def template(self):
         _, made = self.api.create()
         one = made["sandboxID"]
-        self.api.run(one, "sh", "-c", "mkdir -p /etc/cay && printf %s \"$0\" > /etc/cay/start.json", json.dumps(START))
+        write = "mkdir -p /etc/cay && printf %s \"$0\" > /etc/cay/start.json"
+        self.api.call("POST", f"/cay/v1/sandboxes/{one}/exec", {"command": ["sh", "-c", write, json.dumps(START)], "user": "root"})
         _, snapshot = self.api.call("POST", f"/sandboxes/{one}/snapshots", {"name": "bench-memory"})
         self.api.kill(one)
         self.api.call("POST", f"/cay/v1/snapshots/{snapshot['snapshotID']}/memory", {"ready": f"test -e {READY}"})
