@@ -28,6 +28,19 @@ struct build_file *build_files_find(const struct build_files *all, const char *n
     return f;
 }
 
+void build_files_use(struct build_files *all, struct build_file *f, int64_t at_real_ms)
+{
+    f->used_real_ms = at_real_ms;
+    f->turn = ++all->turns;
+}
+
+/* Of two that were used in one millisecond: the one that was used first. */
+static bool is_older(const struct build_file *f, const struct build_file *than)
+{
+    return f->used_real_ms != than->used_real_ms ? f->used_real_ms < than->used_real_ms
+                                                 : f->turn < than->turn;
+}
+
 /* -- what goes --------------------------------------------------------------------------------- */
 
 static void remove_file(struct build_files *all, struct build_file *f)
@@ -93,7 +106,7 @@ static struct build_file *oldest_of(const struct build_files *all, const char *o
             continue;
         ++*n;
         *bytes += f->bytes;
-        if (!oldest || f->used_real_ms < oldest->used_real_ms)
+        if (!oldest || is_older(f, oldest))
             oldest = f;
     }
     return oldest;
@@ -120,7 +133,7 @@ static enum err_code enter(struct build_files *all, const char *name, uint64_t b
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     (void)snprintf(f->name, sizeof(f->name), "%.*s", NAME_SIZE - 1, name);
     f->bytes = bytes;
-    f->used_real_ms = used;
+    build_files_use(all, f, used);
     f->next = all->files;
     all->files = f;
     return ERR_OK;
@@ -217,7 +230,7 @@ enum err_code core_build_file_present(struct core *c, const char *tenant, const 
     build_files_name(owner, hash, name);
     f = build_files_find(c->build_files, name);
     if (f)
-        f->used_real_ms = clock_real_ms();
+        build_files_use(c->build_files, f, clock_real_ms());
     *present = f != NULL;
     return ERR_OK;
 }
@@ -235,7 +248,7 @@ int build_file_open(struct core *c, const char *tenant, const char *hash)
     f = build_files_find(c->build_files, name);
     if (!f)
         return -ENOENT;
-    f->used_real_ms = clock_real_ms();
+    build_files_use(c->build_files, f, clock_real_ms());
     fd = openat(c->build_files->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
@@ -262,7 +275,7 @@ static struct build_file *oldest_of_largest(struct build_file *const *files, siz
             bytes = 0;
         }
         bytes += files[i]->bytes;
-        if (files[i]->used_real_ms < oldest->used_real_ms)
+        if (is_older(files[i], oldest))
             oldest = files[i];
         if (bytes > *most) {
             *most = bytes;

@@ -13,6 +13,7 @@ struct build_file {
     char name[BUILD_FILES_NAME_SIZE]; /* its owner's digits, then the hash */
     uint64_t bytes;
     int64_t used_real_ms;
+    uint64_t turn; /* of the use, among all: two may be of one millisecond */
 };
 
 struct upload {
@@ -30,7 +31,8 @@ struct build_files {
     int dir_fd;
     struct build_file *files;
     struct upload *uploads;
-    uint64_t last; /* number of an upload */
+    uint64_t last;  /* number of an upload */
+    uint64_t turns; /* uses of archives so far */
 };
 
 /* -- build_files_token.c ----------------------------------------------------------------------- */
@@ -51,6 +53,9 @@ void build_files_name(const char *owner, const char *hash, char out[static BUILD
 
 /* NULL: there is none. */
 struct build_file *build_files_find(const struct build_files *all, const char *name);
+
+/* Its last use is at that time: those that were not used for longest go first. */
+void build_files_use(struct build_files *all, struct build_file *f, int64_t at_real_ms);
 
 /* A file for an archive of that name, or the reason why there may be none. *fd is the caller's. */
 enum err_code build_files_receive(struct core *c, const char *owner, const char *hash,

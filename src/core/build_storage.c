@@ -187,14 +187,14 @@ static enum err_code complete(struct build_files *all, struct upload *u,
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-static enum err_code look(const struct build_files *all, const char *name,
-                          struct core_storage_call *s, struct err *e)
+static enum err_code look(struct build_files *all, const char *name, struct core_storage_call *s,
+                          struct err *e)
 {
     struct build_file *f = build_files_find(all, name);
 
     if (!f)
         return err_set(e, ERR_NOT_FOUND, "there is no archive of that name");
-    f->used_real_ms = clock_real_ms();
+    build_files_use(all, f, clock_real_ms());
     s->bytes = f->bytes;
     s->used_real_ms = f->used_real_ms;
     return ERR_OK;

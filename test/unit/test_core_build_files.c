@@ -88,6 +88,26 @@ static void who_has_most_gives_its_own(void **state)
     assert_true(lost_own);
 }
 
+/* A fast client's archives are used in one millisecond: by the clock alone the newest would go. */
+static void of_uses_in_one_millisecond_the_first_goes(void **state)
+{
+    struct world *w = *state;
+
+    for (unsigned i = 0; i < EACH; i++)
+        assert_int_equal(upload(w, "t", i), ERR_OK);
+    assert_true(present(w, "t", 0)); /* a use of its own */
+    for (struct build_file *f = w->core->build_files->files; f; f = f->next)
+        f->used_real_ms = INT64_MAX - 1; /* before the next one */
+    for (unsigned i = EACH; i < EACH + 2; i++) {
+        assert_int_equal(upload(w, "t", i), ERR_OK);
+        w->core->build_files->files->used_real_ms = INT64_MAX;
+    }
+    assert_false(present(w, "t", 1));
+    assert_false(present(w, "t", 2));
+    assert_true(present(w, "t", 0));
+    assert_true(present(w, "t", 3));
+}
+
 static void what_is_being_received_stays_and_takes_no_more_than_its_share(void **state)
 {
     struct world *w = *state;
@@ -142,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD(a_newcomer_takes_of_who_has_most),
         WORLD(who_has_most_gives_its_own),
+        WORLD(of_uses_in_one_millisecond_the_first_goes),
         WORLD(what_is_being_received_stays_and_takes_no_more_than_its_share),
         WORLD(what_was_not_used_for_long_goes_by_itself),
     };
