@@ -2,9 +2,9 @@
  * answer.
  *
  * struct download is the call's state. Files are fetched one at a time; the agent's bytes go to the
- * client at once (on_data), and the agent is not read from while the client is behind (drained).
- * For many files the answer is begun before the first is asked for, so that each file's error is a
- * part of it. Called by the routes alone. */
+ * client at once (on_data), and while the client is behind the agent is not read from, nor asked
+ * for the next file (drained). For many files the answer is begun before the first is asked for, so
+ * that each file's error is a part of it. Called by the routes alone. */
 #include "toolbox/files.h"
 
 #include "base/buf.h"
@@ -33,6 +33,7 @@ struct download {
     char path[TOOLBOX_PATH_SIZE];
     char boundary[BOUNDARY_SIZE];
     bool begun; /* the head of the file under way was good */
+    bool waits; /* for the client, before the next file of many is asked for */
 };
 
 static void download_free(void *state)
@@ -83,6 +84,8 @@ static void on_begun(void *arg, struct http_client *client)
     d->begun = false;
 }
 
+static void next_part(struct download *d);
+
 /* The client has taken what waited. */
 static void drained(struct http_exchange *x UNUSED, void *data)
 {
@@ -91,6 +94,10 @@ static void drained(struct http_exchange *x UNUSED, void *data)
 
     if (d->client)
         http_client_resume(d->client);
+    if (!d->waits)
+        return;
+    d->waits = false;
+    next_part(d);
 }
 
 static bool on_data(void *arg, const char *data, size_t len)
@@ -214,8 +221,6 @@ static bool put_part_head(struct download *d, const char *name, const char *type
     return rc == 0;
 }
 
-static void next_part(struct download *d);
-
 static void part_begins(void *arg, const struct http_head *head)
 {
     struct download *d = arg;
@@ -267,9 +272,10 @@ static void part_ends(void *arg, const struct http_head *head, const char *body,
     }
     if (!d->begun)
         put_error(d, head, body, len, why);
-    if (d->call->x)
-        http_response_write(d->call->x, "\r\n", 2);
-    if (d->call->x)
+    if (!d->call->x)
+        return;
+    d->waits = http_response_write(d->call->x, "\r\n", 2) == 1;
+    if (!d->waits)
         next_part(d);
 }
 
