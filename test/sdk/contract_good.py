@@ -225,6 +225,7 @@ GOOD = {
     "POST /git/config": [{"body": {"key": "contract.key", "value": "v", "scope": "global"}}],
     "GET /git/remotes": [{"query": {"path": "repo"}}],
     "POST /git/remotes": [lambda w: {"body": {"path": "repo", "name": w.name("remote"), "url": "/tmp/o"}}],
+    "POST /git/reset": git(mode="mixed"),
     "POST /git/restore": git(files=["x"]),
     "POST /git/pull": git(),
     "POST /git/push": git(),
