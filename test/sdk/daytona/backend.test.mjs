@@ -90,3 +90,14 @@ test('a server in the background lives on', async () => {
   const asked = 'for i in $(seq 600); do curl -s http://127.0.0.1:8765/page && break; sleep 0.1; done'
   assert.equal((await backend.execute(asked)).output, 'served\n')
 })
+
+// Programs that its tools call, the user with its home, and where results and messages go that are too long for the model.
+test('what deepagents assumes of its computer', async () => {
+  const done = await backend.execute("id -un; pwd; printf aGk= | base64 -d; grep --version | head -n 1; python3 -c 'print(6 * 7)'")
+  assert.equal(done.exitCode, 0)
+  assert.match(done.output, /^daytona\n\/home\/daytona\nhigrep \(GNU grep\) [^]*\n42\n$/)
+  for (const path of ['/large_tool_results/call_1', '/conversation_history/thread.md']) {
+    assert.equal((await backend.write(path, 'long')).error, undefined)
+    assert.match((await backend.read(path)).content, /\tlong$/m)
+  }
+})

@@ -96,3 +96,12 @@ def test_a_server_in_the_background_ends_with_its_session(backend):
                            "for i in $(seq 600); do curl -s http://127.0.0.1:8765/page && break; sleep 0.1; done")
     assert (done.exit_code, done.output) == (0, "served\n")
     assert backend.execute("curl -s http://127.0.0.1:8765/page").exit_code == 7
+
+
+def test_what_deepagents_assumes_of_its_computer(backend):
+    """Programs that its tools call, the user with its home, and where results and messages go that are too long for the model."""
+    done = backend.execute("id -un; pwd; printf aGk= | base64 -d; grep --version | head -n 1; python3 -c 'print(6 * 7)'")
+    assert done.exit_code == 0 and done.output.startswith(f"daytona\n{HOME}\nhigrep (GNU grep) ") and done.output.endswith("\n42\n"), done
+    for path in ("/large_tool_results/call_1", "/conversation_history/thread.md"):
+        assert backend.write(path, "long").error is None
+        assert backend.read(path).file_data["content"] == "long"
