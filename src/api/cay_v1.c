@@ -87,7 +87,7 @@ const struct api_route cay_v1_routes[] = {
     {API_OPERATE, "POST", "/cay/v1/templates/{name}/build", cay_v1_template_build},
     {API_OPERATE, "POST", "/cay/v1/templates/{name}/import", cay_v1_template_import},
     {API_OPERATE, "PUT", "/cay/v1/templates/{name}/limits", cay_v1_template_limits},
-    {API_OPERATE, "DELETE", "/cay/v1/templates/{name}", cay_v1_template_remove},
+    {API_WRITE, "DELETE", "/cay/v1/templates/{name}", cay_v1_template_remove},
     {API_OPERATE, "GET", "/cay/v1/jobs/{job}", cay_v1_job_get},
     {API_READ, "GET", "/cay/v1/keys", cay_v1_key_list},
     {API_WRITE, "POST", "/cay/v1/keys", cay_v1_key_create},

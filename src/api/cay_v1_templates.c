@@ -137,9 +137,28 @@ static bool add_build(void *arg, const struct build *b)
     return true;
 }
 
+/* A create takes the name of a snapshot as any template's; those without one are in no list. */
+static bool add_snapshot(void *arg, const struct snapshot *s)
+{
+    const struct build_list *l = arg;
+
+    if (!s->name[0] || core_template_is_public(l->call->core, s->tenant, s->name))
+        return true;
+    json_array_append_new(l->out,
+                          json_pack("{s:s, s:b, s:b, s:i, s:o, s:o, s:o, s:s, s:s, s:s, s:[]}",
+                                    "id", s->name, "ready", 1, "building", 0, "sizeBytes", 0,
+                                    "madeAt", api_json_time(s->made_real_ms), "note",
+                                    json_sprintf("snapshot of the tenant %s, stands on %s",
+                                                 s->tenant, s->template_id),
+                                    "limits", limits_json(&s->limits), "source", "", "digest", "",
+                                    "tenant", s->tenant, "tags"));
+    return true;
+}
+
 void cay_v1_template_list(struct api_call *call)
 {
     bool all = call->who.role == CORE_ROLE_OPERATOR;
+    const char *tenant = all ? NULL : call->who.tenant;
     const struct template_info *items = NULL;
     size_t n = core_templates(call->core, all, &items);
     json_t *out = json_array();
@@ -147,8 +166,9 @@ void cay_v1_template_list(struct api_call *call)
     for (size_t i = 0; i < n; i++)
         json_array_append_new(out, template_json(call, &items[i]));
     core_template_each_public(call->core, add_public, out);
-    core_build_each(call->core, all ? NULL : call->who.tenant, NULL, add_build,
-                    &(struct build_list){call, out});
+    core_build_each(call->core, tenant, NULL, add_build, &(struct build_list){call, out});
+    core_snapshot_each(call->core, tenant, NULL, NULL, add_snapshot,
+                       &(struct build_list){call, out});
     api_reply_json(call, 200, out);
 }
 
@@ -246,10 +266,55 @@ static void template_removed(void *arg, const struct sandbox *s, const struct er
         api_reply_empty(call, 204);
 }
 
+static void snapshot_removed(void *arg, const struct err *why)
+{
+    template_removed(arg, NULL, why);
+}
+
+/* "name" or an id: all builds of it; "name:tag": that tag, and the build that has no other. */
+static void remove_build(struct api_call *call, const char *name)
+{
+    const char *tenant = call->who.tenant;
+    const struct build *b = strchr(name, ':') ? core_build_named(call->core, tenant, name) : NULL;
+    struct err e = {.code = ERR_OK};
+    json_t *tags;
+
+    if (b) {
+        tags = json_pack("[s]", strchr(name, ':') + 1);
+        core_build_drop_tags(call->core, tenant, b->template_id, tags, &e);
+        json_decref(tags);
+    } else {
+        core_build_delete(call->core, tenant, name, &e);
+    }
+    template_removed(call, NULL, e.code != ERR_OK ? &e : NULL);
+}
+
+static void remove_server_template(struct api_call *call, const char *name)
+{
+    if (call->who.role == CORE_ROLE_OPERATOR) {
+        core_build_forget_steps(call->core, name);
+        core_template_remove(call->core, name, template_removed, call);
+    } else if (core_template_find(call->core, name)) {
+        api_fail(call, 403,
+                 "template '%.100s' is the server's, for all tenants: its operator removes it",
+                 name);
+    } else {
+        api_fail(call, 404, "there is no template '%.100s' of this tenant's", name);
+    }
+}
+
+/* A tenant's own comes before the server's, as for a create. */
 void cay_v1_template_remove(struct api_call *call)
 {
-    core_build_forget_steps(call->core, call->params[0]);
-    core_template_remove(call->core, call->params[0], template_removed, call);
+    const char *name = call->params[0], *tenant = call->who.tenant;
+    const struct snapshot *s = core_snapshot_find(call->core, tenant, name);
+
+    if (core_build_of_template(call->core, tenant, name))
+        remove_build(call, name);
+    else if (s && s->name[0])
+        core_snapshot_delete(call->core, tenant, name, snapshot_removed, call);
+    else
+        remove_server_template(call, name);
 }
 
 /* -- jobs -------------------------------------------------------------------------------------- */

@@ -12,7 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#define POLL_MS 300
+#define POLL_MS        300
+#define NAME_MAX_BYTES 100u
+#define TAG_MAX_BYTES  64u
 
 static bool name_is_clean(const char *name)
 {
@@ -317,13 +319,27 @@ int cmd_template_publish(struct cli *c)
 
 /* -- rm ---------------------------------------------------------------------------------------- */
 
+/* NAME or NAME:TAG, of at most 100 and 64 characters. */
+static bool name_or_tagged(const char *text)
+{
+    size_t n = strcspn(text, ":");
+    char name[NAME_MAX_BYTES + 1];
+
+    if (n > NAME_MAX_BYTES)
+        return false;
+    memcpy(name, text, n);
+    name[n] = '\0';
+    return plain_name_is_segment(name, NAME_MAX_BYTES) &&
+           (!text[n] || plain_name_is_segment(text + n + 1, TAG_MAX_BYTES));
+}
+
 int cmd_template_rm(struct cli *c)
 {
     struct err e = {.code = ERR_OK};
-    char path[160];
+    char path[224];
     struct api a;
 
-    if (!name_is_clean(c->operands[0]) || strlen(c->operands[0]) > 100)
+    if (!name_or_tagged(c->operands[0]))
         return cli_usage(c, "\"%s\" is not the name of a template", c->operands[0]);
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail(c, &e);
@@ -332,7 +348,7 @@ int cmd_template_rm(struct cli *c)
         cli_print_json(json_pack("{s:s}", "removed", c->operands[0]));
     api_close(&a);
     if (e.code == ERR_NOT_FOUND)
-        err_hint(&e, "`cay template ls` lists the server's; what a build file made is a snapshot: "
-                     "`cay snapshot rm`");
+        err_hint(&e, "`cay template ls` lists them; one of another tenant's is removed with a key "
+                     "of that tenant's");
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }

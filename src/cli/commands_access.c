@@ -117,10 +117,10 @@ const struct cli_command commands_access[] = {
     {
         .name = "template ls",
         .operands = "",
-        .summary = "list the server's templates",
-        .text =
-            "And what the operator has published. What a build file made (`cay template build NAME "
-            "DIR`) is a snapshot of that name: `cay snapshot ls`.",
+        .summary = "list templates: the server's, what the operator has published, one's own",
+        .text = "One's own are those that were built, by E2B's SDKs, Daytona's or `cay template "
+                "build NAME DIR`, and snapshots that have a name. With the operator's key those of "
+                "all tenants.",
         .operands_max = 0,
         .raw_after = -1,
         .run = cmd_template_ls,
@@ -190,7 +190,10 @@ const struct cli_command commands_access[] = {
     {
         .name = "template rm",
         .operands = "NAME",
-        .summary = "remove a template that no sandbox uses",
+        .summary = "remove a template",
+        .text = "One's own comes before one of the server's of that name, which only the operator "
+                "removes, and only when no sandbox or snapshot stands on it. Sandboxes that were "
+                "made of one's own go on. NAME:TAG takes that tag alone.",
         .operands_min = 1,
         .operands_max = 1,
         .raw_after = -1,

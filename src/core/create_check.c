@@ -19,6 +19,7 @@
 #include "core/sandbox_network.h"
 #include "core/snapshot.h"
 #include "core/template.h"
+#include "core/template_absent.h"
 #include "core/tenant.h"
 #include "core/volume.h"
 
@@ -137,7 +138,9 @@ static enum err_code find_template(struct core *c, const struct sandbox_request 
                                 ? core_build_of_template(c, r->tenant, r->template_name)
                                 : NULL;
 
-    if (!b || b->state == BUILD_READY)
+    if (code == ERR_NOT_FOUND && (!b || b->state == BUILD_READY))
+        return template_absent(c, r->tenant, r->template_name, e);
+    if (!b)
         return code;
     if (b->state == BUILD_ERROR)
         return err_set(e, code, "template '%.100s' was not built: %.*s", b->name,

@@ -58,8 +58,8 @@ const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, co
 void core_snapshot_delete(struct core *c, const char *tenant, const char *name, core_done_cb done,
                           void *arg);
 
-/* The tenant's that are ready, newest first. sandbox, name NULL or "": any. Valid until the next
- * turn. Stops when fn says false. */
+/* The tenant's that are ready, newest first. tenant NULL: of all; sandbox, name NULL or "": any.
+ * Valid until the next turn. Stops when fn says false. */
 void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox, const char *name,
                         bool (*fn)(void *arg, const struct snapshot *s), void *arg);
 

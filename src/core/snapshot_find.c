@@ -46,7 +46,7 @@ void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox,
 {
     for (struct snapshot_obj *o = c->snapshots; o; o = o->next) {
         if (o->s.state != SNAPSHOT_READY || o->s.kind != SNAPSHOT_PLAIN ||
-            strcmp(o->s.tenant, tenant) != 0 ||
+            (tenant && strcmp(o->s.tenant, tenant) != 0) ||
             (sandbox && *sandbox && strcmp(o->s.sandbox, sandbox) != 0) ||
             (name && *name && !has_name(&o->s, name)))
             continue;

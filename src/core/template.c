@@ -258,42 +258,6 @@ const struct template_info *core_template_find(struct core *c, const char *name)
     return t && !t->tenant[0] ? t : NULL;
 }
 
-/* Names that integrations ask for by default, and forms that are not names of templates. */
-static const struct {
-    const char *part, *hint;
-} absent[] = {
-    {"code-interpreter",
-     "`cay template build code-interpreter` makes the code interpreter, for the key's tenant"},
-    {"mcp-gateway", "the MCP gateway is not there: run MCP servers in a sandbox of base, and reach "
-                    "their ports by host name"},
-    {"desktop", "there is no desktop template: `cay template build NAME DIR` builds on base"},
-    {"/", "the operator makes templates of images: `cay template import NAME SOURCE`"},
-    {":", "the operator makes templates of images: `cay template import NAME SOURCE`"},
-};
-
-static const char *hint_for(const char *name)
-{
-    for (size_t i = 0; name && i < ARRAY_SIZE(absent); i++)
-        if (strstr(name, absent[i].part))
-            return absent[i].hint;
-    return "see `cay template ls`";
-}
-
-static enum err_code not_found(const struct core *c, struct err *e, const char *name)
-{
-    char names[128] = "";
-    size_t used = 0;
-
-    for (size_t i = 0; i < TEMPLATES_SERVER && used < sizeof(names); i++)
-        if (c->templates->info[i].id)
-            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
-                                     c->templates->info[i].id);
-    err_set(e, ERR_NOT_FOUND, "there is no template '%.64s'; there are: %s", name ? name : "",
-            names);
-    err_hint(e, "%s", hint_for(name));
-    return ERR_NOT_FOUND;
-}
-
 enum err_code templates_resolve(struct core *c, const char *tenant, const char *name,
                                 const struct template_info **requested,
                                 const struct template_info **used, struct err *e)
@@ -302,7 +266,7 @@ enum err_code templates_resolve(struct core *c, const char *tenant, const char *
     const struct template_info *t = templates_entry(c, name);
 
     if (!t || (t->tenant[0] && strcmp(t->tenant, tenant) != 0))
-        return not_found(c, e, name);
+        return err_set(e, ERR_NOT_FOUND, "there is no template '%.64s'", name ? name : "");
     if (!t->ready)
         refresh(c);
     /* an image is no Debian like the others: host does not take its place */
@@ -421,7 +385,7 @@ static enum err_code check_job(struct core *c, const char *name, bool build, siz
     if (code != ERR_OK)
         return code;
     if (!name || !find(c->templates, name, which))
-        return not_found(c, e, name);
+        return err_set(e, ERR_NOT_FOUND, "there is no template '%.64s'", name ? name : "");
     for (struct job *j = c->jobs; j; j = j->next)
         if (j->which == *which)
             return err_set(e, ERR_CONFLICT, "template %s is being %s already",

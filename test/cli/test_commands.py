@@ -489,8 +489,8 @@ def test_a_mistake_in_a_policy_is_told_with_what_is_allowed(cay, rule, why):
 
 
 def test_templates_of_ones_own_are_found(cay):
-    """They are snapshots: who looks among the server's templates is told."""
-    assert "cay snapshot rm" in cay("template", "rm", "no-such-template").stderr
+    """Where a name is none it is said where those that there are stand."""
+    assert "`cay template ls` lists them" in cay("template", "rm", "no-such-template").stderr
     assert "cay template build NAME DIR" in cay("template", "build", "no-such-template").stderr
 
 
