@@ -1,6 +1,7 @@
 """Pauses and resumes in a row, in each tier: nothing inside is lost, and nothing outside is more than it was. Inside are a counter, a
-connection over which each number goes there and back, a shell in an open terminal, a server of Node (where the machine has it) that counts
-its requests, and `make -j` again and again; with the files alone the files are, and one more for each pause.
+connection over which each number goes there and back, a shell in an open terminal, a server of Node that counts its requests, a Jupyter kernel
+whose client stays connected (both where the machine has them) and whose variable counts what it ran, and `make -j` again and again; with the
+files alone the files are, and one more for each pause.
 
 `make pause-leaks`: 1,000 in each tier (CAY_LEAK_TIMES; CAY_LEAK_SECONDS: it stops at that time, and says how many there were);
 `make test` has a few of each."""
@@ -24,6 +25,20 @@ SECONDS = int(os.environ.get("CAY_LEAK_SECONDS", "3600"))
 FEW = {"frozen": 40, "files": 8, "memory": 8}  # of `make test`
 WARM = 3  # after so many, what is made once is there
 NODE = "let n = 0; require('http').createServer((_, answer) => answer.end(String(++n))).listen(8001, '127.0.0.1')"
+# A client that keeps its connections to the kernel; each request has the kernel run a line, and is answered with what that printed.
+KERNEL = """import http.server
+from jupyter_client.manager import start_new_kernel
+_, client = start_new_kernel()
+client.execute_interactive("kept = 0", timeout=60)
+class Ask(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        said = []
+        client.execute_interactive("kept += 1; print(kept)", timeout=60, output_hook=lambda m: said.append(m["content"].get("text", "")))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write("".join(said).encode())
+http.server.HTTPServer(("127.0.0.1", 8002), Ask).serve_forever()
+"""
 TARGETS = 20
 MAKEFILE = f"all: {' '.join(f't{n}' for n in range(TARGETS))}\nt%:\n\t@sleep 0.05; echo $@ >>/home/user/made\n"
 MAKES = "while [ ! -e stop ]; do make -s -j4 -f rules || touch make-failed; echo round >>made; done"
@@ -48,9 +63,12 @@ class Programs:
         until(lambda: box.read("/home/user/there").status == 200, what="the shell has the variable")
         until(lambda: box.read("/home/user/ticks").status == 200, what="the witness counts")
         self.pids = box.run("pgrep -f 'witness.py|http.server'").out
-        self.has_node = box.run(f"command -v node && (node -e \"{NODE}\" >/dev/null 2>&1 &)").exit_code == 0
-        if self.has_node:
-            self.asked = until(lambda: int(self.ask_node() or 0), what="the server of Node answers")
+        box.write("/home/user/kernel.py", KERNEL.encode())
+        self.asked = {}  # how often, by port
+        if box.run(f"command -v node && (node -e \"{NODE}\" >/dev/null 2>&1 &)").exit_code == 0:
+            self.asked[8001] = until(lambda: int(self.ask(8001) or 0), what="the server of Node answers")
+        if box.run("python3 -c 'import ipykernel' && (python3 kernel.py >kernel.log 2>&1 &)").exit_code == 0:
+            self.asked[8002] = until(lambda: int(self.ask(8002) or 0), what="the Jupyter kernel answers")
         box.write("/home/user/rules", MAKEFILE.encode())
         box.write("/home/user/makes", MAKES.encode())
         self.make()
@@ -65,9 +83,9 @@ class Programs:
         assert box.run(f"rm /home/user/said{n}").exit_code == 0
         ticks, made = self.size("ticks"), self.size("made")
         until(lambda: self.size("ticks") > ticks and self.size("made") > made, what="the counter and make go on")
-        if self.has_node:
-            self.asked += 1
-            assert self.ask_node() == str(self.asked)
+        for port in self.asked:
+            self.asked[port] += 1
+            assert self.ask(port).strip() == str(self.asked[port]), (n, port)
 
     def make(self):
         assert self.box.run("rm -f stop made; (setsid sh makes >/dev/null 2>&1 </dev/null &)").exit_code == 0
@@ -88,8 +106,8 @@ class Programs:
         self.make()
         return found
 
-    def ask_node(self):
-        return self.box.run("curl -s 127.0.0.1:8001").out
+    def ask(self, port):
+        return self.box.run(f"curl -s 127.0.0.1:{port}").out
 
     def size(self, name):
         return int(self.box.run(f"stat -c %s /home/user/{name}").out)
@@ -150,7 +168,7 @@ def test_nothing_is_lost_and_nothing_is_left(own, tier):
             if done == WARM:
                 before = inside.measure(own)
         inside.check(done)
-        print(f"{tier}: {done} pauses and resumes", flush=True)
+        print(f"{tier}: {done} pauses and resumes, servers asked: {getattr(inside, 'asked', {})}", flush=True)
         after = inside.measure(own)
         assert leftovers.differences(before, after) == []
         inside.end()
