@@ -220,6 +220,13 @@ static void goes_on_serving(struct volume_obj *v)
     }
 }
 
+static void go_on_all(struct core *c)
+{
+    for (struct volume_obj *v = c->volumes; v && !c->stopping; v = v->next)
+        if (v->waiters)
+            go_on(v);
+}
+
 static void on_release(struct core *c, const char *id, const struct err *why, int http_status,
                        const char *body, size_t len, void *arg)
 {
@@ -230,6 +237,7 @@ static void on_release(struct core *c, const char *id, const struct err *why, in
         return;
     if (!why && http_status == 409) {
         goes_on_serving(v);
+        go_on_all(c);
         return;
     }
     v->releasing = false;
@@ -255,8 +263,12 @@ void volume_content_on_idle(struct timer *t)
     struct volume_obj *v = CONTAINER_OF(t, struct volume_obj, idle);
     struct sandbox_obj *server = server_of(v);
 
-    if (server)
+    if (server) {
         release(v, server);
+    } else if (v->waiters) { /* for room */
+        v->room_tries++;
+        go_on(v);
+    }
 }
 
 bool volume_content_end(struct volume_obj *v)
@@ -291,17 +303,24 @@ static void on_started(void *arg, const struct sandbox *s, const struct err *why
     go_on(v);
 }
 
-static enum err_code check_start(const struct volume_obj *v, struct err *e)
+/* Another volume of the tenant makes way, or those who wait are told that none does. */
+static void wait_for_room(struct volume_obj *v)
 {
-    size_t n = count_servers(v->tenant);
+    struct volume_obj *old;
+    struct err e;
 
-    if (n < VOLUME_SERVERS_MAX)
-        return ERR_OK;
-    err_set(e, ERR_EXHAUSTED,
-            "the contents of %zu volumes of this tenant are being served: more are not at a time",
-            n);
-    err_hint(e, "try again a few seconds after the last call for one of the others");
-    return ERR_EXHAUSTED;
+    if (volume_room_find(v, &old)) {
+        if (old)
+            release(old, server_of(old));
+        return;
+    }
+    v->room_tries = 0;
+    timers_cancel(&v->core->timers, &v->idle);
+    err_set(&e, ERR_EXHAUSTED,
+            "the contents of %u volumes of this tenant are being served: more are not at a time",
+            VOLUME_SERVERS_MAX);
+    err_hint(&e, "try again when a call for one of the others has ended");
+    refuse_all(v, &e);
 }
 
 static void start(struct volume_obj *v)
@@ -324,17 +343,17 @@ static void start(struct volume_obj *v)
                                       .serves_volume = true};
     struct err e;
 
-    (void)snprintf(mount.name, sizeof(mount.name), "%s", v->v.id);
-    if (!t)
+    v->room_tries = 0;
+    timers_cancel(&v->core->timers, &v->idle);
+    if (!t) {
         err_set(&e, ERR_UNAVAILABLE, "memory is out");
-    if (t && check_start(v, &e) == ERR_OK) {
-        t->core = v->core;
-        (void)snprintf(t->volume, sizeof(t->volume), "%s", v->v.id);
-        core_sandbox_create(v->core, &r, on_started, TAKE_PTR(t));
-    } else {
         refuse_all(v, &e);
+        return;
     }
-    free(t);
+    (void)snprintf(mount.name, sizeof(mount.name), "%s", v->v.id);
+    (void)snprintf(t->volume, sizeof(t->volume), "%s", v->v.id);
+    t->core = v->core;
+    core_sandbox_create(v->core, &r, on_started, t);
 }
 
 /* -- a call ------------------------------------------------------------------------------------ */
@@ -349,6 +368,10 @@ static void go_on(struct volume_obj *v)
         if (serve_some(v, server) || held_for(v))
             release(v, server);
     } else if (!server && v->waiters && !held_for(v) && !v->starting) {
+        if (count_servers(v->tenant) >= VOLUME_SERVERS_MAX) {
+            wait_for_room(v);
+            return;
+        }
         v->starting = true; /* a create that is refused answers in the next turn */
         start(v);
         v->starting = server_of(v) == NULL && v->waiters != NULL;
@@ -387,7 +410,7 @@ void core_volume_serve(struct core *c, const char *id, bool writes, core_sandbox
     for (end = &v->waiters; *end; end = &(*end)->next)
         ;
     *end = w;
-    if (timer_armed(&v->idle))
+    if (timer_armed(&v->idle) && server_of(v))
         arm(v);
     go_on(v);
 }
@@ -440,9 +463,7 @@ static void after_end(void *arg)
             v->unserved(v);
         }
     }
-    for (struct volume_obj *v = c->volumes; v && !c->stopping; v = v->next)
-        if (v->waiters)
-            go_on(v);
+    go_on_all(c);
 }
 
 void volume_content_ended(struct core *c)

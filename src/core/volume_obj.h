@@ -13,9 +13,10 @@ struct volume_obj {
     struct tenant_charge charge, disk;
     struct timer again;
     struct volume_waiter *waiters; /* volume_content.c: calls of its contents */
-    struct timer idle;             /* armed while they are served and nothing was asked */
-    bool starting;  /* the sandbox that serves them is being made, or was just refused */
-    bool releasing; /* its agent was asked to serve no more */
+    struct timer idle;   /* armed while they are served and nothing was asked, or wait for room */
+    unsigned room_tries; /* since they wait for room: how often another one was to make way */
+    bool starting;       /* the sandbox that serves them is being made, or was just refused */
+    bool releasing;      /* its agent was asked to serve no more */
     void (*unserved)(struct volume_obj *v); /* nothing serves its contents any more */
     bool requested; /* privd owes the answer to VOLUME_MAKE or VOLUME_REMOVE */
     core_volume_cb made;

@@ -17,6 +17,7 @@ from test_volumes import refused, volume, with_volume  # noqa: F401 (a fixture)
 from waitlib import until
 
 MIB = 1 << 20
+SERVED_MAX = 8  # VOLUME_SERVERS_MAX
 
 
 class Contents:
@@ -256,6 +257,40 @@ def test_many_calls_at_once(contents):
         thread.join()
     assert set(found) <= {201, 429} and found.count(201) >= 1
     assert len(contents.names()) == found.count(201)
+
+
+def slow_upload(contents):
+    """A call that is under way until its connection is closed."""
+    connection = http.client.HTTPConnection(contents.cay.host, contents.cay.port, timeout=60)
+    connection.putrequest("PUT", f"/volumecontent/{contents.id}/file?path=/slow")
+    connection.putheader("Authorization", f"Bearer {contents.token}")
+    connection.putheader("Content-Length", str(2 * MIB))
+    connection.endheaders()
+    connection.send(bytes(MIB))
+    until(lambda: contents.stat("/slow").status == 200, what="the upload is under way")
+    return connection
+
+
+def test_more_volumes_than_are_served_at_a_time(cay, volume):  # noqa: F811
+    """The volume whose contents were asked for least lately makes way for the next; where calls are under way for each the answer is 429."""
+    many = [Contents(cay, volume(f"many{n}")) for n in range(SERVED_MAX + 2)]
+    for n, each in enumerate([*many, *many]):
+        assert each.write(f"/{n}", b"x").status == 201, n
+    found = []
+    threads = [threading.Thread(target=lambda each=each: found.append(each.names())) for each in many]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(sorted, found)) == sorted(sorted([f"/{n}", f"/{n + len(many)}"]) for n in range(len(many)))
+    uploads = [slow_upload(each) for each in many[:SERVED_MAX]]
+    reply = many[-1].stat("/")
+    assert reply.status == 429 and f"contents of {SERVED_MAX} volumes" in reply.json["message"]
+    assert [each.stat("/slow").status for each in many[:SERVED_MAX]] == [200] * SERVED_MAX
+    uploads.pop().close()
+    until(lambda: many[-1].stat("/").status == 200, what="one whose call has ended makes way")
+    for each in uploads:
+        each.close()
 
 
 def test_after_the_ends_of_the_programs(own_server):
