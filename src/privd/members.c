@@ -44,14 +44,51 @@ static void remove_member(struct privd *p, struct slot *s)
     slots_list_remove(&p->prestarted, s);
 }
 
-struct slot *members_take(struct privd *p, const struct pool_row *row)
+static int count_living(const struct privd *p, const struct slot *s)
+{
+    struct runtime_sandbox sb = slots_sandbox(s);
+
+    return s->driver->living(p->rt, &sb);
+}
+
+/* The host can kill processes of one that stands still, as it can any: its operator, or the kernel
+ * that is out of memory. PID 1 of one that does not stand still tells of its end itself. */
+static bool is_whole(const struct privd *p, const struct slot *s)
+{
+    int living = s->kind.kept ? count_living(p, s) : 0;
+
+    if (living == s->living)
+        return true;
+    if (living < 0)
+        log_warn("slot %u: a member's processes cannot be counted, so it is ended: %s", s->number,
+                 strerror(-living));
+    else
+        log_warn("slot %u: %d of a member's %d processes were killed before it was claimed, so it "
+                 "is ended; look at the kernel's log for reasons",
+                 s->number, s->living - living, s->living);
+    return false;
+}
+
+static struct slot *take_oldest(struct privd *p, uint32_t row)
 {
     struct slot *s = p->prestarted.first;
 
-    while (s && s->pool_row != row->id)
+    while (s && s->pool_row != row)
         s = s->next;
     if (s)
         remove_member(p, s);
+    return s;
+}
+
+struct slot *members_take(struct privd *p, const struct pool_row *row)
+{
+    const uint32_t id = row->id;
+    struct slot *s = take_oldest(p, id);
+
+    while (s && !is_whole(p, s)) {
+        give_up(p, s);
+        s = take_oldest(p, id);
+    }
     return s;
 }
 
@@ -178,6 +215,10 @@ static int finish_prestart(struct privd *p, struct slot *s, uint32_t *stage)
         pins_take_fd(s, as.listener_fd);
     else
         pins_take_slot(s);
+    r = s->kind.kept ? count_living(p, s) : 0;
+    if (r < 0)
+        return r;
+    s->living = r;
     return end_watch(p, s);
 }
 

@@ -16,7 +16,7 @@ struct pool_row *members_row_to_fill(struct privd *p, uint32_t prepared,
  * by the same task; for a row with memory they are not there. */
 void members_start(struct privd *p, struct slot *s, struct pool_row *row);
 
-/* The oldest of a row, off the list; NULL: it has none. */
+/* The oldest of a row in which no process was killed, off the list; NULL: it has none. */
 struct slot *members_take(struct privd *p, const struct pool_row *row);
 
 /* The oldest of all ends, so that its place is another's. */

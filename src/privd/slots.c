@@ -164,6 +164,7 @@ static void begin_use(struct privd *p, struct slot *s, uint32_t level)
     s->paid = false;
     s->failure = 0;
     s->pool_row = 0;
+    s->living = 0;
     s->kind = (struct slot_kind){0};
     memset(s->id, 0, sizeof(s->id));
     memset(s->volumes, 0, sizeof(s->volumes));

@@ -63,6 +63,7 @@ struct slot {
     bool on_archive; /* archive_devices.h; whose it is then: */
     uint32_t account;
     uint32_t pool_row; /* id of the row of the pool that it was prestarted for; 0: of none */
+    int living;        /* of a member that was restored: so many processes stand still in it */
     int64_t started_real_ms;
 
     int egress_fds[PRIVSEP_EGRESS_FDS]; /* waiting for a cay-egress; -1: it has them, or none are */

@@ -83,6 +83,11 @@ int absent_thaw(const struct runtime *rt, const struct runtime_sandbox *sb)
     return -EOPNOTSUPP;
 }
 
+int absent_living(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    return -EOPNOTSUPP;
+}
+
 int absent_dump_begin(struct runtime *rt, const struct runtime_sandbox *sb,
                       const struct runtime_image *image, const int *join_fds, int n_join_fds,
                       struct task *out)

@@ -26,9 +26,9 @@
         .command_sandboxes_kill = p##_command_sandboxes_kill,                                 \
         .command_sandboxes_kill_unfinished = p##_command_sandboxes_kill_unfinished,           \
         .program_pids = p##_program_pids, .program_signal = p##_program_signal,               \
-        .notify_locks = p##_notify_locks, .adopt = p##_adopt                                  \
+        .notify_locks = p##_notify_locks, .adopt = p##_adopt, .living = p##_living            \
     }
-_Static_assert(sizeof(struct runtime_driver) == 38 * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct runtime_driver) == 39 * sizeof(void (*)(void)),
                "a new function of the driver table: add it to LEVEL, and to each level");
 
 static int gvisor_probe(struct runtime *rt, char *why, size_t why_size)

@@ -30,6 +30,7 @@
     int p##_freeze(const struct runtime *rt, const struct runtime_sandbox *sb);                   \
     bool p##_is_frozen(const struct runtime *rt, const struct runtime_sandbox *sb);               \
     int p##_thaw(const struct runtime *rt, const struct runtime_sandbox *sb);                     \
+    int p##_living(const struct runtime *rt, const struct runtime_sandbox *sb);                   \
     int p##_dump_begin(struct runtime *rt, const struct runtime_sandbox *sb,                      \
                        const struct runtime_image *image, const int *join_fds, int n_join_fds,    \
                        struct task *out);                                                         \

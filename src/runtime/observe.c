@@ -20,7 +20,8 @@
 #include <string.h>
 #include <sys/vfs.h>
 
-#define AGENT_PIDS_MAX 64
+#define AGENT_PIDS_MAX  64
+#define LIVING_PIDS_MAX 1024 /* of a leaf */
 
 /* "Key:\tvalue..." of /proc/<pid>/status. */
 static bool status_line(pid_t pid, const char *key, char *out, size_t size)
@@ -156,6 +157,35 @@ void process_command_sandboxes_kill_unfinished(const struct runtime *rt, uint32_
 int process_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max)
 {
     return cgroup_pids(rt->cgroups, slot, CGROUP_WORK, pids, max);
+}
+
+/* A process of a frozen version 1 group ends when it goes on; one that is gone has ended. */
+static bool is_killed(pid_t pid)
+{
+    char mask[32];
+
+    return !status_line(pid, "SigPnd", mask, sizeof(mask)) ||
+           (strtoull(mask, NULL, 16) & (1ull << (SIGKILL - 1))) != 0;
+}
+
+static int count_living(const struct runtime *rt, uint32_t slot, enum cgroup_leaf leaf)
+{
+    pid_t pids[LIVING_PIDS_MAX] = {0};
+    int n = cgroup_pids(rt->cgroups, slot, leaf, pids, LIVING_PIDS_MAX), living = 0;
+
+    if (n < 0 || n == LIVING_PIDS_MAX)
+        return n < 0 ? n : -E2BIG;
+    for (int i = 0; i < n; i++)
+        living += !is_killed(pids[i]);
+    return living;
+}
+
+int process_living(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    int agent = count_living(rt, sb->slot, CGROUP_AGENT);
+    int work = agent < 0 ? agent : count_living(rt, sb->slot, CGROUP_WORK);
+
+    return work < 0 ? work : agent + work;
 }
 
 int process_program_signal(const struct runtime *rt, uint32_t slot, pid_t pid, int signal)

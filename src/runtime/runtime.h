@@ -328,6 +328,9 @@ struct runtime_driver {
     int (*freeze)(const struct runtime *rt, const struct runtime_sandbox *sb);
     bool (*is_frozen)(const struct runtime *rt, const struct runtime_sandbox *sb);
     int (*thaw)(const struct runtime *rt, const struct runtime_sandbox *sb);
+    /* How many processes live in it, PID 1 included; a killed one that stands still, and so has not
+     * ended yet, is none of them. Inline, some ten microseconds for each. -errno. */
+    int (*living)(const struct runtime *rt, const struct runtime_sandbox *sb);
     /* Tells its agent that it goes on after a pause; called before thaw, so that it is the first
      * that the agent does then. Inline. */
     void (*notify_resumed)(const struct runtime_sandbox *sb);

@@ -225,6 +225,25 @@ def test_one_whose_first_process_is_killed_is_never_given(kept, own, name):  # n
         assert asks(box)[0]
 
 
+def test_one_of_which_the_host_killed_a_program_is_never_given(kept, own, name):  # noqa: F811
+    """Of one: another is given. Of all: the create is restored itself. Their PID 1 lives in either case."""
+    stood = prepared(kept, own, name)
+    *killed, left = stood
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    with kept.create(template=name) as one, kept.create(template=name) as two:
+        assert asks(one)[0] and asks(two)[0]
+        assert {left} in [servers_in(name, box.id) for box in (one, two)]
+        until(lambda: not any(lives(stood[pid]) for pid in killed), 20, "those with a killed program are ended")
+    for pid in stand(own, name):
+        os.kill(pid, signal.SIGKILL)
+    with kept.create(template=name) as box:
+        assert told_of(kept, box).get("memory") is True and asks(box)[0] and len(servers_in(name, box.id)) == 1
+    stand(own, name)
+    with claimed(kept, name) as box:
+        assert asks(box)[0]
+
+
 def test_another_tenant_has_none_of_a_template_that_is_not_its_own(kept, own, name):  # noqa: F811
     """Control: once it is published it claims one, and finds nothing of its owner's."""
     prepared(kept, own, name)

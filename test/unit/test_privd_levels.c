@@ -318,6 +318,11 @@ static void dummy_command_sandboxes_kill_unfinished(const struct runtime *rt, ui
 {
 }
 
+static int dummy_living(const struct runtime *rt, const struct runtime_sandbox *sb)
+{
+    return 1;
+}
+
 static pid_t program; /* of every sandbox; 0: they have none */
 
 static int dummy_program_pids(const struct runtime *rt, uint32_t slot, pid_t *pids, int max)
@@ -493,7 +498,7 @@ static int no_vm(struct runtime *rt, char *why, size_t n)
         .command_sandboxes_kill = q##_command_sandboxes_kill,                                   \
         .command_sandboxes_kill_unfinished = q##_command_sandboxes_kill_unfinished,             \
         .program_pids = p##_program_pids, .program_signal = p##_program_signal,                 \
-        .notify_locks = p##_notify_locks, .adopt = p##_adopt                                    \
+        .notify_locks = p##_notify_locks, .adopt = p##_adopt, .living = q##_living              \
     }
 
 static const struct runtime_driver rows[PRIVSEP_LEVEL_COUNT] = {
