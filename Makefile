@@ -158,7 +158,7 @@ pause-leaks:
 	@CAY_LEAK_TIMES=$(PAUSES) CAY_LEAK_SECONDS=$(PAUSE_SECONDS) PYTEST_ADDOPTS=-s \
 		test/run --build=$(BUILD) --suite-seconds=14400 --only=scenario --files test_pause_leaks.py
 
-# An hour of mixed load with kills of the daemons; `make test` has two minutes of it. Writes docs/reports/soak.md.
+# An hour of mixed load with kills of the daemons; `make test` has a minute of it. Writes docs/reports/soak.md.
 soak:
 	@test/run --build=$(BUILD) --only=soak --soak-seconds=$(SOAK_SECONDS) --soak-seed=$(SOAK_SEED) --soak-write=docs/reports/soak.md
 

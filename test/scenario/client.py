@@ -51,7 +51,8 @@ class Client:
         try:
             connection.request(method, path, body=body, headers=sent)
             answer = connection.getresponse()
-            return Reply(answer.status, answer.headers, answer.read())
+            self.last = Reply(answer.status, answer.headers, answer.read())
+            return self.last
         finally:
             connection.close()
 

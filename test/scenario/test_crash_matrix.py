@@ -154,10 +154,11 @@ def one(place, daemon, what, call, n):
         status = None  # its connection broke
     finally:
         hit = killer.hit()
+    said = cay.last.body[:400] if status not in (None, change.good) else b""
     place.kills += hit
     if hit:
         started_again(own_server, daemon, before)
-    where = f"{daemon} killed at its {call} number {n} of {what}, which was answered {status}"
+    where = f"{daemon} killed at its {call} number {n} of {what}, which was answered {status} {said}"
     until(lambda: cay.call("GET", f"/sandboxes/{box.id}").status == 200, what=f"it is served: {where}", patient=True)
     wait_ready(cay)
     assert status in (None, 500, 503, 504, change.good), where
