@@ -24,10 +24,10 @@ enum err_code prepare_check(const struct agent *a, struct err *e)
                        "its programs may have system call filters of their own "
                        "(seccompFilters), which cannot be kept");
     if (a->hooks)
-        return err_set(e, ERR_CONFLICT, "its hooks are being run");
+        return err_set(e, ERR_UNAVAILABLE, "its hooks are being run");
     for (const struct proc *p = a->processes->first; p; p = p->next)
         if (p->launch)
-            return err_set(e, ERR_CONFLICT, "a program is being started");
+            return err_set(e, ERR_UNAVAILABLE, "a program is being started");
     return ERR_OK;
 }
 
@@ -97,7 +97,7 @@ void prepare_post(struct http_exchange *x, struct agent *a)
     struct err e;
 
     if (prepare_check(a, &e) != ERR_OK) {
-        http_respond_error(x, 409, "%s", e.text);
+        http_respond_error(x, e.code == ERR_UNAVAILABLE ? 503 : 409, "%s", e.text);
         return;
     }
     a->prepared = true;

@@ -2,7 +2,8 @@
 /* To be dumped: what cay-init is before that, and how it serves again.
  *
  *   POST /cay/prepare   204: nothing is served but these two, and connections of privd's (go_on.h);
- *                       409 and the reason: what runs cannot be dumped now, and all is as before
+ *                       409 and the reason: what runs cannot be dumped; 503: not in this moment.
+ *                       All is as before then
  *   POST /cay/go-on     204: it serves again
  *
  * A prepared cay-init still has all its files. They are given up when privd takes them, just before
@@ -17,7 +18,7 @@
 void prepare_post(struct http_exchange *x, struct agent *a);
 void prepare_go_on(struct http_exchange *x, struct agent *a);
 
-/* Whether a dump may begin: else *e says why not. */
+/* Whether a dump may begin: else *e says why not. ERR_CONFLICT; ERR_UNAVAILABLE: not now. */
 enum err_code prepare_check(const struct agent *a, struct err *e);
 
 /* Every file of the host's is closed, and its number held by /dev/null, so that no other file gets

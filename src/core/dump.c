@@ -287,6 +287,7 @@ bool dump_again(struct sandbox_obj *o)
 /* The agent's words are the tenant's: cut, and text. */
 static void prepare_error(struct err *e, int status, const char *body, size_t len)
 {
+    const enum err_code code = status == 503 ? ERR_UNAVAILABLE : ERR_UNIMPLEMENTED;
     json_t *answer = NULL;
     const char *why;
     struct err ignored;
@@ -295,14 +296,27 @@ static void prepare_error(struct err *e, int status, const char *body, size_t le
         answer = NULL;
     why = json_string_value(json_object_get(answer, "message"));
     if (why)
-        err_set(e, ERR_UNIMPLEMENTED, "its memory cannot be kept: %.*s",
+        err_set(e, code, "its memory cannot be kept: %.*s",
                 (int)json_whole_text(why, MIN(strlen(why), PREPARE_TEXT_MAX)), why);
     else
-        err_set(e, ERR_UNIMPLEMENTED,
+        err_set(e, code,
                 "its memory cannot be kept: its agent does not know how to prepare for that (%d)",
                 status);
-    err_hint(e, "pause it frozen (the default), or with its files alone");
+    err_hint(e, code == ERR_UNAVAILABLE ? "try again"
+                                        : "pause it frozen (the default), or with its files alone");
     json_decref(answer);
+}
+
+/* A program is just being started in it, or a hook runs: it is not prepared, and is asked again. */
+static void wait_for_agent(struct sandbox_obj *o, int status, const char *body, size_t len)
+{
+    struct err e;
+
+    o->dump_requested = false;
+    if (wait_turn(o))
+        return;
+    prepare_error(&e, status, body, len);
+    cannot(o, &e);
 }
 
 static void on_prepared(struct core *c, const char *id, const struct err *why, int http_status,
@@ -314,6 +328,10 @@ static void on_prepared(struct core *c, const char *id, const struct err *why, i
     if (!o || !o->dump_requested || o->dump_prepared || c->stopping ||
         sandbox_life(o)->change != LIFE_CHANGE_PAUSE)
         return; /* it ends, or the next start settles it */
+    if (!why && http_status == 503) {
+        wait_for_agent(o, http_status, body, len);
+        return;
+    }
     if (!why && http_status / 100 != 2) {
         prepare_error(&e, http_status, body, len);
         cannot(o, &e);

@@ -1,6 +1,7 @@
 """Pause with the memory on the disk, to its ends: every program of cay begins anew in between, requests wake it, its image is damaged, it
 cannot be kept, the programs that it needs are not there, a program is killed while it is paused or resumed, and E2B's own SDK."""
 
+import contextlib
 import json
 import pathlib
 import random
@@ -222,3 +223,30 @@ def test_the_sdk_connects_to_what_ran(kept):  # noqa: F811
         "PATH": "/usr/bin:/bin", "E2B_API_KEY": kept.key, "E2B_API_URL": kept.url, "E2B_SANDBOX_URL": kept.url, "E2B_DOMAIN": domain,
         "E2B_DEBUG": ""})
     assert done.returncode == 0 and done.stdout.endswith("whole\n"), done.stderr[-2000:]
+
+
+
+def test_a_pause_waits_for_a_program_that_is_being_started(kept):  # noqa: F811
+    """It was refused (501) as if its memory could never be kept, and with "orFiles" the memory was lost. Four clients start programs without
+    end, so that of five pauses one comes while that is under way."""
+    over = threading.Event()
+
+    def starts(box):
+        while not over.is_set():
+            with contextlib.suppress(OSError, AssertionError, ValueError):
+                box.run("true")
+
+    with kept.create() as box, ThreadPoolExecutor(4) as pool:
+        start(box, "count", COUNTER)
+        clients = [pool.submit(starts, box) for _ in range(4)]
+        try:
+            for _ in range(5):
+                said = pause(kept, box, orFiles=True)
+                assert said.status == 200 and said.json["tier"] == "memory", said.body
+                assert resume(kept, box).status == 201
+                assert box.run("true").exit_code == 0
+        finally:
+            over.set()
+        for one in clients:
+            one.result()
+        goes_on(box)

@@ -425,6 +425,37 @@ static void what_privd_has_no_time_for_is_tried_again(void **state)
     end(w, id);
 }
 
+/* A program is being started in it for a moment: its memory is kept afterwards. Where that goes on
+ * for longer than one waits, the caller is told to try again, and nothing has changed. */
+static void an_agent_that_is_busy_is_asked_again(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct answer a = {0};
+
+    world_create_default(w, id);
+    for (int ends = 1; ends >= 0; ends--) {
+        const unsigned asked = fake_counts(w->fake).prepares;
+
+        fake_set(w->fake, FAKE_PREPARE, 503);
+        a = (struct answer){0};
+        core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_MEMORY, world_on_answer, &a);
+        world_run_until_counted(w, offsetof(struct fake_counts, prepares), asked + 3);
+        if (ends)
+            fake_set(w->fake, FAKE_PREPARE, 204);
+        else
+            object(w, id)->dump_until_ms = clock_mono_ms();
+        world_run_until(w, &a.calls, 1);
+        assert_int_equal(a.good, ends);
+        if (ends)
+            assert_true(resumed(w, id, false).good);
+    }
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    assert_int_equal(fake_counts(w->fake).dumps, 1);
+    assert_runs(w, id);
+    end(w, id);
+}
+
 /* Forks are being made of it. */
 static void one_that_is_being_copied_is_resumed_afterwards(void **state)
 {
@@ -679,6 +710,7 @@ int main(void)
         WORLD(a_boot_anew_gives_its_memory_up),
         WORLD(it_is_not_stopped),
         WORLD(an_agent_that_does_not_prepare_runs_on),
+        WORLD(an_agent_that_is_busy_is_asked_again),
         WORLD(what_privd_refuses_runs_on),
         WORLD(where_files_will_do_they_are_kept),
         WORLD(a_dump_that_ended_it_has_kept_its_files),
