@@ -13,6 +13,11 @@
 #define E2B_PUBLIC_KEY "allowPublicTraffic" /* of a network object, like the next */
 #define E2B_MASK_KEY   "maskRequestHost"
 
+#define E2B_RULE_NAME "e2b-rule-" /* begins the names of the credentials of a sandbox's own */
+
+/* Names that its SDKs and the programs in sandboxes know: keys are "e2b_" and hex digits. */
+extern const struct core_names e2b_names;
+
 #define E2B_HIDDEN         "***" /* in place of a header's value */
 #define E2B_RULE_NAME_SIZE 24
 

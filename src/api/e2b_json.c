@@ -14,6 +14,12 @@
 
 #define MIB (1024u * 1024u)
 
+const struct core_names e2b_names = {.key_prefix = "e2b_",
+                                     .own_credential = E2B_RULE_NAME,
+                                     .in_sandbox = "E2B_SANDBOX",
+                                     .sandbox_id = "E2B_SANDBOX_ID",
+                                     .template_id = "E2B_TEMPLATE_ID"};
+
 static json_t *domain_json(struct api_call *call)
 {
     const char *domain = api_config_of(call->api)->domain;

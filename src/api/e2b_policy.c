@@ -77,7 +77,7 @@ static json_t *rule_of(const json_t *network, const char *list_name, const char 
 
 void e2b_rule_name(unsigned i, char out[static E2B_RULE_NAME_SIZE])
 {
-    (void)snprintf(out, E2B_RULE_NAME_SIZE, CORE_CREDENTIAL_OWN "%u", i);
+    (void)snprintf(out, E2B_RULE_NAME_SIZE, E2B_RULE_NAME "%u", i);
 }
 
 static void inject(json_t *list, const char *credential, const char *domain)

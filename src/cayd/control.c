@@ -1,5 +1,6 @@
 #include "cayd/control.h"
 
+#include "api/e2b.h"
 #include "base/log.h"
 #include "core/key.h"
 #include "mcp/mcp.h"
@@ -269,6 +270,7 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
                                 struct err *e)
 {
     struct core_config core = {
+        .names = &e2b_names,
         .state_dir = s->state_dir,
         .domain = s->server_domain,
         .limits = {.memory_bytes = s->sandbox_memory_bytes,

@@ -127,7 +127,18 @@ struct sandbox {
     bool serves_volume;       /* cay's own, for a volume's contents (volume_content.h) */
 };
 
+#define CORE_KEY_RANDOM 20 /* bytes of a key, which are hex digits behind its prefix */
+
+/* Names that clients know, which core hands on: api has those of its dialect (api/e2b.h). */
+struct core_names {
+    char key_prefix[8];      /* of API keys */
+    char own_credential[16]; /* credentials that a sandbox has for itself begin so, no tenant's */
+    /* variables of a sandbox's programs: that they are in one, its id, its template */
+    const char *in_sandbox, *sandbox_id, *template_id;
+};
+
 struct core_config {
+    const struct core_names *names; /* of static storage */
     const char *state_dir;        /* cay.db and key files; mode 0700, owned by cayd's user */
     const char *domain;           /* of host names, "localhost:3000" */
     struct privsep_limits limits; /* defaults for new sandboxes */

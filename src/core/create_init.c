@@ -16,11 +16,11 @@
 #define DEFAULT_WORKDIR "/home/user"
 
 /* The caller's variables, then ours, which the caller cannot replace. */
-static int add_identity(json_t *env, const struct sandbox *s)
+static int add_identity(json_t *env, const struct core_names *names, const struct sandbox *s)
 {
-    return json_object_set_new(env, "E2B_SANDBOX", json_string("true")) |
-           json_object_set_new(env, "E2B_SANDBOX_ID", json_string(s->id)) |
-           json_object_set_new(env, "E2B_TEMPLATE_ID", json_string(s->template_requested));
+    return json_object_set_new(env, names->in_sandbox, json_string("true")) |
+           json_object_set_new(env, names->sandbox_id, json_string(s->id)) |
+           json_object_set_new(env, names->template_id, json_string(s->template_requested));
 }
 
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes)
@@ -52,7 +52,7 @@ static char *make_users_body(struct sandbox_obj *o)
 {
     const struct sandbox *s = &o->s;
     json_t *links = s->volumes ? volumes_links(s->volumes) : NULL;
-    json_t *body = add_identity(s->env, s) < 0
+    json_t *body = add_identity(s->env, o->core->config.names, s) < 0
                        ? NULL
                        : create_init_body(o, s->env, o->core->config.output_bytes);
     bool whole = body && (!s->volumes || json_object_set(body, "volumes", links) == 0);

@@ -381,14 +381,14 @@ static void on_set(void *arg, json_t *sealed, const struct err *why)
 void core_credential_set(struct core *c, const char *tenant, const struct core_credential_value *v,
                          core_sandbox_cb done, void *arg)
 {
+    const char *own = c->config.names->own_credential;
     struct tenant *t;
     struct setting *s;
     json_t *items;
     struct err e;
 
-    if (strncmp(v->name, CORE_CREDENTIAL_OWN, strlen(CORE_CREDENTIAL_OWN)) == 0) {
-        err_set(&e, ERR_INVALID, "names that begin with \"%s\" are a sandbox's own",
-                CORE_CREDENTIAL_OWN);
+    if (strncmp(v->name, own, strlen(own)) == 0) {
+        err_set(&e, ERR_INVALID, "names that begin with \"%s\" are a sandbox's own", own);
         core_defer_error(c, done, arg, &e);
         return;
     }

@@ -9,8 +9,6 @@
 #include "core/core.h"
 
 #define CORE_CREDENTIAL_NAME_MAX 64u
-/* Names of what a sandbox has for itself begin so: no tenant's credential does. */
-#define CORE_CREDENTIAL_OWN "e2b-rule-"
 
 struct core_credential {
     char name[CORE_CREDENTIAL_NAME_MAX + 1];

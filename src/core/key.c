@@ -18,19 +18,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY_PREFIX "e2b_" /* E2B's SDKs insist on it: e2b_ and hex digits */
-#define KEY_RANDOM 20
-#define KEY_LEN    (sizeof(KEY_PREFIX) - 1 + 2 * (size_t)KEY_RANDOM)
+#define KEY_DIGITS (2 * (size_t)CORE_KEY_RANDOM)
 #define HEX_DIGITS "0123456789abcdef"
 
-_Static_assert(KEY_LEN < CORE_TOKEN_SIZE, "a key fits where callers put it");
+_Static_assert(sizeof(((struct core_names *)NULL)->key_prefix) + KEY_DIGITS < CORE_TOKEN_SIZE,
+               "a key fits where callers put it");
 
-static bool is_well_formed(const char *key)
+static bool is_well_formed(const struct core *c, const char *key)
 {
-    size_t prefix = strlen(KEY_PREFIX);
+    const char *prefix = c->config.names->key_prefix;
+    size_t begin = strlen(prefix), len = begin + KEY_DIGITS;
 
-    return strnlen(key, KEY_LEN + 1) == KEY_LEN && memcmp(key, KEY_PREFIX, prefix) == 0 &&
-           strspn(key + prefix, HEX_DIGITS) == KEY_LEN - prefix;
+    return strnlen(key, len + 1) == len && memcmp(key, prefix, begin) == 0 &&
+           strspn(key + begin, HEX_DIGITS) == KEY_DIGITS;
 }
 
 static const char *const roles[] = {
@@ -67,9 +67,9 @@ enum err_code core_authenticate(struct core *c, const char *key, struct core_ide
         err_hint(e, "send the one that `cay env` prints");
         return ERR_UNAUTHENTICATED;
     }
-    if (!is_well_formed(key)) {
-        err_set(e, ERR_UNAUTHENTICATED, "the API key is malformed: it is \"%s\" and %d hex digits",
-                KEY_PREFIX, 2 * KEY_RANDOM);
+    if (!is_well_formed(c, key)) {
+        err_set(e, ERR_UNAUTHENTICATED, "the API key is malformed: it is \"%s\" and %zu hex digits",
+                c->config.names->key_prefix, KEY_DIGITS);
         err_hint(e, "send the one that `cay env` prints");
         return ERR_UNAUTHENTICATED;
     }
@@ -109,8 +109,9 @@ static enum err_code check_identity(const struct core_identity *whose, struct er
 enum err_code core_key_create(struct core *c, const struct core_identity *whose, const char *label,
                               char out[static CORE_TOKEN_SIZE], struct err *e)
 {
-    uint8_t bytes[KEY_RANDOM], hash[STORE_HASH_SIZE];
-    char key[CORE_TOKEN_SIZE] = KEY_PREFIX, id[CORE_KEY_ID_SIZE];
+    const char *prefix = c->config.names->key_prefix;
+    uint8_t bytes[CORE_KEY_RANDOM], hash[STORE_HASH_SIZE];
+    char key[CORE_TOKEN_SIZE] = "", id[CORE_KEY_ID_SIZE];
     enum err_code code = check_identity(whose, e);
 
     if (code != ERR_OK)
@@ -118,7 +119,8 @@ enum err_code core_key_create(struct core *c, const struct core_identity *whose,
     if (strnlen(label, CORE_KEY_LABEL_MAX + 1) > CORE_KEY_LABEL_MAX)
         return err_set(e, ERR_INVALID, "a key's label has at most %d bytes", CORE_KEY_LABEL_MAX);
     ids_random_bytes(bytes, sizeof(bytes));
-    ids_hex(bytes, sizeof(bytes), key + strlen(KEY_PREFIX));
+    memcpy(key, prefix, strlen(prefix));
+    ids_hex(bytes, sizeof(bytes), key + strlen(prefix));
     key_hash(key, hash);
     code = store_key_insert(c->store, whose, label, hash, clock_real_ms(), e);
     if (code == ERR_OK) {

@@ -26,12 +26,13 @@ struct core_identity {
     enum core_role role;
 };
 
-/* Of an API key ("e2b_" + hex), into out. Keys are stored as SHA-256. ERR_UNAUTHENTICATED with a
+/* Of an API key (core_names.key_prefix and hex digits), into
+ * out. Keys are stored as SHA-256. ERR_UNAUTHENTICATED with a
  * text that says whether it was missing, malformed or unknown. */
 enum err_code core_authenticate(struct core *c, const char *key, struct core_identity *out,
                                 struct err *e);
 
-/* Makes the tenant when absent, and a new key into out ("e2b_" + 40 hex digits). ERR_INVALID for no
+/* Makes the tenant when absent, and a new key into out (its prefix and 40 hex digits). ERR_INVALID for no
  * role, and for the operator's where the tenant is not CORE_OPERATOR_TENANT. ERR_EXHAUSTED when the
  * tenant has CORE_KEYS_MAX. */
 enum err_code core_key_create(struct core *c, const struct core_identity *whose, const char *label,

@@ -7,6 +7,7 @@
  * the next. */
 #include "../unit/core_fake.h"
 #include "api/daytona.h"
+#include "api/e2b.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "core/key.h"
@@ -95,7 +96,8 @@ static void make_key(enum who who, const char *tenant, enum core_role role)
 
 static void begin(void)
 {
-    struct core_config core = {.state_dir = world.dir,
+    struct core_config core = {.names = &e2b_names,
+                               .state_dir = world.dir,
                                .domain = "localhost:3000",
                                .limits = {.memory_bytes = 512u << 20,
                                           .disk_bytes = 1u << 30,

@@ -177,6 +177,13 @@ static void make_tenant(struct world *w)
         fail_msg("core_key_create: %s", e.text);
 }
 
+/* No dialect's. */
+static const struct core_names world_names = {.key_prefix = "key_",
+                                              .own_credential = "own-",
+                                              .in_sandbox = "IN_SANDBOX",
+                                              .sandbox_id = "SANDBOX_ID",
+                                              .template_id = "TEMPLATE_ID"};
+
 int world_setup(void **state)
 {
     struct world *w = calloc(1, sizeof(*w));
@@ -185,7 +192,8 @@ int world_setup(void **state)
     assert_non_null(mkdtemp(w->dir));
     uv_loop_init(&w->loop);
     w->fake = fake_start(w->dir);
-    w->config = (struct core_config){.state_dir = w->dir,
+    w->config = (struct core_config){.names = &world_names,
+                                     .state_dir = w->dir,
                                      .domain = "localhost:3000",
                                      .limits = {.memory_bytes = 512u << 20,
                                                 .disk_bytes = 1u << 30,

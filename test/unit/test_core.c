@@ -18,7 +18,7 @@ static void create_gives_a_running_sandbox_whose_agent_knows_it(void **state)
     json_t *init, *env;
     int64_t begun = clock_real_ms();
 
-    r.env = json_pack("{s:s, s:s}", "A", "1", "E2B_SANDBOX_ID", "mine");
+    r.env = json_pack("{s:s, s:s}", "A", "1", "SANDBOX_ID", "mine");
     r.metadata = json_pack("{s:s}", "k", "v");
     world_create(w, &r, id);
     json_decref(r.env);
@@ -41,9 +41,9 @@ static void create_gives_a_running_sandbox_whose_agent_knows_it(void **state)
     assert_non_null(init);
     env = json_object_get(init, "envVars");
     assert_string_equal(json_string_value(json_object_get(env, "A")), "1");
-    assert_string_equal(json_string_value(json_object_get(env, "E2B_SANDBOX_ID")), id);
-    assert_string_equal(json_string_value(json_object_get(env, "E2B_SANDBOX")), "true");
-    assert_string_equal(json_string_value(json_object_get(env, "E2B_TEMPLATE_ID")), "host");
+    assert_string_equal(json_string_value(json_object_get(env, "SANDBOX_ID")), id);
+    assert_string_equal(json_string_value(json_object_get(env, "IN_SANDBOX")), "true");
+    assert_string_equal(json_string_value(json_object_get(env, "TEMPLATE_ID")), "host");
     assert_string_equal(json_string_value(json_object_get(init, "defaultUser")), "user");
     json_decref(init);
     assert_int_equal(fake_counts(w->fake).bad_keys, 0);

@@ -402,7 +402,7 @@ static void a_credential_is_kept_sealed_and_sent_to_those_that_name_it(void **st
     e = set_credential(w, "KEY", "bad");
     assert_int_equal(e.code, ERR_INVALID);
     assert_non_null(strstr(e.text, "value: is bad"));
-    assert_int_equal(set_credential(w, "e2b-rule-0", "whatever").code, ERR_INVALID);
+    assert_int_equal(set_credential(w, "own-0", "whatever").code, ERR_INVALID);
     world_stop_core(w);
     world_start_core(w);
     world_run_until(w, &p.puts, 3); /* it outlives cayd */
@@ -488,12 +488,12 @@ static void without_a_proxy_nothing_is_kept(void **state)
 static void a_sandbox_has_credentials_of_its_own(void **state)
 {
     struct world *w = *state;
-    json_t *policy = injecting("e2b-rule-0"), *own;
+    json_t *policy = injecting("own-0"), *own;
     struct sandbox_request r = with_policy(policy);
     struct proxy p = {.status = 204};
     char id[IDS_SANDBOX_SIZE];
 
-    own = json_pack("[{s:s, s:{}, s:s}]", "name", "e2b-rule-0", "bind", "sealed", "MINE");
+    own = json_pack("[{s:s, s:{}, s:s}]", "name", "own-0", "bind", "sealed", "MINE");
     r.credentials = own;
     proxy_start(&p, w);
     proxy_known_to(w, NULL);

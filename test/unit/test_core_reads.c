@@ -26,7 +26,7 @@ static void keys_tell_tenants(void **state)
     key[43] = key[43] == '0' ? '1' : '0';
     assert_int_equal(core_authenticate(w->core, key, &who, &e), ERR_UNAUTHENTICATED);
     assert_non_null(strstr(e.text, "not known"));
-    assert_int_equal(core_authenticate(w->core, "e2b_XYZ", &who, &e), ERR_UNAUTHENTICATED);
+    assert_int_equal(core_authenticate(w->core, "key_XYZ", &who, &e), ERR_UNAUTHENTICATED);
     assert_non_null(strstr(e.text, "malformed"));
     assert_int_equal(core_authenticate(w->core, NULL, &who, &e), ERR_UNAUTHENTICATED);
     assert_int_equal(core_authenticate(w->core, "", &who, &e), ERR_UNAUTHENTICATED);
