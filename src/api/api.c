@@ -122,6 +122,7 @@ static void handle(struct api_call *call)
     struct core *c = call->core;
     const struct trace_context before = core_trace_call(c, call->request->headers[API_TRACEPARENT]);
 
+    (void)json_was_cut(); /* of another call */
     call->route->handler(call);
     (void)trace_enter(c, &before);
 }

@@ -80,13 +80,14 @@ void api_header_add(struct api_call *call, const char *name, const char *value)
 
 void api_reply_json(struct api_call *call, int status, json_t *body)
 {
-    static const char no_memory[] = "{\"code\":500,\"message\":\"no memory for the answer\"}";
+    static const char no_memory[] =
+        "{\"code\":503,\"message\":\"memory is out: the answer is not whole; try again\"}";
 
-    call->response.body = json_text(body, JSON_COMPACT | JSON_ENCODE_ANY);
+    call->response.body = json_was_cut() ? NULL : json_text(body, JSON_COMPACT | JSON_ENCODE_ANY);
     json_decref(body);
     if (!call->response.body) {
         call->response.body = strdup(no_memory);
-        status = 500;
+        status = 503;
     }
     call->response.body_len = call->response.body ? strlen(call->response.body) : 0;
     finish(call, status);
@@ -135,6 +136,7 @@ void api_fail(struct api_call *call, int status, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     err_set(&e, ERR_INTERNAL, "%s", text); /* replaces control characters */
+    (void)json_was_cut();                  /* of what is not sent now */
     api_reply_json(call, status, call->dialect->error(call, status, e.text, ""));
 }
 
@@ -147,6 +149,7 @@ void api_fail_err(struct api_call *call, const struct err *e)
         log_warn("api: %s %s: %s", call->request->method, call->request->path, e->text);
     /* The SDKs show `message` alone: the hint must be in it to reach the caller. */
     snprintf(message, sizeof(message), "%s%s%s", e->text, e->hint[0] ? "; " : "", e->hint);
+    (void)json_was_cut(); /* of what is not sent now */
     /* 429 is a limit of the tenant's own, 503 a machine or a part of it that is busy: both pass. */
     if (status == 429 || status == 503) {
         api_header_add(call, "Retry-After", "1");

@@ -12,7 +12,7 @@ static void secret_set(void *arg, const struct sandbox *s, const struct err *why
         api_fail_err(call, why);
     else
         api_reply_json(call, 201,
-                       json_pack("{s:O, s:O, s:O*}", "name", json_object_get(call->body, "name"),
+                       json_make("{s:O, s:O, s:O*}", "name", json_object_get(call->body, "name"),
                                  "bind", json_object_get(call->body, "bind"), "replaced",
                                  (json_t *)call->state));
 }

@@ -7,6 +7,7 @@
 #include "core/egress_query.h"
 #include "core/renewal.h"
 #include "core/sandbox.h"
+#include "http/json.h"
 
 #include <string.h>
 
@@ -61,10 +62,12 @@ static void take_renewal(struct core *c, const struct sandbox *s, const json_t *
 
 static void take_line(struct core *c, const char *line, size_t n)
 {
-    json_t *o = n > 0 && line[0] == '{' ? json_loadb(line, n, 0, NULL) : NULL;
+    json_t *o = n > 0 && line[0] == '{' ? json_load(line, n) : NULL;
     const char *event = json_string_value(json_object_get(o, "event"));
     const struct sandbox *s = event ? sandbox_of(c, o) : NULL;
 
+    if (!o && n > 0 && json_memory_was_out())
+        log_error("memory is out: something that cay-egress told is not told on");
     if (s && strcmp(event, "denial") == 0)
         add_event(s, EVENT_VIOLATION, o);
     else if (s && strcmp(event, "ask") == 0)

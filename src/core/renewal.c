@@ -259,12 +259,11 @@ static char *make_body(struct renewal *r, const struct sandbox *s, json_t *item,
 
     if (!ceilings)
         return NULL;
-    json_memory_begin(); /* without memory for it, "previous" would be left out */
-    o = json_pack("{s:s, s:s, s:O, s:o, s:I, s:b, s:s*}", "tenant", r->tenant->name, "sandbox",
+    o = json_make("{s:s, s:s, s:O, s:o, s:I, s:b, s:s*}", "tenant", r->tenant->name, "sandbox",
                   s->id, "credential", item, "ceilings", ceilings, "serial",
                   (json_int_t)next_serial(r->core->renewals), "after_401", r->after_401, "previous",
                   r->token);
-    text = json_memory_was_out() ? NULL : json_text(o, JSON_COMPACT);
+    text = json_text(o, JSON_COMPACT);
     json_decref(o);
     if (!text)
         err_set(e, ERR_EXHAUSTED, "memory is out");

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,13 +66,42 @@ static bool only_space(const char *text, size_t len)
 
 /* jansson goes on without a byte of a text for which it had no memory, and hands out the rest. */
 static _Thread_local bool memory_out;
+static _Thread_local bool cut;       /* a value that was made may lack a part */
+static _Thread_local bool is_reading; /* or writing a text, which says so itself */
 
 static void *allocate(size_t size)
 {
     void *p = malloc(size);
 
     memory_out |= !p;
+    cut |= !p && !is_reading;
     return p;
+}
+
+bool json_was_cut(void)
+{
+    bool was = cut;
+
+    cut = false;
+    return was;
+}
+
+json_t *json_make(const char *format, ...)
+{
+    bool before = memory_out, whole;
+    json_t *value;
+    va_list ap;
+
+    memory_out = false;
+    va_start(ap, format);
+    value = json_vpack_ex(NULL, 0, format, ap);
+    va_end(ap);
+    whole = !memory_out;
+    memory_out |= before;
+    if (whole)
+        return value;
+    json_decref(value);
+    return NULL;
 }
 
 void json_memory_begin(void)
@@ -92,7 +122,9 @@ char *json_text(const json_t *value, size_t flags)
     char *text;
 
     memory_out = false;
+    is_reading = true;
     text = value ? json_dumps(value, flags) : NULL;
+    is_reading = false;
     whole = !memory_out;
     memory_out |= before;
     if (whole)
@@ -107,7 +139,9 @@ static json_t *load(const char *text, size_t len, size_t flags, json_error_t *wh
 
     errno = 0;
     json_memory_begin();
+    is_reading = true;
     value = json_loadb(text, len, flags, why);
+    is_reading = false;
     memory_out |= !value && errno == ENOMEM;
     if (value && memory_out) {
         json_decref(value);
@@ -138,7 +172,7 @@ static enum err_code parse(const char *text, size_t len, bool empty_ok, size_t m
     else
         value = load(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     if (!value && empty_ok && only_space(text, len))
-        return err_set(e, ERR_INTERNAL, "out of memory");
+        return err_set(e, ERR_UNAVAILABLE, "memory is out");
     if (!value && memory_out)
         return err_set(e, ERR_UNAVAILABLE, "memory is out");
     if (!value)

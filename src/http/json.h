@@ -84,6 +84,15 @@ char *json_text(const json_t *value, size_t flags);
 void json_memory_begin(void);
 bool json_memory_was_out(void);
 
+/* The same of values that were made, since the last call: read and written texts say it themselves.
+ * Members are set one by one, so a value that memory was out for lacks one and is whole JSON
+ * still: it is not to be sent. Its answer is asked for where a value leaves, right after it was
+ * made; a lack that nothing asked about makes the next value one that is not sent. */
+bool json_was_cut(void);
+
+/* json_pack, but NULL too where memory was out for an optional member, which it leaves out. */
+json_t *json_make(const char *format, ...);
+
 /* From now on jansson overwrites what it frees, in this whole program: values may be secret; and
  * the functions here see where it had no memory. Before its first use, and before there are
  * threads. */

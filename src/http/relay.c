@@ -253,8 +253,11 @@ static void on_head_bytes(struct relay *r, const char *data, size_t n)
 {
     struct buf rest;
 
-    if (buf_append(&r->in, data, n) < 0) {
-        relay_fail(r, ERR_INTERNAL, "the answer's head is too large", 0);
+    int rc = buf_append(&r->in, data, n);
+
+    if (rc < 0) {
+        relay_fail(r, ERR_INTERNAL,
+                   rc == -ENOMEM ? "out of memory" : "the answer's head is too large", 0);
         return;
     }
     while (!r->has_head)

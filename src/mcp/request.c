@@ -98,7 +98,7 @@ void request_notify(struct request *r, const char *method, json_t *params)
     CLEANUP_BUF struct buf b;
 
     buf_init(&b, REQUEST_NOTES_MAX);
-    if (r->out && message && !r->dropped && rpc_put_event(&b, message) == 0)
+    if (!json_was_cut() && r->out && message && !r->dropped && rpc_put_event(&b, message) == 0)
         put_note(r, b.data, b.len);
     json_decref(message);
 }
@@ -153,8 +153,11 @@ static void answer_stream(struct request *r, const json_t *message)
 /* Takes the reference to message. */
 static void answer(struct request *r, int status, json_t *message)
 {
-    CLEANUP_FREE char *text = r->http ? json_text(message, JSON_COMPACT) : NULL;
+    CLEANUP_FREE char *text = NULL;
 
+    if (json_was_cut())
+        json_decref(TAKE_PTR(message));
+    text = r->http ? json_text(message, JSON_COMPACT) : NULL;
     if (r->dropped) {
         json_decref(message);
         request_done(r);
@@ -206,6 +209,8 @@ void request_result_cached(struct request *r, json_t *result, int64_t ttl_ms, bo
 
 void request_error(struct request *r, int status, int code, const char *message, json_t *data)
 {
+    if (json_was_cut())
+        json_decref(TAKE_PTR(data));
     answer(r, status, rpc_error(r->message.id, code, message, data));
 }
 

@@ -71,7 +71,9 @@ int rpc_read(const char *text, size_t len, struct rpc_message *out, struct err *
     *out = m;
     rc = json_parse_request(text, len, false, &m.whole, e);
     if (rc != ERR_OK)
-        return rc == ERR_TOO_LARGE ? RPC_INVALID_REQUEST : RPC_PARSE_ERROR;
+        return rc == ERR_TOO_LARGE     ? RPC_INVALID_REQUEST
+               : rc == ERR_UNAVAILABLE ? RPC_INTERNAL_ERROR
+                                       : RPC_PARSE_ERROR;
     code = read_object(m.whole, &m, e);
     if (code == 0)
         *out = m;
@@ -152,5 +154,5 @@ json_t *rpc_text(const char *bytes, size_t n)
         return text;
     if (json_append_text(&b, bytes, n) != 0)
         return NULL;
-    return json_loadb(b.data, b.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    return json_load_output(b.data, b.len);
 }

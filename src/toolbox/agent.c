@@ -291,6 +291,14 @@ void toolbox_agent_cancel(struct toolbox_call *c)
     toolbox_call_unref(c);
 }
 
+void toolbox_agent_body(struct toolbox_agent_request *r, json_t *o)
+{
+    r->body = json_was_cut() ? NULL : json_text(o, JSON_COMPACT);
+    r->body_len = r->body ? strlen(r->body) : 1; /* toolbox_agent sees that it is missing */
+    r->type = "application/json";
+    json_decref(o);
+}
+
 void toolbox_rpc(struct toolbox_call *c, const char *method, json_t *body,
                  void (*done)(void *arg, const struct http_head *head, const char *text, size_t len,
                               const struct err *why),
@@ -298,14 +306,11 @@ void toolbox_rpc(struct toolbox_call *c, const char *method, json_t *body,
 {
     struct toolbox_agent_request r = {.method = "POST",
                                       .target = strdup(method),
-                                      .body = json_text(body, JSON_COMPACT),
-                                      .type = "application/json",
                                       .max_response_bytes = RPC_ANSWER_MAX,
                                       .timeout_ms = c->toolbox->config.agent_timeout_ms,
                                       .done = done,
                                       .arg = arg};
 
-    json_decref(body);
-    r.body_len = r.body ? strlen(r.body) : 0;
+    toolbox_agent_body(&r, body);
     toolbox_agent(c, &r);
 }

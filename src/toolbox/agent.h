@@ -41,6 +41,9 @@ void toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r
 /* Ends all that c asks of its agent: each done is called with ERR_CANCELED, from inside. */
 void toolbox_agent_cancel(struct toolbox_call *c);
 
+/* JSON as the request's body; o is stolen. Where memory is out, done is told. */
+void toolbox_agent_body(struct toolbox_agent_request *r, json_t *o);
+
 /* A unary call of Connect's: body is stolen. */
 void toolbox_rpc(struct toolbox_call *c, const char *method, json_t *body,
                  void (*done)(void *arg, const struct http_head *head, const char *text, size_t len,

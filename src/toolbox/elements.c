@@ -67,7 +67,7 @@ static int take_object(struct text *t, int (*fn)(void *arg, const json_t *elemen
     n = t->at < t->end && *t->at == '{' ? object_len(t) : 0;
     one = n ? json_load_answer(t->at, n) : NULL;
     if (!one)
-        return -EBADMSG;
+        return n && json_memory_was_out() ? -ENOMEM : -EBADMSG;
     t->at += n;
     rc = fn(arg, one);
     json_decref(one);

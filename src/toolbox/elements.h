@@ -9,6 +9,6 @@
 
 /* Calls fn for each object of {"NAME":[...]}, which has no other field, until it returns other than
  * 0, which is the result then. -EBADMSG: it is not that, or an object is longer than
- * ELEMENT_BYTES_MAX; fn may have been called before. */
+ * ELEMENT_BYTES_MAX; -ENOMEM. fn may have been called before. */
 int elements_each(const char *text, size_t len, const char *name,
                   int (*fn)(void *arg, const json_t *element), void *arg);

@@ -46,18 +46,11 @@ void toolbox_env(struct toolbox_call *c)
 {
     struct toolbox_agent_request r = {.method = "POST",
                                       .target = strdup("/cay/envs"),
-                                      .body = json_text(c->body, JSON_COMPACT),
-                                      .type = "application/json",
                                       .max_response_bytes = ANSWER_MAX,
                                       .timeout_ms = c->toolbox->config.agent_timeout_ms,
                                       .done = changed,
                                       .arg = c};
 
-    if (!r.body) {
-        free(r.target);
-        toolbox_fail(c, 503, NULL, "memory is out");
-        return;
-    }
-    r.body_len = strlen(r.body);
+    toolbox_agent_body(&r, json_incref(c->body));
     toolbox_agent(c, &r);
 }

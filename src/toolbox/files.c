@@ -109,8 +109,13 @@ static bool is_entry(const json_t *entry)
            json_is_string(json_object_get(entry, "path"));
 }
 
+/* After json_load_answer. */
 static void no_answer(struct toolbox_paths *p)
 {
+    if (json_memory_was_out()) {
+        toolbox_fail(p->call, 503, NULL, "memory is out");
+        return;
+    }
     toolbox_fail(p->call, 500, NULL, "the sandbox's agent does not answer as agents do: %.800s",
                  p->path);
 }
@@ -119,9 +124,10 @@ static void no_answer(struct toolbox_paths *p)
 static int add_entry(void *arg, const json_t *entry)
 {
     struct buf *out = arg;
-    json_t *file = is_entry(entry) ? file_json(entry) : NULL;
-    char *text = json_text(file, JSON_COMPACT);
-    int rc = !file ? -EBADMSG : text ? 0 : -ENOMEM;
+    bool is_good = is_entry(entry);
+    json_t *file = is_good ? file_json(entry) : NULL;
+    char *text = json_was_cut() ? NULL : json_text(file, JSON_COMPACT);
+    int rc = !is_good ? -EBADMSG : text ? 0 : -ENOMEM;
 
     if (rc == 0 && out->len > 1)
         rc = buf_append_str(out, ",");
@@ -164,7 +170,6 @@ void toolbox_files_list(struct toolbox_call *c)
 {
     struct toolbox_paths *p = paths_new(c);
     struct toolbox_agent_request r = {.method = "POST",
-                                      .type = "application/json",
                                       .max_response_bytes = TOOLBOX_COLLECTED_MAX,
                                       .head_timeout_ms = TOOLBOX_TREE_MS,
                                       .timeout_ms = TOOLBOX_TREE_MS,
@@ -179,9 +184,7 @@ void toolbox_files_list(struct toolbox_call *c)
     body = json_pack("{s:s, s:i}", "path", p->path[0] ? p->path : "~", "depth",
                      atoi(depth) > 0 ? atoi(depth) : 1);
     r.target = strdup("/filesystem.Filesystem/ListDir");
-    r.body = json_text(body, JSON_COMPACT);
-    r.body_len = r.body ? strlen(r.body) : 0;
-    json_decref(body);
+    toolbox_agent_body(&r, body);
     toolbox_agent(c, &r);
 }
 
@@ -300,11 +303,8 @@ static void remove_tree(struct toolbox_paths *p)
                                       .timeout_ms = TOOLBOX_TREE_MS,
                                       .done = removed,
                                       .arg = p};
-    json_t *body = path_json(p->path);
 
-    r.body = json_text(body, JSON_COMPACT);
-    r.body_len = r.body ? strlen(r.body) : 0;
-    json_decref(body);
+    toolbox_agent_body(&r, path_json(p->path));
     toolbox_agent(p->call, &r);
 }
 

@@ -178,8 +178,10 @@ static int on_part_end(void *arg)
                          "again, or with fewer files");
     if (u->in_path &&
         json_object_set_new(u->paths, u->part,
-                            json_stringn(u->wanted.len ? u->wanted.data : "", u->wanted.len)) < 0)
-        return refuse(u, "a file's path is not UTF-8");
+                            json_stringn(u->wanted.len ? u->wanted.data : "", u->wanted.len)) < 0) {
+        u->busy = json_was_cut();
+        return refuse(u, u->busy ? "memory is out" : "a file's path is not UTF-8");
+    }
     u->in_path = u->in_file = false;
     return 0;
 }

@@ -239,15 +239,20 @@ static json_t *replace_envs(const json_t *body, struct err *e)
     envs = json_pack("{s:s, s:s}", "CAY_FROM", pattern, "CAY_TO", value);
     json_array_foreach (files, i, file) {
         snprintf(name, sizeof(name), "CAY_FILE_%zu", i);
-        if (!json_string_length(file) || json_object_set(envs, name, file) < 0) {
+        if (!json_string_length(file)) {
             err_set(e, ERR_INVALID, "files[%zu] must be a path", i);
             json_decref(envs);
             return NULL;
         }
+        json_object_set(envs, name, file);
     }
     snprintf(name, sizeof(name), "%zu", i);
     json_object_set_new(envs, "CAY_COUNT", json_string(name));
-    return envs;
+    if (!json_was_cut())
+        return envs;
+    err_set(e, ERR_UNAVAILABLE, "memory is out");
+    json_decref(envs);
+    return NULL;
 }
 
 void toolbox_files_replace(struct toolbox_call *c)
@@ -261,7 +266,7 @@ void toolbox_files_replace(struct toolbox_call *c)
         return;
     envs = replace_envs(c->body, &e);
     if (!envs) {
-        toolbox_fail(c, 400, "BAD_REQUEST", "%s", e.text);
+        toolbox_fail_err(c, &e);
         return;
     }
     r.envs = envs;

@@ -102,7 +102,7 @@ static json_t *info_json(const json_t *process)
                      created ? created : "", "active", true, "lazyStart", false);
 }
 
-/* NULL: it is no list. */
+/* NULL: it is no list, or memory is out. */
 static json_t *infos(const char *body, size_t len, const char *wanted)
 {
     json_t *o = json_load_answer(body, len), *out = json_is_object(o) ? json_array() : NULL;
@@ -118,6 +118,8 @@ static json_t *infos(const char *body, size_t len, const char *wanted)
         json_decref(info);
     }
     json_decref(o);
+    if (json_was_cut())
+        json_decref(TAKE_PTR(out));
     return out;
 }
 
@@ -134,7 +136,9 @@ static void listed(void *arg, const struct http_head *head, const char *body, si
     json_t *all = !why && head->status == 200 ? infos(body, len, f->id[0] ? f->id : NULL) : NULL;
     struct err e;
 
-    if (!why && !all)
+    if (!why && !all && json_memory_was_out())
+        err_set(&e, ERR_UNAVAILABLE, "memory is out");
+    else if (!why && !all)
         err_set(&e, ERR_INTERNAL, "the sandbox's agent does not list its processes");
     if (f->id[0])
         f->done(f->arg, json_array_get(all, 0), why ? why : all ? NULL : &e);

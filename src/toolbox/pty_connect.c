@@ -48,12 +48,15 @@ static void terminal_free(void *state)
 
 /* -- to the client ----------------------------------------------------------------------------- */
 
+/* A client that is not told what it waits for is told so by the end. */
 static void say(struct terminal *t, json_t *message)
 {
     char *text = json_text(message, JSON_COMPACT);
 
     if (text && t->call->x)
         websocket_send(t->socket, true, text, strlen(text));
+    else if (t->call->x)
+        websocket_close(t->socket, WEBSOCKET_FAILED, "memory is out");
     free(text);
     json_decref(message);
 }

@@ -31,7 +31,7 @@ static json_t *text_json(const char *text)
 
     buf_init(&b, 64 * MESSAGE_SIZE);
     if (json_append_text(&b, text, strlen(text)) == 0)
-        out = json_loadb(b.data, b.len, JSON_DECODE_ANY, NULL);
+        out = json_load(b.data, b.len);
     return out ? out : json_string("");
 }
 
@@ -39,13 +39,12 @@ void toolbox_reply_json(struct toolbox_call *c, int status, json_t *body)
 {
     const struct http_header headers[] = {json_header, cors, {"Retry-After", "1"}};
     size_t count = ARRAY_SIZE(headers) - (status == 429 || status == 503 ? 0 : 1);
-    size_t n = body ? json_dumpb(body, NULL, 0, JSON_COMPACT) : 0;
-    CLEANUP_FREE char *text = n ? malloc(n) : NULL;
+    CLEANUP_FREE char *text = json_was_cut() ? NULL : json_text(body, JSON_COMPACT);
 
     if (c->x && !c->answered) {
         c->answered = true;
-        if (text && json_dumpb(body, text, n, JSON_COMPACT) == n)
-            http_respond(c->x, status, headers, count, text, n);
+        if (text)
+            http_respond(c->x, status, headers, count, text, strlen(text));
         else
             http_respond_error(c->x, 503, "memory is out");
     }
@@ -152,6 +151,7 @@ void toolbox_fail(struct toolbox_call *c, int status, const char *code, const ch
     va_start(ap, fmt);
     vsnprintf(message, sizeof(message), fmt, ap);
     va_end(ap);
+    (void)json_was_cut(); /* of what is not sent now */
     toolbox_reply_json(c, status, toolbox_error_json(c, status, code, message));
 }
 

@@ -311,19 +311,25 @@ static json_t *start_json(const struct toolbox_run *r)
     return start;
 }
 
-static char *start_body(const struct toolbox_run *r, size_t *len)
+/* NULL: memory is out, or *is_text is false. */
+static char *start_body(const struct toolbox_run *r, size_t *len, bool *is_text)
 {
     json_t *start = start_json(r);
-    size_t n = start ? json_dumpb(start, NULL, 0, JSON_COMPACT) : 0;
+    bool cut = json_was_cut();
+    CLEANUP_FREE char *text = cut ? NULL : json_text(start, JSON_COMPACT);
+    size_t n = text ? strlen(text) : 0;
     uint8_t *body = n ? malloc(ENVELOPE_HEAD + n) : NULL;
 
     if (body) {
         body[0] = 0;
         for (int i = 0; i < 4; i++)
             body[1 + i] = (uint8_t)(n >> (24 - 8 * i));
-        json_dumpb(start, (char *)body + ENVELOPE_HEAD, n, JSON_COMPACT);
+        memcpy(body + ENVELOPE_HEAD, text, n);
         *len = ENVELOPE_HEAD + n;
     }
+    if (text)
+        explicit_bzero(text, n); /* its environment may be secret */
+    *is_text = start || cut;
     json_decref(start);
     return (char *)body;
 }
@@ -350,10 +356,13 @@ void toolbox_run(struct toolbox_call *c, const struct toolbox_run *r)
                                       .done = on_end,
                                       .arg = op};
 
-    q.body = op ? start_body(r, &q.body_len) : NULL;
+    bool is_text = true;
+
+    q.body = op ? start_body(r, &q.body_len, &is_text) : NULL;
     if (!q.body) {
         free(op);
-        not_started(r, ERR_INVALID, "the program's arguments are not text");
+        not_started(r, is_text ? ERR_UNAVAILABLE : ERR_INVALID,
+                    is_text ? "memory is out" : "the program's arguments are not text");
         return;
     }
     op->call = c;

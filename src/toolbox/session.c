@@ -201,7 +201,7 @@ static json_t *add_session(json_t *out, const char *sid)
     return one && json_array_append_new(out, one) == 0 ? json_object_get(one, "commands") : NULL;
 }
 
-/* NULL: there are more than SESSION_ENTRIES_MAX. The words are the sandbox's, and may be any bytes.
+/* NULL: there are more than SESSION_ENTRIES_MAX, or memory is out (json_was_cut). The words are the sandbox's, and may be any bytes.
  * A folder whose name this server would not have given is no session's and no command's, and is
  * left out before JSON is made of it. */
 static json_t *sessions_json(const char *at, size_t len)
@@ -263,7 +263,9 @@ static void shown(void *arg, const struct toolbox_result *r, const struct err *w
         return;
     }
     all = sessions_json(r->out[0], r->len[0]);
-    if (!all)
+    if (json_was_cut())
+        toolbox_fail(s->call, 503, NULL, "memory is out");
+    else if (!all)
         toolbox_fail(s->call, 409, NULL,
                      "there are more than %u sessions and commands: delete sessions",
                      SESSION_ENTRIES_MAX);

@@ -1,15 +1,17 @@
 #include "toolbox/socketio.h"
 
-#include <jansson.h>
+#include "http/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-/* {"token": text}; what stands beside it is ignored. */
+/* {"token": text}; what stands beside it is ignored. NULL: memory is out. */
 static char *read_token(const char *text, size_t len)
 {
-    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    json_t *o = NULL;
+    bool whole = json_parse(text, len, false, &o, NULL) != ERR_UNAVAILABLE;
     const char *token = json_string_value(json_object_get(o, "token"));
-    char *key = strdup(token ? token : "");
+    char *key = whole ? strdup(token ? token : "") : NULL;
 
     json_decref(o);
     return key;

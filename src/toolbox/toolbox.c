@@ -249,6 +249,12 @@ static bool take_place(struct toolbox_call *c)
     return c->body_share != NULL;
 }
 
+static void handle(struct toolbox_call *c)
+{
+    (void)json_was_cut(); /* of another call */
+    c->route->handler(c);
+}
+
 /* A short text of many values is held as a long one is. */
 static void on_body(struct http_exchange *x, char *body, size_t len)
 {
@@ -260,7 +266,9 @@ static void on_body(struct http_exchange *x, char *body, size_t len)
         return;
     rc = json_parse_request(body, len, true, &c->body, &e);
     http_body_release(x);
-    if (rc != ERR_OK)
+    if (rc == ERR_UNAVAILABLE || rc == ERR_INTERNAL)
+        toolbox_fail(c, 503, NULL, "memory is out");
+    else if (rc != ERR_OK)
         toolbox_fail(c, rc == ERR_TOO_LARGE ? 413 : 400,
                      rc == ERR_TOO_LARGE ? NULL : "INVALID_REQUEST_BODY",
                      "invalid request body: %s", e.text);
@@ -268,7 +276,7 @@ static void on_body(struct http_exchange *x, char *body, size_t len)
         toolbox_fail(c, 400, "INVALID_REQUEST_BODY",
                      "invalid request body: it must be a JSON object");
     else
-        c->route->handler(c);
+        handle(c);
 }
 
 static void take_body(struct toolbox_call *c)
@@ -320,7 +328,7 @@ static void on_found(void *arg, struct gateway_answer *a)
         c->gen = a->gen;
         c->unused_fd = TAKE_FD(a->fd);
         if (c->route->flags & TOOLBOX_NO_BODY)
-            c->route->handler(c);
+            handle(c);
         else
             take_body(c);
     }

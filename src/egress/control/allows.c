@@ -18,7 +18,7 @@ char *allows_list(const struct policy *policy)
     char *text;
 
     policy_offers(policy, add, out);
-    text = json_text(out, JSON_COMPACT | JSON_ENSURE_ASCII);
+    text = json_was_cut() ? NULL : json_text(out, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(out);
     return text;
 }

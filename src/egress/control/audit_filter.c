@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "egress/control/audit_query.h"
+#include "http/json.h"
 #include "http/server.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,14 +58,16 @@ static bool is_other(const struct audit_filter *f, const char *line, size_t n, b
     return !memchr(line, '\\', n) && is_old_by_text(f, line, n, old);
 }
 
-bool audit_filter_fits(const struct audit_filter *f, const char *line, size_t n, bool *old)
+int audit_filter_fits(const struct audit_filter *f, const char *line, size_t n, bool *old)
 {
     json_t *o;
     bool ok;
 
     if (is_other(f, line, n, old))
-        return false;
-    o = json_loadb(line, n, 0, NULL);
+        return 0;
+    o = json_load(line, n);
+    if (!o && json_memory_was_out())
+        return -ENOMEM;
     ok = o && member_is(o, "tenant", f->tenant) && member_is(o, "sandbox", f->sandbox) &&
          member_is(o, "verdict", f->verdict);
     *old = o && is_old(f, o);

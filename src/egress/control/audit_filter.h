@@ -14,6 +14,6 @@ struct audit_filter {
 /* Of a query (audit_query.h says which parameters there are). 0 or -EINVAL. */
 int audit_filter_read(const char *query, struct audit_filter *f);
 
-/* Does a line of n bytes, without its end, fit? *old: it does not, for it is from before
- * `since`. */
-bool audit_filter_fits(const struct audit_filter *f, const char *line, size_t n, bool *old);
+/* Does a line of n bytes, without its end, fit? 1, 0, or -ENOMEM. *old: it does not, for it is from
+ * before `since`. */
+int audit_filter_fits(const struct audit_filter *f, const char *line, size_t n, bool *old);

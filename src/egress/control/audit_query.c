@@ -143,11 +143,13 @@ static void on_line(void *arg, const char *line, size_t n)
 {
     struct work *w = arg;
     bool old;
+    int fits = w->x ? audit_filter_fits(&w->reading.filter, line, n, &old) : 0;
 
-    if (!w->x || !audit_filter_fits(&w->reading.filter, line, n, &old))
+    if (fits == 0)
         return;
-    if (add_line(w, line, n) == 1)
-        http_exchange_abort(w->x); /* it does not read: a part is not to look like the whole */
+    /* It does not read, or memory is out: a part is not to look like the whole. */
+    if (fits < 0 || add_line(w, line, n) == 1)
+        http_exchange_abort(w->x);
 }
 
 /* The oldest; 1: the client has to take it first. */
@@ -251,7 +253,7 @@ static void finish(struct work *w)
     if (!w->x)
         free_work(w);
     else if (w->rc < 0)
-        http_respond_error(w->x, 500, "the audit log cannot be read: %s", strerror(-w->rc));
+        http_respond_error(w->x, w->rc == -ENOMEM ? 503 : 500, "the audit log cannot be read: %s", strerror(-w->rc));
     else if (w->verify)
         send_check(w);
     else

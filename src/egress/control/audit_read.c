@@ -52,17 +52,22 @@ static int take_lines(struct audit_reading *r, const char *text, size_t n)
 
     while (n > 0 && rc == 0 && !has_enough(r) && !r->canceled) {
         const char *end = text + n, *start;
+        int fits = 0;
         size_t len;
-        bool old;
+        bool old = false;
 
         start = n > 1 ? memrchr(text, '\n', n - 1) : NULL;
         start = start ? start + 1 : text;
         len = (size_t)(end - start);
-        if (end[-1] == '\n' && audit_filter_fits(&r->filter, start, len - 1, &old)) {
+        if (end[-1] == '\n')
+            fits = audit_filter_fits(&r->filter, start, len - 1, &old);
+        if (fits < 0) {
+            rc = fits;
+        } else if (fits) {
             rc = keep_line(r, start, len);
             r->position.old = 0;
         } else {
-            r->position.old = end[-1] == '\n' && old ? r->position.old + 1 : 0;
+            r->position.old = old ? r->position.old + 1 : 0;
         }
         n = (size_t)(start - text);
     }

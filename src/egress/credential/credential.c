@@ -165,12 +165,9 @@ char *credential_aad(const char *tenant, const char *name, const json_t *bind, c
     json_t *o;
     char *text;
 
-    json_memory_begin();
-    o = json_pack("{s:s, s:s, s:O, s:s*}", "tenant", tenant, "name", name, "bind", bind, "of", of);
+    o = json_make("{s:s, s:s, s:O, s:s*}", "tenant", tenant, "name", name, "bind", bind, "of", of);
     text = json_text(o, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
     json_decref(o);
-    if (json_memory_was_out()) /* a part of it may be missing */
-        free(TAKE_PTR(text));
     return text;
 }
 

@@ -180,11 +180,10 @@ void deny_explain(const struct policy *p, const struct policy_verdict *v, const 
 
 /* -- in an answer ------------------------------------------------------------------------------ */
 
+/* NULL: memory is out. */
 static json_t *load_allows(const struct sandbox *s)
 {
-    json_t *list = s->allows ? json_load(s->allows, strlen(s->allows)) : NULL;
-
-    return list ? list : json_array();
+    return s->allows ? json_load(s->allows, strlen(s->allows)) : json_array();
 }
 
 /* Agents read it as text: no control characters, and no more than a reason may have. */
@@ -222,8 +221,8 @@ int deny_body_for(const struct sandbox *s, const char *user_agent, const char *e
 {
     char said[POLICY_REASON_SIZE];
     json_t *allows = load_allows(s), *o;
-    char *text;
-    int rc;
+    char *text = NULL;
+    int rc = 0;
 
     plain_message(message, said);
     o = json_pack("{s:s, s:{s:s, s:s, s:s, s:n}, s:s, s:s, s:s}", "type", "error", "error", "type",
@@ -235,11 +234,12 @@ int deny_body_for(const struct sandbox *s, const char *user_agent, const char *e
         return -ENOMEM;
     }
     if (shows_texts_alone(user_agent))
-        json_object_set_new(o, "error", json_string(said));
-    json_object_set_new(o, s->parent ? "command_allows" : "sandbox_allows", allows);
+        rc |= json_object_set_new(o, "error", json_string(said));
+    rc |= json_object_set_new(o, s->parent ? "command_allows" : "sandbox_allows", allows);
     if (s->parent) /* hosts that both allow */
-        json_object_set_new(o, "sandbox_allows", load_allows(s->parent));
-    text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+        rc |= json_object_set_new(o, "sandbox_allows", load_allows(s->parent));
+    if (rc == 0)
+        text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
     if (!text)
         return -ENOMEM;

@@ -102,18 +102,20 @@ static void cut_stuck(struct event_stream *t)
 
 /* -- what is said ------------------------------------------------------------------------------ */
 
-/* A line of o, which is dropped, for all who watch. */
-static void say(struct event_stream *t, const char *event, const struct sandbox *s, json_t *o)
+/* A line of o, which is dropped, for all who watch. False: memory is out. */
+static bool say(struct event_stream *t, const char *event, const struct sandbox *s, json_t *o)
 {
     char *text = NULL;
+    bool said;
 
-    if (o && json_object_set_new(o, "event", json_string(event)) == 0 &&
+    if (!json_was_cut() && o && json_object_set_new(o, "event", json_string(event)) == 0 &&
         json_object_set_new(o, "sandbox", json_string(s->id)) == 0 &&
         json_object_set_new(o, "tenant", json_string(s->tenant)) == 0 &&
         json_object_set_new(o, "slot", json_integer(s->slot)) == 0 &&
         json_object_set_new(o, "gen", json_integer(s->gen)) == 0)
         text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
+    said = text != NULL;
     for (size_t i = 0; text && i < ARRAY_SIZE(t->watchers); i++) {
         struct watcher *w = &t->watchers[i];
 
@@ -124,12 +126,13 @@ static void say(struct event_stream *t, const char *event, const struct sandbox 
             w->full_ms = clock_mono_ms();
     }
     free(text);
+    return said;
 }
 
 static void say_dropped(struct event_stream *t, struct sandbox *s)
 {
-    say(t, "dropped", s, json_pack("{s:I}", "count", (json_int_t)s->unannounced));
-    s->unannounced = 0;
+    if (say(t, "dropped", s, json_pack("{s:I}", "count", (json_int_t)s->unannounced)))
+        s->unannounced = 0;
 }
 
 /* As long as a watcher does not read, a refusal is only counted. */
@@ -161,10 +164,10 @@ void event_stream_denial(struct egress *eg, struct sandbox *s, const struct deni
 
     if (!t || !is_watched(t, &full))
         return;
-    if (!full && whole->unannounced == 0 && rate_take(&whole->announced, EVENT_STREAM_PER_SECOND)) {
-        say(t, "denial", whole, denial_json(d));
+    if (!full && whole->unannounced == 0 &&
+        rate_take(&whole->announced, EVENT_STREAM_PER_SECOND) &&
+        say(t, "denial", whole, denial_json(d)))
         return;
-    }
     whole->unannounced++;
     if (!uv_is_active((uv_handle_t *)&t->tick))
         uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS);
@@ -177,7 +180,7 @@ bool event_stream_ask(struct egress *eg, struct sandbox *s, json_t *question)
                                    rate_take(&s->announced, EVENT_STREAM_PER_SECOND);
 
     if (announced)
-        say(eg->event_stream, "ask", s, json_incref(question));
+        announced = say(eg->event_stream, "ask", s, json_incref(question));
     json_decref(question);
     return announced;
 }
@@ -186,8 +189,10 @@ void event_stream_send_renewal(struct egress *eg, struct sandbox *s, json_t *req
 {
     bool full = false;
 
-    if (eg->event_stream && is_watched(eg->event_stream, &full) && !full && request)
-        say(eg->event_stream, "renewal", s, json_incref(request));
+    if (eg->event_stream && is_watched(eg->event_stream, &full) && !full &&
+        !say(eg->event_stream, "renewal", s, json_incref(request)))
+        log_error("memory is out: a credential's renewal was not asked for; requests that need it "
+                  "are refused until it is asked for again");
     json_decref(request);
 }
 

@@ -141,7 +141,8 @@ static enum err_code seal_again(struct renewal *r, const struct renew_answer *a,
 
     if (!a->refresh_token || strcmp(a->refresh_token, text_of(r->value, "refresh_token")) == 0)
         return ERR_OK;
-    json_object_set_new(r->value, "refresh_token", json_string(a->refresh_token));
+    if (json_object_set_new(r->value, "refresh_token", json_string(a->refresh_token)) < 0)
+        return err_set(e, ERR_EXHAUSTED, "out of memory");
     request = json_pack("{s:s, s:O, s:O, s:O}", "tenant", r->call.as.tenant, "name",
                         json_object_get(r->item, "name"), "value", r->value, "bind",
                         json_object_get(r->item, "bind"));
@@ -154,7 +155,7 @@ static enum err_code seal_again(struct renewal *r, const struct renew_answer *a,
 static enum err_code seal_token(struct renewal *r, const struct renew_answer *a, int64_t end_ms,
                                 char **out, struct err *e)
 {
-    json_t *token = json_pack("{s:s, s:s*, s:I, s:I, s:I, s:b}", "access_token", a->access_token,
+    json_t *token = json_make("{s:s, s:s*, s:I, s:I, s:I, s:b}", "access_token", a->access_token,
                               "previous", r->previous, "serial", (json_int_t)r->serial, "at_ms",
                               (json_int_t)clock_real_ms(), "end_ms", (json_int_t)end_ms,
                               "after_401", r->after_401);
@@ -204,7 +205,7 @@ static void take_answer(struct renewal *r, const struct renew_answer *a)
     struct err e = {0};
 
     if (seal_again(r, a, &sealed, &e) == ERR_OK && seal_token(r, a, end_ms, &token, &e) == ERR_OK) {
-        o = json_pack("{s:s, s:s*, s:I, s:I}", "token", token, "sealed", sealed, "serial",
+        o = json_make("{s:s, s:s*, s:I, s:I}", "token", token, "sealed", sealed, "serial",
                       (json_int_t)r->serial, "end_ms", (json_int_t)end_ms);
         text = json_text(o, JSON_COMPACT);
     }

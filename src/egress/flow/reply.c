@@ -9,7 +9,7 @@
 void reply_json(struct http_exchange *x, int status, json_t *o)
 {
     static const struct http_header type = {"Content-Type", "application/json"};
-    char *text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+    char *text = json_was_cut() ? NULL : json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
 
     json_decref(o);
     if (!text)
