@@ -81,7 +81,7 @@ static void on_archived(struct core *c, const char *id, int status, const struct
         refusal(&why, status, m);
         if (status == 0) {
             o->s.in_archive = true;
-            pause_write_row(o);
+            sandbox_write_row(o);
             log_info("sandbox %s: its files are archived", id);
             logs_add(o, "info", "its files are archived");
         } else if (status != -ECANCELED) {
@@ -175,15 +175,6 @@ enum err_code archive_file_stop(struct sandbox_obj *o, struct err *e)
         return call_privd_err(e, rc, "resuming the sandbox");
     timers_cancel(&o->core->timers, &o->end); /* it is being started */
     return ERR_OK;
-}
-
-void archive_file_forget(struct sandbox_obj *o)
-{
-    struct err why;
-
-    o->s.in_archive = o->archive_tried = o->archive_asked = false;
-    (void)err_set(&why, ERR_UNAVAILABLE, "the sandbox was not archived: it was started first");
-    pause_waiters_fail_later(o, &o->archivers, &why);
 }
 
 /* -- turns ------------------------------------------------------------------------------------- */

@@ -40,12 +40,6 @@ void auto_destroy_on_timer(struct timer *t)
     lifecycle_end(o, "the time that it has in any state is over");
 }
 
-void auto_destroy_on_clock(struct sandbox_obj *o, int64_t offset_ms)
-{
-    if (timer_armed(&o->destroy))
-        o->s.destroy_real_ms = offset_ms + (int64_t)o->destroy.node.at_ms;
-}
-
 enum err_code core_sandbox_set_auto_destroy(struct core *c, const char *tenant, const char *id,
                                             int64_t after_ms, const struct sandbox **out,
                                             struct err *e)

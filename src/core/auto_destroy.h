@@ -17,6 +17,3 @@ enum err_code core_sandbox_set_auto_destroy(struct core *c, const char *tenant, 
 /* (Re-)arms its timer from destroy_real_ms. */
 void auto_destroy_arm(struct sandbox_obj *o);
 void auto_destroy_on_timer(struct timer *t);
-
-/* The clock was set: what is stored moves along, as of any end (lifecycle_check_clock). */
-void auto_destroy_on_clock(struct sandbox_obj *o, int64_t offset_ms);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "core/archive_file.h"
+#include "core/auto_destroy.h"
 #include "core/build.h"
 #include "core/build_files.h"
 #include "core/build_image.h"
@@ -30,6 +31,7 @@
 #include "core/keep.h"
 #include "core/lifecycle.h"
 #include "core/pause.h"
+#include "core/pause_waiters.h"
 #include "core/pipe_writer.h"
 #include "core/published.h"
 #include "core/registry.h"
@@ -53,6 +55,7 @@
 #include "core/to_disk.h"
 #include "core/token.h"
 #include "core/volume.h"
+#include "core/volume_content.h"
 #include "core/webhook.h"
 
 #include <errno.h>
@@ -388,6 +391,9 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     c->started_real_ms = clock_real_ms();
     lifecycle_check_clock(c);
     c->release = release;
+    c->events_of_sandboxes.on_end_timer = lifecycle_on_timer;
+    c->events_of_sandboxes.on_destroy_timer = auto_destroy_on_timer;
+    c->events_of_sandboxes.on_server_gone = volume_content_ended;
     c->relist.fire = on_relist;
     c->usage_due.fire = usage_on_timer;
     c->tenant_ca_retry.fire = tenant_ca_on_timer;

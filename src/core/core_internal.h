@@ -104,6 +104,12 @@ struct core {
     struct build_cached *build_cached; /* build_cache.c */
     uint64_t build_uses;
     struct volume_obj *volumes; /* volume.c; likewise */
+    /* What the timers of a sandbox and its end begin, told by core.c, so that making one needs
+     * nothing of it. on_server_gone: one that served a volume has been freed. */
+    struct {
+        void (*on_end_timer)(struct timer *t), (*on_destroy_timer)(struct timer *t);
+        void (*on_server_gone)(struct core *c);
+    } events_of_sandboxes;
     struct deferred volume_end; /* volume_content.c */
     bool volume_end_deferred;
     struct kept_listed volumes_listed[PRIVSEP_VOLUMES_MAX + 1]; /* by the last VOLUMES, by number */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/auto_destroy.h"
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -44,25 +45,6 @@
 
 #define INIT_RESPONSE_MAX (16u * 1024u)
 #define FIRST_SAMPLE_MS   1000u
-
-void create_fail(struct sandbox_obj *o, const struct err *why)
-{
-    core_sandbox_cb done = TAKE_PTR(o->create_done);
-
-    if (!done)
-        return;
-    o->core->counters.create_failed[why->code]++;
-    trace_sandbox_end(o, why->code);
-    done(o->create_arg, NULL, why);
-}
-
-void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text)
-{
-    struct err why;
-
-    err_set(&why, code, "%s", text);
-    create_fail(o, &why);
-}
 
 /* -- /init ------------------------------------------------------------------------------------- */
 
@@ -203,7 +185,7 @@ static void send_init(struct sandbox_obj *o)
     agent_failed(o, &e);
 }
 
-void create_go_on(struct sandbox_obj *o, const struct err *why)
+static void go_on(struct sandbox_obj *o, const struct err *why)
 {
     if (!sandbox_life(o)->awaits_create)
         return;
@@ -231,6 +213,27 @@ static void leave_to_reconcile(struct sandbox_obj *o)
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
+/* For privd to make it, and its agent to answer. */
+static void arm_deadline(struct sandbox_obj *o)
+{
+    const struct core_config *config = &o->core->config;
+
+    timers_set(&o->core->timers, &o->end,
+               clock_mono_ms() + config->privd_timeout_ms + config->agent_timeout_ms);
+}
+
+/* Whether it begins with the files alone, as the memory was refused. */
+static bool begins_with_files(struct sandbox_obj *o, int status, const struct privsep_msg *m)
+{
+    const struct template_info *t = templates_entry(o->core, o->s.template_id);
+    const struct snapshot *s = t ? create_memory_refused(o, status, m) : NULL;
+
+    if (!s || create_send(o, t->number, s->number, s->id) < 0)
+        return false;
+    arm_deadline(o);
+    return true;
+}
+
 /* m: what privd answered, NULL where it did not. */
 static void create_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m)
 {
@@ -245,7 +248,7 @@ static void create_refused(struct sandbox_obj *o, int status, const struct privs
             leave_to_reconcile(o);
         return;
     }
-    if (create_memory_refused(o, status, m))
+    if (begins_with_files(o, status, m))
         return;
     create_explain(&e, &o->s, status, m);
     log_warn("sandbox %s: %s", o->s.id, e.text);
@@ -286,7 +289,7 @@ static void on_created(struct core *c, const char *id, int status, const struct 
     else if (o->restoring)
         dump_restored(o);
     else if (ca_is_wanted(o))
-        o->init_waits = true;
+        o->on_tenant_ca = go_on;
     else
         send_init(o);
 }
@@ -401,8 +404,7 @@ static enum err_code begin(struct core *c, struct sandbox_obj *o, const struct s
     if (o->copies_memory)
         dump_await_restore(o);
     else
-        timers_set(&c->timers, &o->end,
-                   clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
+        arm_deadline(o);
     return ERR_OK;
 }
 
@@ -438,7 +440,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     enum err_code code = volumes_resolve(c, r, &volumes, e);
 
     r->volumes = volumes;
-    if (code == ERR_OK && r->serves_volume && volume_content_mark(volumes) < 0)
+    if (code == ERR_OK && r->serves_volume && volumes_mark_serving(volumes) < 0)
         code = err_set(e, ERR_EXHAUSTED, "memory is out");
     if (code == ERR_OK)
         code = create_check(c, r, &snapshot, &requested, &used, e);
@@ -447,6 +449,7 @@ static enum err_code create(struct core *c, const struct sandbox_request *reques
     json_decref(volumes);
     if (code != ERR_OK)
         return code;
+    auto_destroy_arm(o);
     const char *copy_of = set_source(o, r, snapshot);
     o->begun_us = clock_mono_us();
     code = begin(c, o, r, copy_of, used->number, e);

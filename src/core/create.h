@@ -5,13 +5,6 @@
 
 struct sandbox_obj;
 
-/* The create's caller is told why, once; the sandbox itself is the lifecycle's. */
-void create_fail(struct sandbox_obj *o, const struct err *why);
-void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text);
-
-/* o->init_waits was set, and is not any more. why: only when the server stops. */
-void create_go_on(struct sandbox_obj *o, const struct err *why);
-
 /* Sends CREATE for o, on what is kept by that number (0: on nothing): its own files, or, where
  * snapshot is not NULL, a copy of that snapshot's. The sequence number or -errno. */
 int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t kept,

@@ -156,7 +156,7 @@ static enum err_code resolve_memory(struct core *c, struct sandbox_request *r,
     struct sandbox_obj *source = NULL;
     enum err_code code = sandbox_visible(c, r->tenant, r->memory_of, &source, e);
 
-    if (code == ERR_OK && !keep_has_memory(source))
+    if (code == ERR_OK && !sandbox_has_memory_on_disk(source))
         code = err_set(e, ERR_CONFLICT, "sandbox %s is not paused with its memory on the disk",
                        r->memory_of);
     if (code != ERR_OK)

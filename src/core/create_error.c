@@ -5,7 +5,8 @@
 
 #include "contract/agent_boot.h"
 #include "core/call.h"
-#include "core/core.h"
+#include "core/core_internal.h"
+#include "core/sandbox.h"
 #include "http/json.h"
 
 #include <errno.h>
@@ -133,4 +134,48 @@ void create_explain_agent(struct err *e, int http_status, const char *body, size
                 (int)MIN(len, 200u), body ? body : "");
     }
     json_decref(answer);
+}
+
+void create_explain_memory(struct err *e, int status)
+{
+    static const struct {
+        int status;
+        enum err_code code;
+        const char *text;
+    } causes[] = {
+        {-ENOENT, ERR_UNAVAILABLE, "it is not there any more"},
+        {-EBADMSG, ERR_UNAVAILABLE, "it is damaged"},
+        {-ESTALE, ERR_UNAVAILABLE, "it is of another kernel, template or sandbox"},
+        {-EOPNOTSUPP, ERR_UNIMPLEMENTED, "a program that this needs is not there any more"},
+    };
+    const char *text = "it could not be restored";
+    enum err_code code = ERR_INTERNAL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
+        if (causes[i].status == status) {
+            code = causes[i].code;
+            text = causes[i].text;
+        }
+    err_set(e, code, "its memory does not come back: %s", text);
+    err_hint(e, "its files are whole: `cay resume --files` starts it on them, and so does a "
+                "connect with \"memory\": false; what ran in it is lost then");
+}
+
+void create_fail(struct sandbox_obj *o, const struct err *why)
+{
+    core_sandbox_cb done = TAKE_PTR(o->create_done);
+
+    if (!done)
+        return;
+    o->core->counters.create_failed[why->code]++;
+    trace_sandbox_end(o, why->code);
+    done(o->create_arg, NULL, why);
+}
+
+void create_fail_text(struct sandbox_obj *o, enum err_code code, const char *text)
+{
+    struct err why;
+
+    err_set(&why, code, "%s", text);
+    create_fail(o, &why);
 }

@@ -3,16 +3,13 @@
 
 #include "core/create_memory.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "core/core_internal.h"
-#include "core/create.h"
-#include "core/dump.h"
+#include "core/create_error.h"
 #include "core/logs.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/snapshot_memory.h"
-#include "core/template.h"
 
 #include <errno.h>
 #include <string.h>
@@ -83,7 +80,7 @@ static bool is_lost(int status, const struct privsep_msg *m)
 static void say(struct sandbox_obj *o, int status, const struct privsep_msg *m)
 {
     if (m && m->stage == PRIVSEP_STAGE_MEMORY && status != -EAGAIN)
-        dump_restore_error(&o->fell, status);
+        create_explain_memory(&o->fell, status);
     else
         err_set(&o->fell, ERR_UNAVAILABLE, "its template's memory was not used: %s",
                 status == -EAGAIN ? "others are being made of it" : strerror(-status));
@@ -91,15 +88,15 @@ static void say(struct sandbox_obj *o, int status, const struct privsep_msg *m)
     logs_add(o, "warn", "begins with its template's files alone: %s", o->fell.text);
 }
 
-bool create_memory_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m)
+const struct snapshot *create_memory_refused(struct sandbox_obj *o, int status,
+                                             const struct privsep_msg *m)
 {
     struct core *c = o->core;
-    const struct template_info *t = templates_entry(c, o->s.template_id);
     const struct snapshot *s = o->memory_snapshot[0] ? snapshots_ready(c, o->memory_snapshot)
                                                      : NULL;
 
-    if (!o->copies_memory || !s || !t || o->kill_wanted || c->stopping)
-        return false;
+    if (!o->copies_memory || !s || o->kill_wanted || c->stopping)
+        return NULL;
     say(o, status, m);
     if (is_lost(status, m))
         snapshot_memory_drop(c, s->id, o->copy_of);
@@ -107,9 +104,5 @@ bool create_memory_refused(struct sandbox_obj *o, int status, const struct privs
     o->copy_of = s->number;
     free(o->init_body); /* it is made anew, with the start command */
     o->init_body = NULL;
-    if (create_send(o, t->number, s->number, s->id) < 0)
-        return false;
-    timers_set(&c->timers, &o->end,
-               clock_mono_ms() + c->config.privd_timeout_ms + c->config.agent_timeout_ms);
-    return true;
+    return s;
 }

@@ -14,6 +14,6 @@ struct snapshot;
 bool create_memory_fits(struct sandbox_obj *o, const struct sandbox_request *r,
                         const struct snapshot *s);
 
-/* privd has refused the memory (m: its answer). true: the sandbox is being made of the files alone;
- * false: it had none of a snapshot, or that is gone. */
-bool create_memory_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m);
+/* privd has refused the memory (m: its answer). The snapshot of whose files alone it is to be made;
+ * NULL: it had none of a snapshot, or that is gone. */
+const struct snapshot *create_memory_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m);

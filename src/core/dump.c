@@ -37,12 +37,6 @@
 #define PREPARE_TEXT_MAX 200
 #define GO_ON_MS         5000u /* until it serves again */
 
-void dump_forget(struct sandbox_obj *o)
-{
-    o->dump_requested = o->dump_waits = o->dump_prepared = o->dump_ends = o->restoring = false;
-    o->restart_refused = false;
-}
-
 static void await_ms(struct sandbox_obj *o, uint64_t ms)
 {
     timers_set(&o->core->timers, &o->end, clock_mono_ms() + ms);
@@ -79,7 +73,7 @@ static void cannot(struct sandbox_obj *o, struct err *why)
         return;
     }
     fall(o, why);
-    pause_write_row(o);
+    sandbox_write_row(o);
     keep_send(o);
 }
 
@@ -409,31 +403,6 @@ void dump_restored(struct sandbox_obj *o)
         tenant_ca_install(o->core); /* it may have come meanwhile */
 }
 
-void dump_restore_error(struct err *e, int status)
-{
-    static const struct {
-        int status;
-        enum err_code code;
-        const char *text;
-    } causes[] = {
-        {-ENOENT, ERR_UNAVAILABLE, "it is not there any more"},
-        {-EBADMSG, ERR_UNAVAILABLE, "it is damaged"},
-        {-ESTALE, ERR_UNAVAILABLE, "it is of another kernel, template or sandbox"},
-        {-EOPNOTSUPP, ERR_UNIMPLEMENTED, "a program that this needs is not there any more"},
-    };
-    const char *text = "it could not be restored";
-    enum err_code code = ERR_INTERNAL;
-
-    for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
-        if (causes[i].status == status) {
-            code = causes[i].code;
-            text = causes[i].text;
-        }
-    err_set(e, code, "its memory does not come back: %s", text);
-    err_hint(e, "its files are whole: `cay resume --files` starts it on them, and so does a "
-                "connect with \"memory\": false; what ran in it is lost then");
-}
-
 /* Others are being restored, or forks are being made of a copy of it. */
 static bool ends_by_itself(int status, uint32_t stage)
 {
@@ -449,14 +418,14 @@ bool dump_restore_refused(struct sandbox_obj *o, int status, const struct privse
         return true;
     if (m->stage != PRIVSEP_STAGE_MEMORY || status == -EAGAIN)
         return false;
-    dump_restore_error(e, status);
+    create_explain_memory(e, status);
     if (!o->s.or_files) {
         begin_with(e, "the sandbox was not resumed");
         return false;
     }
     fall(o, e);
     o->restoring = false;
-    pause_write_row(o);
+    sandbox_write_row(o);
     keep_send_restart(o);
     return true;
 }

@@ -37,9 +37,6 @@ void dump_await_restore(struct sandbox_obj *o);
 /* privd has made it, and it goes on. */
 void dump_restored(struct sandbox_obj *o);
 
-/* privd has refused the memory itself (PRIVSEP_STAGE_MEMORY): why. */
-void dump_restore_error(struct err *e, int status);
-
 /* privd has not. true: it is tried again, or its files alone are started. false: it is paused
  * still, for that reason in *e; left as it was where the reason is no matter of its memory. */
 bool dump_restore_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m,

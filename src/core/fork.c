@@ -384,7 +384,7 @@ static enum err_code check(struct core *c, const char *tenant, const char *id,
                        "sandbox %s may write to a volume, which no other can have then", id);
         err_hint(e, "fork one that has its volumes read-only, or none");
     }
-    if (code == ERR_OK && !(r->memory && keep_has_memory(*out)) && !sandbox_life(*out)->reachable)
+    if (code == ERR_OK && !(r->memory && sandbox_has_memory_on_disk(*out)) && !sandbox_life(*out)->reachable)
         code = sandbox_not_running(*out, e);
     return code;
 }
@@ -402,7 +402,7 @@ static void begin_deferred(void *arg)
     struct fork_op *op = arg;
     struct sandbox_obj *o = sandbox_get(op->core, op->tenant, op->source);
 
-    if (o && keep_has_memory(o)) {
+    if (o && sandbox_has_memory_on_disk(o)) {
         begin_with_memory(op, o);
         return;
     }
@@ -434,7 +434,7 @@ void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
     if (code == ERR_OK && r->memory) {
         trace_begin(c, &op->trace, TRACE_FORK, clock_mono_us());
         op->source_ttl_ms = MAX(o->s.end_real_ms - clock_real_ms(), 1000);
-        if (keep_has_memory(o))
+        if (sandbox_has_memory_on_disk(o))
             core_defer(c, &op->later, begin_deferred, op);
         else
             pause_for_forks(o, on_source_paused, op);

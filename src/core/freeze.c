@@ -112,7 +112,7 @@ enum err_code freeze_resume(struct sandbox_obj *o, struct err *e)
         return code;
     rc = send_change(o, PRIVSEP_THAW, on_thawed);
     if (rc < 0) {
-        pause_write_row(o);
+        sandbox_write_row(o);
         return call_privd_err(e, rc, "resuming the sandbox");
     }
     sandbox_move(o, SANDBOX_RESUMING);

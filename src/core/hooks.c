@@ -8,8 +8,8 @@
 #include "core/core_internal.h"
 #include "core/events.h"
 #include "core/life.h"
-#include "core/pause_internal.h"
 #include "core/sandbox.h"
+#include "core/tier.h"
 #include "http/json.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ static void on_pause_hooks(struct core *c, const char *id, const struct err *why
         return; /* it ends, or the next start settles it */
     o->hooks_requested = false;
     report(o, "pause", why, http_status, body, len);
-    pause_hooks_ended(o, why);
+    tier_functions(tier_number(&o->s))->go_on(o, why); /* privd is asked, or the agent first */
 }
 
 /* A sandbox that is paused again, or ends, has cut the call itself. */

@@ -7,6 +7,7 @@
 #include "core/keep.h"
 #include "core/life.h"
 #include "core/lifecycle.h"
+#include "core/pause.h"
 #include "core/sandbox.h"
 #include "core/store_sandbox.h"
 #include "core/timers.h"
@@ -74,6 +75,16 @@ static bool was_busy(struct sandbox_obj *o, uint64_t cpu_us)
     return busy;
 }
 
+void idle_time_is_over(struct sandbox_obj *o)
+{
+    if (sandbox_life(o)->timeout[o->s.on_timeout] == LIFE_TIMEOUT_PAUSE) {
+        pause_on_timeout(o, o->s.idle_ms ? SANDBOX_PAUSE_IDLE : SANDBOX_PAUSE_TIMEOUT);
+        return;
+    }
+    o->end_reason = o->s.idle_ms ? "idle" : "timeout";
+    lifecycle_end(o, o->s.idle_ms ? "it was not used" : "its time is over");
+}
+
 static void on_stat(struct core *c, const char *id, int status, const struct privsep_msg *m,
                     int *fds, size_t n_fds, void *arg)
 {
@@ -89,7 +100,7 @@ static void on_stat(struct core *c, const char *id, int status, const struct pri
     if (was_busy(o, m->u.stat.cpu_used_us))
         o->used_ms = clock_mono_ms();
     if (!renew(o))
-        lifecycle_time_is_over(o);
+        idle_time_is_over(o);
 }
 
 /* The end's timer is the deadline of the answer: without one it is over. */
@@ -123,12 +134,6 @@ static int64_t end_with_idle(const struct core *c, const struct sandbox *s, int6
     if (idle_ms == 0 && s->idle_ms == 0)
         return s->end_real_ms;
     return s->last_end_real_ms ? MIN(end_ms, s->last_end_real_ms) : end_ms;
-}
-
-bool core_sandbox_pauses_when_idle(const struct sandbox *s)
-{
-    return s->idle_ms > 0 && s->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE &&
-           s->timeout_tier != SANDBOX_TIER_FILES;
 }
 
 /* tier NULL: what happens at the end stays as it is. */

@@ -21,3 +21,6 @@ int64_t idle_end_real_ms(const struct sandbox_obj *o);
 /* Its end has come. true: it goes on, or privd is asked, whose answer decides; false: it was not
  * used. */
 bool idle_goes_on(struct sandbox_obj *o);
+
+/* Its time is over, and it was not used: ended, or paused where its owner wants that. */
+void idle_time_is_over(struct sandbox_obj *o);

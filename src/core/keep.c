@@ -1,7 +1,7 @@
 /* A pause that keeps a sandbox's files: its environment is written, privd is asked to KEEP, and the
  * answer decides whether it is paused. Calls of clients come through pause.c, whose waiters and
  * steps are those of all tiers. keep_restart.c boots it again, keep_settle.c decides where no
- * answer came, keep_drop.c removes the files at its end. A number is in use from the row that is
+ * answer came, lifecycle_end.c removes the files at its end. A number is in use from the row that is
  * written before KEEP until the row of a sandbox that runs again, or of one whose files were
  * dropped. */
 
@@ -20,6 +20,7 @@
 #include "core/keep_internal.h"
 #include "core/life.h"
 #include "core/pause_internal.h"
+#include "core/pause_waiters.h"
 #include "core/sandbox.h"
 #include "core/sockets.h"
 #include "core/store_sandbox.h"
@@ -30,23 +31,6 @@
 
 #define ENV_TIMEOUT_MS 5000u
 #define ENV_BYTES_MAX  (2u * 1024u * 1024u)
-
-void keep_forget(struct sandbox_obj *o)
-{
-    o->s.kept = 0;
-    o->s.kept_memory = o->s.or_files = false;
-    dump_forget(o);
-    archive_file_forget(o);
-    o->hooks_requested = o->env_requested = o->keep_requested = o->rolled_back = false;
-    json_decref(o->s.env);
-    o->s.env = NULL;
-}
-
-bool keep_has_memory(const struct sandbox_obj *o)
-{
-    return sandbox_life(o)->files && sandbox_life(o)->change == LIFE_CHANGE_NONE &&
-           o->s.kept_memory;
-}
 
 static void on_kept(struct core *c, const char *id, int status, const struct privsep_msg *m,
                     int *fds, size_t n_fds, void *arg);

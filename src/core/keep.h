@@ -57,9 +57,6 @@ bool keep_is_gone(int status);
 /* ERR_UNIMPLEMENTED: this server's disk cannot keep files. */
 enum err_code keep_check(const struct core *c, struct err *e);
 
-/* Whether it is paused with its memory on the disk. */
-bool keep_has_memory(const struct sandbox_obj *o);
-
 /* A number that is free, as far as the tenant's share goes (ERR_EXHAUSTED). */
 enum err_code keep_choose_number(struct core *c, const char *tenant, uint32_t *out, struct err *e);
 

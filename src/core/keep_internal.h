@@ -1,5 +1,5 @@
 #pragma once
-/* Steps that keep.c, keep_restart.c, keep_settle.c and keep_drop.c share. */
+/* Steps that keep.c, keep_restart.c and keep_settle.c share, and the end (lifecycle_end.c). */
 
 #include "core/core.h"
 

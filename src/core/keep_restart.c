@@ -16,6 +16,7 @@
 #include "core/life.h"
 #include "core/lifecycle.h"
 #include "core/pause_internal.h"
+#include "core/pause_waiters.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/sockets.h"
@@ -103,7 +104,7 @@ enum err_code keep_resume(struct sandbox_obj *o, struct err *e)
     rc = send_restart(o, t->number);
     if (rc < 0) {
         o->rolled_back = o->restoring = false;
-        pause_write_row(o);
+        sandbox_write_row(o);
         return call_privd_err(e, rc, "resuming the sandbox");
     }
     o->s.kept_memory = changed.kept_memory;
@@ -200,7 +201,8 @@ void keep_restart_failed(struct sandbox_obj *o, const struct err *why)
     if (!o->rolled_back)
         archive_file_forget(o);
     pause_fail(o, why);
-    o->change_requested = o->init_waits = false;
+    o->change_requested = false;
+    o->on_tenant_ca = NULL;
     sockets_discard(o);
     keep_files_again(o);
 }

@@ -34,7 +34,7 @@ void keep_on_listed_again(struct sandbox_obj *o)
         return;
     if (sandbox_life(o)->change == LIFE_CHANGE_NONE) {
         sandbox_move(o, SANDBOX_RESTARTING);
-        pause_write_row(o);
+        sandbox_write_row(o);
     }
 }
 
@@ -78,7 +78,7 @@ static void has_lost_memory(struct sandbox_obj *o)
         return;
     o->s.kept_real_ms = clock_real_ms();
     auto_delete_arm(o);
-    pause_write_row(o);
+    sandbox_write_row(o);
 }
 
 static void is_kept(struct sandbox_obj *o)

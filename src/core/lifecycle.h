@@ -5,14 +5,12 @@
 #include "core/core.h"
 
 struct sandbox_obj;
+struct timer;
 
 /* Finds out whether the clock was set, and then moves what is told and stored of the ends of
  * sandboxes along with it. Called with every request and when anything ends: no client sees the end
  * of before. */
 void lifecycle_check_clock(struct core *c);
-
-/* Its time is over, and it was not used: ended, or paused where its owner wants that. */
-void lifecycle_time_is_over(struct sandbox_obj *o);
 
 /* (Re-)arms the end of a sandbox from its end_real_ms, where its state has a lifetime. */
 void lifecycle_arm(struct sandbox_obj *o);
@@ -25,7 +23,7 @@ enum err_code lifecycle_check_ttl(const struct core *c, int64_t ttl_ms, struct e
 void lifecycle_end(struct sandbox_obj *o, const char *reason);
 
 /* The events of life.h. Each may free o. */
-void lifecycle_on_timer(struct sandbox_obj *o);   /* o->end fired */
+void lifecycle_on_timer(struct timer *t);         /* end of a sandbox_obj fired */
 void lifecycle_on_missing(struct sandbox_obj *o); /* LIST does not have it */
 void lifecycle_on_listed(struct sandbox_obj *o, uint32_t slot, uint32_t gen,
                          bool frozen); /* LIST has it */

@@ -33,31 +33,7 @@
 
 #define PAUSE_AGAIN_MS 2000u /* after the end of its time, when it could not be paused */
 
-/* Drops the wishes of callers that resume it: they do not hold for the next resume. */
-static void forget_wishes(struct sandbox_obj *o)
-{
-    reboot_forget(o);
-    o->resume_ttl_ms = 0;
-}
-
-void pause_fail(struct sandbox_obj *o, const struct err *why)
-{
-    trace_sandbox_end(o, why->code);
-    forget_wishes(o);
-    pause_waiters_fail_later(o, &o->pausers, why);
-    pause_waiters_fail_later(o, &o->resumers, why);
-    pause_waiters_fail_later(o, &o->archivers, why);
-}
-
 /* -- steps ------------------------------------------------------------------------------------- */
-
-void pause_write_row(struct sandbox_obj *o)
-{
-    struct err e;
-
-    if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
-        log_error("sandbox %s: %s", o->s.id, e.text);
-}
 
 /* LIST will tell what is so. */
 void pause_channel_broke(struct sandbox_obj *o, int status, const char *what)
@@ -146,7 +122,7 @@ void pause_resumed(struct sandbox_obj *o)
     o->to_disk_tried = false;
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
     o->used_ms = clock_mono_ms();
-    pause_write_row(o);
+    sandbox_write_row(o);
     trace_sandbox_end(o, ERR_OK);
     lifecycle_arm(o);
     keep_drop_left(o->core, o->s.id, left);
@@ -154,7 +130,7 @@ void pause_resumed(struct sandbox_obj *o)
      * ends but for its files. */
     if (again && (code = reboot_begin(o, &why)) == ERR_OK)
         return;
-    forget_wishes(o);
+    pause_forget_wishes(o);
     notify_resumed(o);
     hooks_after_resume(o, tier, *snapshot ? "rollback" : "resume");
     o->reboot_ran = false;
@@ -175,8 +151,8 @@ void pause_not_resumed(struct sandbox_obj *o, enum sandbox_state to, const struc
     auto_delete_arm(o);
     archive_file_arm(o->core);
     to_disk_arm(o->core);
-    forget_wishes(o);
-    pause_write_row(o);
+    pause_forget_wishes(o);
+    sandbox_write_row(o);
     pause_waiters_notify(o, &o->resumers, why);
     if (o->reboot_ran)
         is_paused(o);
@@ -191,7 +167,7 @@ void pause_not_rebooted(struct sandbox_obj *o, const struct err *why)
 
     log_warn("sandbox %s: %s: %s", o->s.id, o->reboot ? "does not boot anew" : "not resumed",
              why->text);
-    forget_wishes(o);
+    pause_forget_wishes(o);
     if (runs)
         notify_resumed(o);
     o->reboot_ran = false;
@@ -237,7 +213,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
     o->s.end_real_ms = clock_real_ms();
     archive_file_arm(c);
     to_disk_arm(c);
-    pause_write_row(o);
+    sandbox_write_row(o);
     trace_sandbox_end(o, ERR_OK);
     if (c->on_paused)
         c->on_paused(c->on_paused_arg, o->s.id);
@@ -250,7 +226,7 @@ void pause_done(struct sandbox_obj *o, enum sandbox_state to)
         is_paused(o);
     if (!o->resumers)
         return;
-    forget_wishes(o);
+    pause_forget_wishes(o);
     pause_waiters_notify(o, &o->resumers, &e);
 }
 
@@ -293,8 +269,8 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     o->hooks_requested = false;
     if (o->resumers && ttl_ms > 0)
         o->s.end_real_ms = MAX(o->s.end_real_ms, clock_real_ms() + ttl_ms);
-    forget_wishes(o);
-    pause_write_row(o);
+    pause_forget_wishes(o);
+    sandbox_write_row(o);
     lifecycle_arm(o);
     hooks_after_resume(o, tier, "not_paused");
     if (over && !o->resumers)
@@ -307,11 +283,6 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     o->reboot_ran = false;
     pause_waiters_notify(o, &o->resumers, rebooting ? why : NULL);
     begin_pause_again(o);
-}
-
-void pause_hooks_ended(struct sandbox_obj *o, const struct err *why)
-{
-    tier_functions(tier_number(&o->s))->go_on(o, why);
 }
 
 /* Its files stay where they are until those copies are made. */

@@ -29,6 +29,3 @@ void pause_on_deadline(struct sandbox_obj *o);
 /* Of one that runs: with its memory on the disk, for the forks that are to be made of that. Its
  * owner has not asked for a pause, so that none of the quota is needed. */
 void pause_for_forks(struct sandbox_obj *o, core_sandbox_cb done, void *arg);
-
-/* It ends, or the server does: those who wait are told why not. */
-void pause_fail(struct sandbox_obj *o, const struct err *why);

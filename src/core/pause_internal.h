@@ -6,8 +6,6 @@
 #include "core/life.h"
 #include "core/pause.h"
 
-void pause_write_row(struct sandbox_obj *o);
-
 /* The sandbox that the answer of cay-privd is about, where it is still waited for in a state of
  * that change. NULL: it is not, or there was no answer (what: "pausing the sandbox"), which is
  * dealt with. */
@@ -16,10 +14,6 @@ struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_cha
 
 /* LIST will tell what is so; those who wait are told that it broke. */
 void pause_channel_broke(struct sandbox_obj *o, int status, const char *what);
-
-/* Its hooks before a pause have ended, or (why) its agent did not answer: privd is asked, or for a
- * pause with the files alone the agent first. */
-void pause_hooks_ended(struct sandbox_obj *o, const struct err *why);
 
 /* It is paused, in state `to`. */
 void pause_done(struct sandbox_obj *o, enum sandbox_state to);

@@ -55,3 +55,27 @@ void pause_waiters_fail_later(struct sandbox_obj *o, struct pause_waiter **list,
     first->why = *why;
     core_defer(o->core, &first->later, notify_deferred, first);
 }
+
+/* -- wishes ------------------------------------------------------------------------------------ */
+
+void pause_forget_reboot(struct sandbox_obj *o)
+{
+    o->reboot = false;
+    o->rollback_to[0] = '\0';
+    timers_cancel(&o->core->timers, &o->copies_wait);
+}
+
+void pause_forget_wishes(struct sandbox_obj *o)
+{
+    pause_forget_reboot(o);
+    o->resume_ttl_ms = 0;
+}
+
+void pause_fail(struct sandbox_obj *o, const struct err *why)
+{
+    trace_sandbox_end(o, why->code);
+    pause_forget_wishes(o);
+    pause_waiters_fail_later(o, &o->pausers, why);
+    pause_waiters_fail_later(o, &o->resumers, why);
+    pause_waiters_fail_later(o, &o->archivers, why);
+}

@@ -15,3 +15,12 @@ void pause_waiters_notify(struct sandbox_obj *o, struct pause_waiter **list, con
 /* The same in the next turn: who fails it may be inside a loop over sandboxes. */
 void pause_waiters_fail_later(struct sandbox_obj *o, struct pause_waiter **list,
                               const struct err *why);
+
+/* It is not to boot anew any more. */
+void pause_forget_reboot(struct sandbox_obj *o);
+
+/* The wishes of callers that resume it are dropped: they do not hold for the next resume. */
+void pause_forget_wishes(struct sandbox_obj *o);
+
+/* It ends, or the server does: those who wait are told why not. */
+void pause_fail(struct sandbox_obj *o, const struct err *why);

@@ -11,6 +11,7 @@
 #include "core/keep.h"
 #include "core/life.h"
 #include "core/pause_internal.h"
+#include "core/pause_waiters.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/timers.h"
@@ -18,13 +19,6 @@
 #include <string.h>
 
 #define COPIES_WAIT_MS 15000u
-
-void reboot_forget(struct sandbox_obj *o)
-{
-    o->reboot = false;
-    o->rollback_to[0] = '\0';
-    timers_cancel(&o->core->timers, &o->copies_wait);
-}
 
 static void on_copies_wait(struct timer *t)
 {
@@ -113,7 +107,7 @@ static enum err_code begin(struct sandbox_obj *o, const struct snapshot *s, stru
     code = reboot_begin(o, e);
     if (code == ERR_OK)
         return ERR_OK;
-    reboot_forget(o);
+    pause_forget_reboot(o);
     o->reboot_ran = false;
     return code;
 }

@@ -27,8 +27,5 @@ void core_sandbox_rollback(struct core *c, const char *tenant, const char *id, c
  * nothing has changed. */
 enum err_code reboot_begin(struct sandbox_obj *o, struct err *e);
 
-/* It is not to boot anew any more. */
-void reboot_forget(struct sandbox_obj *o);
-
 /* The last copy of its files is made, or the last fork of its memory. */
 void reboot_copies_made(struct sandbox_obj *o);

@@ -146,3 +146,23 @@ bool sandbox_name_is_taken(const struct core *c, const char *tenant, const char 
     }
     return false;
 }
+
+void sandbox_write_row(struct sandbox_obj *o)
+{
+    struct err e;
+
+    if (store_sandbox_update(o->core->store, &o->s, &e) != ERR_OK)
+        log_error("sandbox %s: %s", o->s.id, e.text);
+}
+
+bool core_sandbox_pauses_when_idle(const struct sandbox *s)
+{
+    return s->idle_ms > 0 && s->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE &&
+           s->timeout_tier != SANDBOX_TIER_FILES;
+}
+
+bool sandbox_has_memory_on_disk(const struct sandbox_obj *o)
+{
+    return sandbox_life(o)->files && sandbox_life(o)->change == LIFE_CHANGE_NONE &&
+           o->s.kept_memory;
+}

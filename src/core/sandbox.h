@@ -45,7 +45,9 @@ struct sandbox_obj {
     uint64_t made_us;            /* privd had made it */
     uint64_t kill_requested_us;  /* by a call; 0: none */
     char *init_body;             /* JSON for the agent's /init, until it is sent */
-    bool init_waits;             /* for its tenant's CA (tenant_ca.h) */
+    /* Not NULL: it waits for its tenant's CA (tenant_ca.h), and goes on so. why: only when the
+     * server stops. */
+    void (*on_tenant_ca)(struct sandbox_obj *o, const struct err *why);
     bool tenant_ca_installing;   /* tenant_ca.c: that, after its start */
     uint64_t tenant_ca_retry_ms; /* it has failed: not before that (clock_mono_ms) */
     core_sandbox_cb create_done, kill_done;
@@ -174,9 +176,15 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
 enum err_code sandbox_reachable(struct core *c, const char *tenant, const char *id,
                                 struct sandbox_obj **out, struct err *e);
 
+/* Its row, as it is now: where that fails it goes on, as LIST is what counts at the next start. */
+void sandbox_write_row(struct sandbox_obj *o);
+
 /* Writes changed to the store, then makes it the sandbox's: all of o->s, or nothing. *out is it. */
 enum err_code sandbox_write_through(struct sandbox_obj *o, const struct sandbox *changed,
                                     const struct sandbox **out, struct err *e);
+
+/* Whether it is paused with its memory on the disk. */
+bool sandbox_has_memory_on_disk(const struct sandbox_obj *o);
 
 /* ERR_CONFLICT: what it does instead of running, and how it is resumed. */
 enum err_code sandbox_not_running(const struct sandbox_obj *o, struct err *e);

@@ -7,30 +7,24 @@
 
 #include "base/clock.h"
 #include "core/archive.h"
-#include "core/auto_destroy.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/egress.h"
 #include "core/exec.h"
-#include "core/lifecycle.h"
 #include "core/logs.h"
 #include "core/metrics.h"
 #include "core/pause.h"
+#include "core/pause_waiters.h"
 #include "core/registry.h"
 #include "core/sandbox.h"
 #include "core/sockets.h"
 #include "core/template.h"
 #include "core/tenant.h"
 #include "core/timers.h"
-#include "core/volume_content.h"
+#include "core/volume.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static void on_end_timer(struct timer *t)
-{
-    lifecycle_on_timer(CONTAINER_OF(t, struct sandbox_obj, end));
-}
 
 static void join_tenant(struct sandbox_obj *o, struct tenant *t)
 {
@@ -62,8 +56,8 @@ static bool enter(struct core *c, struct sandbox_obj *o, const char *tenant)
         return false;
     o->core = c;
     o->used_ms = clock_mono_ms();
-    o->end.fire = on_end_timer;
-    o->destroy.fire = auto_destroy_on_timer;
+    o->end.fire = c->events_of_sandboxes.on_end_timer;
+    o->destroy.fire = c->events_of_sandboxes.on_destroy_timer;
     o->socket_cache_expiry.fire = sockets_on_expiry;
     o->sample.fire = metrics_on_timer;
     if (registry_add(&c->registry, o) < 0) {
@@ -94,7 +88,7 @@ struct sandbox_obj *sandbox_adopt(struct core *c, const struct sandbox *s)
     if (!o)
         return NULL;
     o->s = *s;
-    o->s.serves_volume = volume_content_serves(s->volumes);
+    o->s.serves_volume = volumes_serve(s->volumes);
     if (!enter(c, o, s->tenant)) {
         free(o);
         return NULL;
@@ -193,7 +187,6 @@ enum err_code sandbox_make(struct core *c, const struct sandbox_request *r,
         release(o);
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     }
-    auto_destroy_arm(o);
     *out = o;
     return ERR_OK;
 }
@@ -220,5 +213,5 @@ void sandbox_free(struct sandbox_obj *o)
     leave_tenant(o);
     release(o);
     if (served)
-        volume_content_ended(c);
+        c->events_of_sandboxes.on_server_gone(c);
 }

@@ -70,7 +70,7 @@ static enum err_code find(struct core *c, const char *tenant, const char *snapsh
     *o = sandbox_get(c, tenant, sandbox);
     if (!*s || (*s)->s.state != SNAPSHOT_READY || strcmp((*s)->s.tenant, tenant) != 0)
         return err_set(e, ERR_NOT_FOUND, "the snapshot was removed meanwhile");
-    if (!*o || !keep_has_memory(*o))
+    if (!*o || !sandbox_has_memory_on_disk(*o))
         return err_set(e, ERR_NOT_FOUND, "the sandbox that its memory is of was changed meanwhile");
     return ERR_OK;
 }

@@ -5,7 +5,6 @@
 #include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
-#include "core/create.h"
 #include "core/egress.h"
 #include "core/sandbox.h"
 #include "core/store_sandbox.h"
@@ -38,10 +37,8 @@ static void go_on(struct tenant *t, const struct err *why)
 {
     for (struct sandbox_obj *o = t->sandboxes, *next; o; o = next) {
         next = o->tenant_next;
-        if (!o->init_waits)
-            continue;
-        o->init_waits = false;
-        create_go_on(o, why);
+        if (o->on_tenant_ca)
+            TAKE_PTR(o->on_tenant_ca)(o, why);
     }
 }
 

@@ -10,8 +10,8 @@ struct core;
 struct tenant;
 struct timer;
 
-/* True: it is being asked for now; create_go_on is called for each sandbox whose init_waits is set
- * when that is over. False: tenant_ca_pem has it, or there is none to be had. */
+/* True: it is being asked for now; on_tenant_ca of each sandbox that has one is called when that
+ * is over. False: tenant_ca_pem has it, or there is none to be had. */
 bool tenant_ca_wanted(struct tenant *t);
 
 /* PEM, or NULL. */

@@ -175,7 +175,7 @@ bool to_disk_not_done(struct sandbox_obj *o, const struct err *why)
     const bool was_frozen_again = !sandbox_life(o)->files;
     keep_forget(o);
     sandbox_move(o, SANDBOX_RUNNING);
-    pause_write_row(o);
+    sandbox_write_row(o);
     if (was_frozen_again)
         timers_set(&o->core->timers, &o->end, clock_mono_ms() + FREEZE_AGAIN_MS);
     else
@@ -203,6 +203,6 @@ void to_disk_give_up(struct sandbox_obj *o, int64_t ttl_ms)
     if (sandbox_life(o)->timer != LIFE_TIMER_LIFETIME)
         return;
     o->s.pause_reason = SANDBOX_PAUSE_NONE;
-    pause_write_row(o);
+    sandbox_write_row(o);
     lifecycle_arm(o);
 }

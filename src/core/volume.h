@@ -82,6 +82,12 @@ size_t volumes_mounts(const json_t *mounts, struct volume_mount out[static PRIVS
 enum err_code volumes_check(struct core *c, const char *tenant, const struct sandbox *of,
                             const json_t *mounts, struct err *e);
 
+/* Whether one of the mounts is of a sandbox that serves a volume's contents (volume_content.h). */
+bool volumes_serve(const json_t *mounts);
+
+/* Marks the one entry as that. -ENOMEM: memory is out. */
+int volumes_mark_serving(json_t *mounts);
+
 /* Their fields of a CREATE, into m. 0, or -ENOENT: one is not there. */
 int volumes_fill(struct core *c, const char *tenant, const json_t *mounts, struct privsep_msg *m);
 

@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SERVES_FIELD    "serves" /* of an entry of a sandbox's mounts */
 #define SERVE_PATH      "/volume"
 #define END_TARGET      "/cay/volume-end"
 #define END_ANSWER_MAX  4096u
@@ -41,17 +40,6 @@ struct volume_waiter {
 };
 
 /* -- which sandbox ----------------------------------------------------------------------------- */
-
-bool volume_content_serves(const json_t *mounts)
-{
-    return json_is_true(json_object_get(json_array_get(mounts, 0), SERVES_FIELD));
-}
-
-int volume_content_mark(json_t *mounts)
-{
-    return json_object_set_new(json_array_get(mounts, 0), SERVES_FIELD, json_true()) < 0 ? -ENOMEM
-                                                                                         : 0;
-}
 
 static const char *volume_of(const json_t *mount)
 {

@@ -32,12 +32,6 @@ void core_volume_serve(struct core *c, const char *id, bool writes, core_sandbox
 
 /* -- for core's other files -------------------------------------------------------------------- */
 
-/* Whether one of the mounts is of a sandbox that serves. */
-bool volume_content_serves(const json_t *mounts);
-
-/* Marks the one entry as that. -ENOMEM: memory is out. */
-int volume_content_mark(json_t *mounts);
-
 /* Volumes that o is to have are served: they are asked to be free, and o is told by
  * create_send_held or create_held_refused. false: none is. */
 bool volume_content_hold(struct sandbox_obj *o);

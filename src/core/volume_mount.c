@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SERVES_FIELD "serves" /* of an entry of a sandbox's mounts */
+
 /* -- which sandbox has which ------------------------------------------------------------------- */
 
 static bool reads_only(const json_t *mount)
@@ -299,4 +301,17 @@ size_t volumes_mounts(const json_t *mounts, struct volume_mount out[static PRIVS
         n++;
     }
     return n;
+}
+
+/* -- one that serves a volume's contents ------------------------------------------------------- */
+
+bool volumes_serve(const json_t *mounts)
+{
+    return json_is_true(json_object_get(json_array_get(mounts, 0), SERVES_FIELD));
+}
+
+int volumes_mark_serving(json_t *mounts)
+{
+    return json_object_set_new(json_array_get(mounts, 0), SERVES_FIELD, json_true()) < 0 ? -ENOMEM
+                                                                                         : 0;
 }
