@@ -282,7 +282,7 @@ static int set_up(struct connloop *l)
         .lookup_timeout_ms = GATEWAY_TIMEOUT_MS,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .agent_timeout_ms = l->config.agent_timeout_ms,
-        .places = place_pool_new(l->config.max_connections),
+        .conn_shares = conn_share_pool_new(l->config.max_connections),
         .query = lookup,
         .ctx = l,
     };
@@ -291,7 +291,7 @@ static int set_up(struct connloop *l)
         .lookup_timeout_ms = GATEWAY_TIMEOUT_MS,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .agent_timeout_ms = l->config.agent_timeout_ms,
-        .places = gateway.places,
+        .conn_shares = gateway.conn_shares,
         .query = toolbox_lookup,
         .follow = toolbox_follow,
         .ctx = l,
@@ -301,14 +301,14 @@ static int set_up(struct connloop *l)
     http_server_config_default(&server);
     server.max_connections = l->config.max_connections;
     server.write_timeout_ms = WRITE_TIMEOUT_MS;
-    server.owner_timeout_ms = PLACE_OWNER_MS;
+    server.owner_timeout_ms = CONN_SHARE_OWNER_MS;
     server.layer = l->config.layer;
     server.relays = true;
     server.collect_total_bytes = (size_t)BODIES_MAX * API_BODY_MAX_BYTES + TOOLBOX_BODIES_BYTES +
                                  l->config.max_connections * (size_t)KEYLESS_BODY_BYTES;
     l->bodies = share_pool_new(BODIES_MAX);
-    l->places = gateway.places;
-    if (!l->bodies || !l->places)
+    l->conn_shares = gateway.conn_shares;
+    if (!l->bodies || !l->conn_shares)
         return -ENOMEM;
     if ((rc = pending_new(l->config.max_connections, &l->api_pending)) < 0 ||
         (rc = http_server_new(&l->loop, &server, handle, l, &l->server)) < 0 ||
@@ -355,7 +355,7 @@ void connloop_join(struct connloop *l)
         util_close(&l->listen_fds[i]);
     pending_free(l->api_pending);
     share_pool_free(l->bodies);
-    share_pool_free(l->places);
+    share_pool_free(l->conn_shares);
     streams_free(l->streams);
     mailbox_free(&l->inbox);
     loop_end(&l->loop, "connection loop");

@@ -250,8 +250,8 @@ static void of_tenant(struct connloop *l, struct http_exchange *x, const char *t
     const struct http_head *h = http_exchange_head(x);
     struct share *share = NULL;
 
-    if (!place_take(l->places, x, tenant, NULL, false)) {
-        place_refuse(x);
+    if (!conn_share_take(l->conn_shares, x, tenant, NULL, false)) {
+        conn_share_refuse(x);
         return;
     }
     if (!is_short(h) && !(share = share_take(l->bodies, tenant, NULL))) {

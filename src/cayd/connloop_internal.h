@@ -40,7 +40,7 @@ struct connloop {
     struct gateway *gateway;
     struct toolbox *toolbox;
     struct pending *api_pending;
-    struct share_pool *bodies, *places;
+    struct share_pool *bodies, *conn_shares;
     struct key_owners owners;
     struct waited_body *waited; /* connloop_api.c: requests of the API whose bodies come yet */
     struct streams *streams;

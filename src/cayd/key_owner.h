@@ -1,8 +1,8 @@
 #pragma once
-/* Whose key that is, as a connection loop was told before: what a request's place is taken by
- * (gateway/place.h) without a question for each. It opens nothing: each call's key is checked by
- * the control loop. A key's tenant does not change; one that was revoked is forgotten, since it
- * must not take its tenant's places. Belongs to one loop. */
+/* Whose key that is, as a connection loop was told before, so that a request takes a share of its
+ * tenant's (gateway/conn_share.h) without a question for each. It opens nothing: each call's key is
+ * checked by the control loop. A key's tenant does not change; one that was revoked is forgotten,
+ * since it must not take its tenant's shares. Belongs to one loop. */
 
 #include "core/key.h"
 

@@ -137,7 +137,7 @@ static bool take_place(struct connloop *l, struct http_exchange *x, const char *
     char owner[CORE_BUILD_OWNER_LEN + 1];
 
     (void)snprintf(owner, sizeof(owner), "%.*s", CORE_BUILD_OWNER_LEN, token);
-    return place_take(l->places, x, owner, NULL, false);
+    return conn_share_take(l->conn_shares, x, owner, NULL, false);
 }
 
 /* NULL: memory is out. */
@@ -166,7 +166,7 @@ void upload_receive(struct connloop *l, struct http_exchange *x, struct control_
         report_end(u, NULL, false);
     } else if (u && !take_place(l, x, token)) {
         report_end(u, NULL, false);
-        place_refuse(x);
+        conn_share_refuse(x);
     } else if (u) {
         http_exchange_set(x, u, client_gone);
         http_body_stream(x, on_data, on_end);

@@ -407,8 +407,8 @@ void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer 
     if (x && take_idle(g, x, a)) {
         if (a->status)
             answer_refused(x, a);
-        else if (!place_take(g->config.places, x, a->tenant, a->id, a->anonymous))
-            place_refuse(x);
+        else if (!conn_share_take(g->config.conn_shares, x, a->tenant, a->id, a->anonymous))
+            conn_share_refuse(x);
         else
             pass(g, x, a);
     }

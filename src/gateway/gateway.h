@@ -6,7 +6,7 @@
  * owner gives: the query crosses to gateway_resolve there, and its answer comes back by
  * gateway_answered with the same ticket. Never blocks. */
 
-#include "gateway/place.h"
+#include "gateway/conn_share.h"
 #include "gateway/resolve.h"
 #include "http/server.h"
 
@@ -17,7 +17,7 @@ struct gateway_config {
     uint64_t lookup_timeout_ms; /* for its answer */
     uint64_t connect_timeout_ms;
     uint64_t agent_timeout_ms; /* for the begin of an agent's answer; 0 none */
-    struct share_pool *places; /* of the loop's connections; the owner's */
+    struct share_pool *conn_shares; /* of the loop's connections; the owner's */
     /* Takes over what q holds. 0, or -EAGAIN when the control loop has too much to do. */
     int (*query)(void *ctx, uint64_t ticket, struct gateway_query *q);
     void *ctx;

@@ -224,7 +224,7 @@ static void on_asked(void *arg, struct gateway_answer *a)
     e->asking = false;
     explicit_bzero(c->key, strlen(c->key));
     if (c->x && !e->ended && a && a->status == 0 &&
-        !place_take(c->toolbox->config.places, c->x, a->tenant, NULL, false))
+        !conn_share_take(c->toolbox->config.conn_shares, c->x, a->tenant, NULL, false))
         a->status = 429;
     if (c->x && !e->ended && a && a->status == 0) {
         begin(e, TAKE_FD(a->fd));

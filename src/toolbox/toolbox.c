@@ -319,8 +319,8 @@ static void on_found(void *arg, struct gateway_answer *a)
         toolbox_fail(c, 503, NULL, "the server is too busy to look for the sandbox; try again");
     } else if (a->status) {
         refuse(c, a);
-    } else if (!place_take(c->toolbox->config.places, c->x, a->tenant, a->id, false)) {
-        toolbox_fail(c, 429, NULL, "%s", place_refusal);
+    } else if (!conn_share_take(c->toolbox->config.conn_shares, c->x, a->tenant, a->id, false)) {
+        toolbox_fail(c, 429, NULL, "%s", conn_share_refusal);
     } else {
         memcpy(c->id, a->id, sizeof(c->id));
         memcpy(c->tenant, a->tenant, sizeof(c->tenant));

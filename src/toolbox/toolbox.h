@@ -14,7 +14,7 @@
  * @daytonaio/sdk 0.143.0 and 0.218.0 and PyPI daytona send; apps/daemon of daytonaio/daytona at
  * b5a5d9e78 for errors and defaults. */
 
-#include "gateway/place.h"
+#include "gateway/conn_share.h"
 #include "gateway/resolve.h"
 #include "http/server.h"
 
@@ -34,7 +34,7 @@ struct toolbox_config {
     uint64_t lookup_timeout_ms; /* for its answer */
     uint64_t connect_timeout_ms;
     uint64_t agent_timeout_ms; /* for the begin of an agent's answer */
-    struct share_pool *places; /* of the loop's connections; the owner's */
+    struct share_pool *conn_shares; /* of the loop's connections; the owner's */
     /* Takes over what q holds. 0, or -EAGAIN when the control loop has too much to do. */
     int (*query)(void *ctx, uint64_t ticket, struct gateway_query *q);
     /* Asks for the states of the sandboxes of that key's tenant (api's DAYTONA_EVENTS_PATH), for a

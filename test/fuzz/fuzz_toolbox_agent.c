@@ -127,8 +127,8 @@ static void begin(void)
         return;
     world.begun = true;
     signal(SIGPIPE, SIG_IGN);
-    config.places = place_pool_new(AGENTS_MAX);
-    FUZZ_CHECK(config.places);
+    config.conn_shares = conn_share_pool_new(AGENTS_MAX);
+    FUZZ_CHECK(config.conn_shares);
     http_server_config_default(&server);
     FUZZ_CHECK(uv_loop_init(&world.loop) == 0);
     FUZZ_CHECK(toolbox_new(&world.loop, &config, &world.toolbox) == 0);
@@ -303,7 +303,7 @@ static void close_agents(void)
 
 static size_t places(void)
 {
-    return share_used(world.toolbox->config.places);
+    return share_used(world.toolbox->config.conn_shares);
 }
 
 /* The client has gone, which looks as if it had only ended its side: its answer shows it. */

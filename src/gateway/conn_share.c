@@ -1,4 +1,4 @@
-#include "gateway/place.h"
+#include "gateway/conn_share.h"
 
 #include "core/core.h"
 #include "http/json.h"
@@ -9,15 +9,15 @@
 
 #define ANONYMOUS "|anonymous" /* behind the tenant's name, which has no bar */
 
-const char place_refusal[] =
+const char conn_share_refusal[] =
     "as many requests, streams and terminals are open at once as this tenant's or this sandbox's "
     "share of the server's connections: end some of them, or try again later";
 
-struct share_pool *place_pool_new(size_t connections)
+struct share_pool *conn_share_pool_new(size_t connections)
 {
-    size_t places = connections - connections / PLACE_FREE;
+    size_t shares = connections - connections / CONN_SHARE_FREE;
 
-    return share_pool_new(places);
+    return share_pool_new(shares);
 }
 
 static void give_back(void *owner)
@@ -25,7 +25,7 @@ static void give_back(void *owner)
     share_return(owner);
 }
 
-/* The two accounts of a tenant have less than half of the places together; that of strangers alone
+/* The two accounts of a tenant have less than half of the shares together; that of strangers alone
  * a third, so that the tenant's own calls find some. */
 static bool both_fit(const struct share_pool *pool, const char *tenant, const char *strangers,
                      bool for_strangers)
@@ -36,23 +36,23 @@ static bool both_fit(const struct share_pool *pool, const char *tenant, const ch
                                share_held(pool, tenant, NULL) + (for_strangers ? 2 : 1) * theirs);
 }
 
-bool place_take(struct share_pool *pool, struct http_exchange *x, const char *tenant,
+bool conn_share_take(struct share_pool *pool, struct http_exchange *x, const char *tenant,
                 const char *sandbox, bool is_stranger)
 {
     char strangers[CORE_TENANT_SIZE + sizeof(ANONYMOUS)];
-    struct share *place = NULL;
+    struct share *share = NULL;
 
     if (http_exchange_is_owned(x))
         return true;
     (void)snprintf(strangers, sizeof(strangers), "%s" ANONYMOUS, tenant);
     if (both_fit(pool, tenant, strangers, is_stranger))
-        place = share_take(pool, is_stranger ? strangers : tenant, sandbox);
-    if (place)
-        http_exchange_own(x, place, give_back);
-    return place != NULL;
+        share = share_take(pool, is_stranger ? strangers : tenant, sandbox);
+    if (share)
+        http_exchange_own(x, share, give_back);
+    return share != NULL;
 }
 
-void place_refuse(struct http_exchange *x)
+void conn_share_refuse(struct http_exchange *x)
 {
     static const struct http_header headers[] = {
         {"Content-Type", "application/json"},
@@ -60,7 +60,7 @@ void place_refuse(struct http_exchange *x)
         {"Retry-After", "1"},
         {"Should-Retry", "true"}, /* E2B's SDKs from 2.61 on go by it */
     };
-    json_t *body = json_pack("{s:i, s:s}", "code", 429, "message", place_refusal);
+    json_t *body = json_pack("{s:i, s:s}", "code", 429, "message", conn_share_refusal);
     CLEANUP_FREE char *text = json_text(body, JSON_COMPACT);
 
     json_decref(body);
