@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "contract/proto.h"
-#include "unpack/place.h"
+#include "unpack/tree_entry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,16 +52,16 @@ static enum err_code fail_on(struct err *e, int r, const char *path)
 static enum err_code put_dir(const struct additions *a, const char *path, mode_t mode, bool insists,
                              uid_t owner, struct err *e)
 {
-    CLEANUP(place_close) struct place p = PLACE_NONE;
+    CLEANUP(tree_entry_close) struct tree_entry p = TREE_ENTRY_NONE;
     struct stat st;
     int r;
 
-    if (place_open(a->root_fd, path, true, &p, e) != ERR_OK)
+    if (tree_entry_open(a->root_fd, path, true, &p, e) != ERR_OK)
         return insists ? e->code : ERR_OK;
-    r = place_stat(&p, &st);
+    r = tree_entry_stat(&p, &st);
     if (r == 0 && (S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && !insists)))
         return ERR_OK;
-    r = place_remove(&p);
+    r = tree_entry_remove(&p);
     if (r == 0 && (mkdirat(p.dir_fd, p.name, 0700) < 0 ||
                    fchownat(p.dir_fd, p.name, owner, owner, AT_SYMLINK_NOFOLLOW) < 0 ||
                    fchmodat(p.dir_fd, p.name, mode, 0) < 0))
@@ -72,13 +72,13 @@ static enum err_code put_dir(const struct additions *a, const char *path, mode_t
 static enum err_code put_file(const struct additions *a, const char *path, mode_t mode,
                               const char *text, size_t len, struct err *e)
 {
-    CLEANUP(place_close) struct place p = PLACE_NONE;
+    CLEANUP(tree_entry_close) struct tree_entry p = TREE_ENTRY_NONE;
     CLEANUP_CLOSE int fd = -1;
     int r;
 
-    if (place_open(a->root_fd, path, true, &p, e) != ERR_OK)
+    if (tree_entry_open(a->root_fd, path, true, &p, e) != ERR_OK)
         return e->code;
-    r = place_remove(&p);
+    r = tree_entry_remove(&p);
     if (r == 0)
         fd = openat(p.dir_fd, p.name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (r == 0 && (fd < 0 || fchmod(fd, mode) < 0))
@@ -92,7 +92,7 @@ static enum err_code put_file(const struct additions *a, const char *path, mode_
 static enum err_code read_file(const struct additions *a, const char *path, struct buf *out,
                                bool *there, struct err *e)
 {
-    CLEANUP(place_close) struct place p = PLACE_NONE;
+    CLEANUP(tree_entry_close) struct tree_entry p = TREE_ENTRY_NONE;
     CLEANUP_CLOSE int fd = -1;
     struct stat st;
 
@@ -100,9 +100,9 @@ static enum err_code read_file(const struct additions *a, const char *path, stru
     buf_init(out, ACCOUNTS_MAX + 4096);
     if (buf_append(out, "", 0) < 0)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
-    if (place_open(a->root_fd, path, true, &p, e) != ERR_OK)
+    if (tree_entry_open(a->root_fd, path, true, &p, e) != ERR_OK)
         return e->code;
-    if (place_stat(&p, &st) < 0 || !S_ISREG(st.st_mode))
+    if (tree_entry_stat(&p, &st) < 0 || !S_ISREG(st.st_mode))
         return ERR_OK;
     if (st.st_size > ACCOUNTS_MAX)
         return err_set(e, ERR_TOO_LARGE, "%s has over %u bytes", path, ACCOUNTS_MAX);
@@ -307,7 +307,7 @@ static enum err_code copy_note(const struct additions *a, int fd, const char *pa
  * a program in a sandbox would get there: the tree is the root. Where that fails it is said. */
 static enum err_code put_cwd(const struct additions *a, struct err *e)
 {
-    char path[PLACE_PATH_MAX + 2];
+    char path[TREE_ENTRY_PATH_MAX + 2];
     ssize_t n = a->cwd_fd < 0 ? 0 : pread(a->cwd_fd, path, sizeof(path), 0);
     struct stat st;
 

@@ -2,7 +2,7 @@
 /* Adds the common files of templates to a tree that archives made, as far as they are not there:
  * mount points, the users of E2B's and Daytona's clients, a bash for clients that call commands
  * with it, the name server, and what the image wants to be run with. Names are opened as in
- * place.h. */
+ * tree_entry.h. */
 
 #include "base/buf.h"
 #include "base/err.h"

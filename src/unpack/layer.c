@@ -5,7 +5,7 @@
 #include "unpack/layer.h"
 
 #include "contract/agent_boot.h"
-#include "unpack/place.h"
+#include "unpack/tree_entry.h"
 #include "unpack/source.h"
 
 #include <archive.h>
@@ -28,7 +28,7 @@
 struct entry {
     struct source *source;
     struct archive_entry *head;
-    char path[PLACE_PATH_MAX + 1];
+    char path[TREE_ENTRY_PATH_MAX + 1];
     const char *base; /* the last part of path */
 };
 
@@ -74,7 +74,7 @@ static enum err_code count_written(struct unpack *u, size_t n, struct err *e)
     return u->written / LOOK_BYTES == before ? ERR_OK : check_room(u, e);
 }
 
-/* Names that an archive has, or that its paths imply: a path makes up to PLACE_DEPTH_MAX
+/* Names that an archive has, or that its paths imply: a path makes up to TREE_ENTRY_DEPTH_MAX
  * directories, and a file without contents takes room too. */
 static enum err_code count_entries(struct unpack *u, unsigned n, struct err *e)
 {
@@ -179,7 +179,7 @@ static mode_t mode_for(struct unpack *u, const struct entry *n, uid_t uid, gid_t
 }
 
 /* Owner first: a change of owner clears set-id bits. */
-static enum err_code set_attributes(struct unpack *u, const struct entry *n, const struct place *p,
+static enum err_code set_attributes(struct unpack *u, const struct entry *n, const struct tree_entry *p,
                                     mode_t type, struct err *e)
 {
     struct timespec times[2] = {
@@ -204,20 +204,20 @@ static enum err_code set_attributes(struct unpack *u, const struct entry *n, con
 
 /* -- one entry --------------------------------------------------------------------------------- */
 
-static enum err_code make_dir(const struct entry *n, const struct place *p, struct err *e)
+static enum err_code make_dir(const struct entry *n, const struct tree_entry *p, struct err *e)
 {
     struct stat st;
-    int r = place_stat(p, &st);
+    int r = tree_entry_stat(p, &st);
 
     if (r == 0 && S_ISDIR(st.st_mode))
         return ERR_OK;
-    r = r == 0 ? place_remove(p) : 0;
+    r = r == 0 ? tree_entry_remove(p) : 0;
     if (r == 0 && mkdirat(p->dir_fd, p->name, 0700) < 0)
         r = -errno;
     return r < 0 ? fail_on(e, r, "making", n->path) : ERR_OK;
 }
 
-static enum err_code make_file(struct unpack *u, const struct entry *n, const struct place *p,
+static enum err_code make_file(struct unpack *u, const struct entry *n, const struct tree_entry *p,
                                struct err *e)
 {
     CLEANUP_CLOSE int fd = -1;
@@ -228,11 +228,11 @@ static enum err_code make_file(struct unpack *u, const struct entry *n, const st
     return fd < 0 ? fail_on(e, errno, "making", n->path) : write_contents(u, n, fd, e);
 }
 
-static enum err_code make_symlink(const struct entry *n, const struct place *p, struct err *e)
+static enum err_code make_symlink(const struct entry *n, const struct tree_entry *p, struct err *e)
 {
     const char *target = archive_entry_symlink(n->head);
 
-    if (!target || !target[0] || strlen(target) > PLACE_PATH_MAX)
+    if (!target || !target[0] || strlen(target) > TREE_ENTRY_PATH_MAX)
         return err_set(e, ERR_INVALID, "%.100s is a link without a target, or with a long one",
                        n->path);
     return symlinkat(target, p->dir_fd, p->name) < 0 ? fail_on(e, errno, "making", n->path)
@@ -241,21 +241,21 @@ static enum err_code make_symlink(const struct entry *n, const struct place *p, 
 
 /* To a file or a link that is in the tree, of this layer or a lower one. */
 static enum err_code make_hard_link(const struct unpack *u, const struct entry *n,
-                                    const struct place *p, struct err *e)
+                                    const struct tree_entry *p, struct err *e)
 {
-    CLEANUP(place_close) struct place to = PLACE_NONE;
-    char path[PLACE_PATH_MAX + 1];
+    CLEANUP(tree_entry_close) struct tree_entry to = TREE_ENTRY_NONE;
+    char path[TREE_ENTRY_PATH_MAX + 1];
     struct stat st, own;
 
-    if (place_clean(archive_entry_hardlink(n->head), path, e) != ERR_OK)
+    if (tree_entry_clean(archive_entry_hardlink(n->head), path, e) != ERR_OK)
         return e->code;
-    if (!path[0] || place_open(u->root_fd, path, false, &to, e) != ERR_OK ||
-        place_stat(&to, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))
+    if (!path[0] || tree_entry_open(u->root_fd, path, false, &to, e) != ERR_OK ||
+        tree_entry_stat(&to, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))
         return err_set(e, ERR_INVALID, "%.80s is a hard link to %.80s, which is no file here",
                        n->path, path);
-    if (place_stat(p, &own) == 0 && own.st_ino == st.st_ino && own.st_dev == st.st_dev)
+    if (tree_entry_stat(p, &own) == 0 && own.st_ino == st.st_ino && own.st_dev == st.st_dev)
         return ERR_OK;
-    if (place_remove(p) < 0 || linkat(to.dir_fd, to.name, p->dir_fd, p->name, 0) < 0)
+    if (tree_entry_remove(p) < 0 || linkat(to.dir_fd, to.name, p->dir_fd, p->name, 0) < 0)
         return fail_on(e, errno, "linking", n->path);
     return ERR_OK;
 }
@@ -268,11 +268,11 @@ static enum err_code put_special(struct unpack *u)
 
 static enum err_code put_entry(struct unpack *u, const struct entry *n, struct err *e)
 {
-    CLEANUP(place_close) struct place p = PLACE_NONE;
+    CLEANUP(tree_entry_close) struct tree_entry p = TREE_ENTRY_NONE;
     mode_t type = archive_entry_filetype(n->head);
     int r = 0;
 
-    if (place_open(u->root_fd, n->path, true, &p, e) != ERR_OK ||
+    if (tree_entry_open(u->root_fd, n->path, true, &p, e) != ERR_OK ||
         count_entries(u, p.made, e) != ERR_OK)
         return e->code;
     if (archive_entry_hardlink(n->head))
@@ -280,7 +280,7 @@ static enum err_code put_entry(struct unpack *u, const struct entry *n, struct e
     if (type != S_IFDIR && type != S_IFREG && type != S_IFLNK)
         return put_special(u);
     if (type != S_IFDIR)
-        r = place_remove(&p);
+        r = tree_entry_remove(&p);
     if (r < 0)
         return fail_on(e, r, "replacing", n->path);
     *e = (struct err){.code = ERR_OK};
@@ -318,33 +318,33 @@ static bool is_nothing(enum err_code code)
 /* All that is in the folder of path. */
 static int empty_parent(int root_fd, const char *path)
 {
-    char dir[PLACE_PATH_MAX + 1];
-    struct place root = {.dir_fd = root_fd, .name = "."};
-    CLEANUP(place_close) struct place p = PLACE_NONE;
+    char dir[TREE_ENTRY_PATH_MAX + 1];
+    struct tree_entry root = {.dir_fd = root_fd, .name = "."};
+    CLEANUP(tree_entry_close) struct tree_entry p = TREE_ENTRY_NONE;
     const char *slash = strrchr(path, '/');
     struct stat st;
     struct err e;
 
     if (!slash)
-        return place_empty(&root);
+        return tree_entry_empty(&root);
     snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path);
-    if (place_open(root_fd, dir, false, &p, &e) != ERR_OK)
+    if (tree_entry_open(root_fd, dir, false, &p, &e) != ERR_OK)
         return is_nothing(e.code) ? 0 : -EIO;
-    return place_stat(&p, &st) == 0 && S_ISDIR(st.st_mode) ? place_empty(&p) : 0;
+    return tree_entry_stat(&p, &st) == 0 && S_ISDIR(st.st_mode) ? tree_entry_empty(&p) : 0;
 }
 
 static enum err_code hide(const struct unpack *u, const struct entry *n, struct err *e)
 {
-    CLEANUP(place_close) struct place p = PLACE_NONE;
+    CLEANUP(tree_entry_close) struct tree_entry p = TREE_ENTRY_NONE;
     const char *name = n->base + strlen(WHITEOUT);
     int r;
 
     if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return err_set(e, ERR_INVALID, "%.100s is a white-out of no name", n->path);
-    if (place_open(u->root_fd, n->path, false, &p, e) != ERR_OK)
+    if (tree_entry_open(u->root_fd, n->path, false, &p, e) != ERR_OK)
         return is_nothing(e->code) ? ERR_OK : e->code;
     p.name = name;
-    r = place_remove(&p);
+    r = tree_entry_remove(&p);
     return r < 0 ? fail_on(e, r, "hiding", n->path) : ERR_OK;
 }
 
@@ -370,7 +370,7 @@ static enum err_code read_name(struct entry *n, struct err *e)
 
     if (!raw)
         return err_set(e, ERR_INVALID, "an entry of the archive has no name that can be read");
-    if (place_clean(raw, n->path, e) != ERR_OK)
+    if (tree_entry_clean(raw, n->path, e) != ERR_OK)
         return e->code;
     slash = strrchr(n->path, '/');
     n->base = slash ? slash + 1 : n->path;

@@ -2,7 +2,7 @@
  * says, a folder beside the tree stays as it is. Names that lead out stand in the corpus. */
 #include "fuzz.h"
 #include "unpack/layer.h"
-#include "unpack/place.h"
+#include "unpack/tree_entry.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,15 +14,15 @@ static int base_fd = -1;
 
 static void clean_up(void)
 {
-    struct place all = {.dir_fd = base_fd, .name = "."};
+    struct tree_entry all = {.dir_fd = base_fd, .name = "."};
 
-    (void)!place_empty(&all);
+    (void)!tree_entry_empty(&all);
     (void)!rmdir(base);
 }
 
 static int make_tree(void)
 {
-    struct place tree;
+    struct tree_entry tree;
 
     if (base_fd < 0) {
         FUZZ_CHECK(mkdtemp(base));
@@ -30,8 +30,8 @@ static int make_tree(void)
         FUZZ_CHECK(base_fd >= 0 && mkdirat(base_fd, "outside", 0700) == 0);
         atexit(clean_up);
     }
-    tree = (struct place){.dir_fd = base_fd, .name = "tree"};
-    FUZZ_CHECK(place_remove(&tree) == 0 && mkdirat(base_fd, "tree", 0700) == 0);
+    tree = (struct tree_entry){.dir_fd = base_fd, .name = "tree"};
+    FUZZ_CHECK(tree_entry_remove(&tree) == 0 && mkdirat(base_fd, "tree", 0700) == 0);
     FUZZ_CHECK(mkdirat(base_fd, "tree/d", 0700) == 0);
     FUZZ_CHECK(symlinkat("../outside", base_fd, "tree/out") == 0);
     FUZZ_CHECK(symlinkat("../../outside", base_fd, "tree/d/out") == 0);

@@ -2,7 +2,7 @@
  * test/scenario/test_unpack.py has its work on archives. */
 #include "base/io.h"
 #include "skip.h"
-#include "unpack/place.h"
+#include "unpack/tree_entry.h"
 #include "unpack/walls.h"
 
 #include <errno.h>
@@ -25,11 +25,11 @@ static void names_are_cleaned(void **state)
         {"...", "..."},   {".hidden", ".hidden"}, {"/a", NULL},  {"..", NULL}, {"a/..", NULL},
         {"a/../b", NULL}, {"./../a", NULL},       {"//a", NULL},
     };
-    char out[PLACE_PATH_MAX + 1];
+    char out[TREE_ENTRY_PATH_MAX + 1];
     struct err e;
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        enum err_code code = place_clean(cases[i].raw, out, &e);
+        enum err_code code = tree_entry_clean(cases[i].raw, out, &e);
 
         assert_int_equal(code, cases[i].clean ? ERR_OK : ERR_INVALID);
         if (cases[i].clean)

@@ -1,4 +1,4 @@
-#include "unpack/place.h"
+#include "unpack/tree_entry.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,30 +14,30 @@ static enum err_code check_part(const char *part, size_t len, const char *raw, s
 {
     if (len == 2 && part[0] == '.' && part[1] == '.')
         return err_set(e, ERR_INVALID, "the name %.100s leads upwards", raw);
-    if (len > PLACE_NAME_MAX)
+    if (len > TREE_ENTRY_NAME_MAX)
         return err_set(e, ERR_INVALID, "the name %.100s has a part of over %u bytes", raw,
-                       PLACE_NAME_MAX);
+                       TREE_ENTRY_NAME_MAX);
     return ERR_OK;
 }
 
-enum err_code place_clean(const char *raw, char out[static PLACE_PATH_MAX + 1], struct err *e)
+enum err_code tree_entry_clean(const char *raw, char out[static TREE_ENTRY_PATH_MAX + 1], struct err *e)
 {
     size_t used = 0;
     unsigned depth = 0;
 
     if (raw[0] == '/')
         return err_set(e, ERR_INVALID, "the name %.100s is absolute", raw);
-    if (strlen(raw) > PLACE_PATH_MAX)
-        return err_set(e, ERR_INVALID, "the name %.100s... has over %u bytes", raw, PLACE_PATH_MAX);
+    if (strlen(raw) > TREE_ENTRY_PATH_MAX)
+        return err_set(e, ERR_INVALID, "the name %.100s... has over %u bytes", raw, TREE_ENTRY_PATH_MAX);
     for (const char *at = raw; *at;) {
         size_t len = strcspn(at, "/");
 
         if (len > 0 && !(len == 1 && at[0] == '.')) {
             if (check_part(at, len, raw, e) != ERR_OK)
                 return e->code;
-            if (++depth > PLACE_DEPTH_MAX)
+            if (++depth > TREE_ENTRY_DEPTH_MAX)
                 return err_set(e, ERR_INVALID, "the name %.100s... is over %u folders deep", raw,
-                               PLACE_DEPTH_MAX);
+                               TREE_ENTRY_DEPTH_MAX);
             if (used > 0)
                 out[used++] = '/';
             memcpy(out + used, at, len);
@@ -49,7 +49,7 @@ enum err_code place_clean(const char *raw, char out[static PLACE_PATH_MAX + 1], 
     return ERR_OK;
 }
 
-/* -- places ------------------------------------------------------------------------------------ */
+/* -- entries ----------------------------------------------------------------------------------- */
 
 /* The kernel itself refuses what leads out: no test of ours is between look and use. */
 static int open_beneath(int dir_fd, const char *path)
@@ -85,9 +85,9 @@ static int make_parents(int root_fd, char *parents, unsigned *made)
     return TAKE_FD(fd);
 }
 
-enum err_code place_open(int root_fd, const char *path, bool make, struct place *out, struct err *e)
+enum err_code tree_entry_open(int root_fd, const char *path, bool make, struct tree_entry *out, struct err *e)
 {
-    char parents[PLACE_PATH_MAX + 1];
+    char parents[TREE_ENTRY_PATH_MAX + 1];
     const char *slash = strrchr(path, '/');
     unsigned made = 0;
     int fd;
@@ -103,23 +103,23 @@ enum err_code place_open(int root_fd, const char *path, bool make, struct place 
                        fd == -ENOTDIR ? "file" : "link");
     if (fd < 0)
         return err_set_sys(e, err_code_from_errno(fd), fd, "%.100s", path);
-    *out = (struct place){fd, slash ? slash + 1 : path, made};
+    *out = (struct tree_entry){fd, slash ? slash + 1 : path, made};
     return ERR_OK;
 }
 
-void place_close(struct place *p)
+void tree_entry_close(struct tree_entry *p)
 {
     util_close(&p->dir_fd);
 }
 
-int place_stat(const struct place *p, struct stat *out)
+int tree_entry_stat(const struct tree_entry *p, struct stat *out)
 {
     return fstatat(p->dir_fd, p->name, out, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
 /* -- removing ---------------------------------------------------------------------------------- */
 
-/* As deep as names go, which place_clean bounds: each level holds one descriptor. */
+/* As deep as names go, which tree_entry_clean bounds: each level holds one descriptor. */
 static int empty_dir(int parent_fd, const char *name)
 {
     int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r = 0;
@@ -131,24 +131,24 @@ static int empty_dir(int parent_fd, const char *name)
         return r;
     }
     for (struct dirent *d; r == 0 && (d = readdir(dir)) != NULL;) {
-        struct place p = {.dir_fd = fd, .name = d->d_name};
+        struct tree_entry p = {.dir_fd = fd, .name = d->d_name};
 
         if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-            r = place_remove(&p);
+            r = tree_entry_remove(&p);
     }
     closedir(dir);
     return r;
 }
 
-int place_empty(const struct place *p)
+int tree_entry_empty(const struct tree_entry *p)
 {
     return empty_dir(p->dir_fd, p->name);
 }
 
-int place_remove(const struct place *p)
+int tree_entry_remove(const struct tree_entry *p)
 {
     struct stat st;
-    int r = place_stat(p, &st);
+    int r = tree_entry_stat(p, &st);
 
     if (r < 0)
         return r == -ENOENT ? 0 : r;
