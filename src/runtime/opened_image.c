@@ -21,7 +21,7 @@
 #define NANOSECONDS 1000000000ull
 
 /* Places in a result's values; the first is PID 1. */
-enum { TOLD_INODE = 1, TOLD_BYTES, TOLD_CHANGED, TOLD_HELD };
+enum { RESULT_INODE = 1, RESULT_BYTES, RESULT_CHANGED, RESULT_HELD };
 
 static int look(int file_fd, struct runtime_opened *out)
 {
@@ -124,20 +124,20 @@ int opened_image(const struct process_start_args *a, char why[static TASK_WHY_SI
     return out->fd;
 }
 
-void opened_image_tell(const struct runtime_opened *o, struct task_result *out)
+void opened_image_to_result(const struct runtime_opened *o, struct task_result *out)
 {
-    out->values[TOLD_INODE] = o->inode;
-    out->values[TOLD_BYTES] = o->bytes;
-    out->values[TOLD_CHANGED] = o->changed_ns;
-    out->values[TOLD_HELD] = o->held_bytes;
+    out->values[RESULT_INODE] = o->inode;
+    out->values[RESULT_BYTES] = o->bytes;
+    out->values[RESULT_CHANGED] = o->changed_ns;
+    out->values[RESULT_HELD] = o->held_bytes;
     out->fds[out->n_fds++] = o->fd;
 }
 
-struct runtime_opened opened_image_told(const struct task_result *r)
+struct runtime_opened opened_image_from_result(const struct task_result *r)
 {
     return (struct runtime_opened){.fd = r->fds[r->n_fds - 1],
-                                   .inode = r->values[TOLD_INODE],
-                                   .bytes = r->values[TOLD_BYTES],
-                                   .changed_ns = r->values[TOLD_CHANGED],
-                                   .held_bytes = r->values[TOLD_HELD]};
+                                   .inode = r->values[RESULT_INODE],
+                                   .bytes = r->values[RESULT_BYTES],
+                                   .changed_ns = r->values[RESULT_CHANGED],
+                                   .held_bytes = r->values[RESULT_HELD]};
 }

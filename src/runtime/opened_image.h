@@ -12,5 +12,5 @@ int opened_image(const struct process_start_args *a, char why[static TASK_WHY_SI
                  struct runtime_opened *out) WARN_UNUSED;
 
 /* To a task's result and from it. */
-void opened_image_tell(const struct runtime_opened *o, struct task_result *out);
-struct runtime_opened opened_image_told(const struct task_result *r);
+void opened_image_to_result(const struct runtime_opened *o, struct task_result *out);
+struct runtime_opened opened_image_from_result(const struct task_result *r);

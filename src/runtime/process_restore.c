@@ -79,7 +79,7 @@ static int move_pid_1(const struct inside *in, pid_t pid)
 struct restore {
     const struct process_start_args *args;
     struct inside *in;
-    const struct restore_place *place;
+    const struct restore_context *context;
     int ask[2], listener[2]; /* the first of each is this task's */
     struct image_program program;
     int program_fd; /* pidfd of cay-checkpoint */
@@ -194,13 +194,13 @@ static int tell_agent(const struct restore *r)
 
     files.listener_fd = r->listener_fd;
     if (rc == 0)
-        rc = process_go_on_new(r->place->netns_fd, r->place->boot_fd, &files);
+        rc = process_go_on_new(r->context->netns_fd, r->context->boot_fd, &files);
     process_go_on_close(&files);
     return rc;
 }
 
 /* The child's output is where it says why not. */
-static int fork_restore(const struct inside *in, const struct restore_place *place,
+static int fork_restore(const struct inside *in, const struct restore_context *context,
                         struct image_program *out, int *pidfd)
 {
     int pipes[2];
@@ -209,7 +209,7 @@ static int fork_restore(const struct inside *in, const struct restore_place *pla
         return -errno;
     pid_t pid = ns_fork(0, SIGCHLD, pidfd);
     if (pid == 0) {
-        int rc = dup2(pipes[1], STDOUT_FILENO) < 0 ? -errno : restore_exec(in, place);
+        int rc = dup2(pipes[1], STDOUT_FILENO) < 0 ? -errno : restore_exec(in, context);
 
         dprintf(STDOUT_FILENO, "E %d before cay-checkpoint was started\n", -rc);
         _exit(1);
@@ -254,11 +254,11 @@ static int serve(struct restore *r, struct task_result *out)
 }
 
 static int restore(const struct process_start_args *a, struct inside *in,
-                   struct restore_place *place, struct task_result *out)
+                   struct restore_context *context, struct task_result *out)
 {
     struct restore r = {.args = a,
                         .in = in,
-                        .place = place,
+                        .context = context,
                         .ask = {-1, -1},
                         .listener = {-1, -1},
                         .program_fd = -1,
@@ -266,10 +266,10 @@ static int restore(const struct process_start_args *a, struct inside *in,
                         .listener_fd = -1};
     int rc = open_socks(&r);
 
-    place->ask_fd = r.ask[1];
-    place->listener_fd = r.listener[1];
+    context->ask_fd = r.ask[1];
+    context->listener_fd = r.listener[1];
     if (rc == 0)
-        rc = fork_restore(in, place, &r.program, &r.program_fd);
+        rc = fork_restore(in, context, &r.program, &r.program_fd);
     util_close(&r.ask[1]);
     util_close(&r.listener[1]);
     if (rc == 0)
@@ -285,7 +285,7 @@ static int restore(const struct process_start_args *a, struct inside *in,
 
 /* As a slot is made ahead, but within its control group. */
 static int make_place(const struct process_start_args *a, struct inside *in, int image_fd,
-                      struct restore_place *place, struct task_result *out)
+                      struct restore_context *context, struct task_result *out)
 {
     uint32_t uid = runtime_slot_uid(a->rt, a->slot->number);
     struct task_result made = {0};
@@ -293,7 +293,7 @@ static int make_place(const struct process_start_args *a, struct inside *in, int
 
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
-    *place = (struct restore_place){.userns_fd = made.fds[0],
+    *context = (struct restore_context){.userns_fd = made.fds[0],
                                     .netns_fd = made.fds[1],
                                     .host_name = "cay", /* until it is claimed */
                                     .seconds = MEMORY_IMAGE_SECONDS,
@@ -301,20 +301,20 @@ static int make_place(const struct process_start_args *a, struct inside *in, int
                                     .work_fd = memory_image_dir(uid, 0),
                                     .boot_fd = a->boot.agent_fd,
                                     .agent_fd = image_agent_take(image_fd, uid, a->rt->agent_fd)};
-    place->program_fd = open(a->rt->checkpoint_path, O_PATH | O_CLOEXEC);
-    if (place->work_fd < 0)
-        return process_fail(out, PRIVSEP_STAGE_MEMORY, place->work_fd);
-    if (place->agent_fd < 0 || place->program_fd < 0)
+    context->program_fd = open(a->rt->checkpoint_path, O_PATH | O_CLOEXEC);
+    if (context->work_fd < 0)
+        return process_fail(out, PRIVSEP_STAGE_MEMORY, context->work_fd);
+    if (context->agent_fd < 0 || context->program_fd < 0)
         return process_fail(out, PRIVSEP_STAGE_EXEC,
-                            place->agent_fd < 0 ? place->agent_fd : -errno);
-    return process_trees_open(a, place->userns_fd, in, out);
+                            context->agent_fd < 0 ? context->agent_fd : -errno);
+    return process_trees_open(a, context->userns_fd, in, out);
 }
 
 int process_restore(const struct process_start_args *a, struct inside *in, struct task_result *out)
 {
     const struct disk *d = &a->rt->disk;
     struct runtime_opened opened = RUNTIME_OPENED_NONE;
-    struct restore_place place;
+    struct restore_context context;
 
     if (!a->rt->checkpoint_path || !a->rt->seal_path || !d->backend->image_open)
         return process_fail(out, PRIVSEP_STAGE_MEMORY, -EOPNOTSUPP);
@@ -326,14 +326,14 @@ int process_restore(const struct process_start_args *a, struct inside *in, struc
         return process_fail(out, PRIVSEP_STAGE_MEMORY, rc);
     rc = process_prepare(a, in, out);
     if (rc == 0)
-        rc = make_place(a, in, opened.fd, &place, out);
+        rc = make_place(a, in, opened.fd, &context, out);
     if (rc == 0)
-        rc = restore(a, in, &place, out);
+        rc = restore(a, in, &context, out);
     /* Before a process goes on: its files change from there on, and its memory with them. */
     if (rc == 0 && (rc = d->backend->image_remove(d, a->slot->number, a->slot->gen)) < 0)
         process_fail(out, PRIVSEP_STAGE_LAYER, rc);
     if (rc == 0 && a->start->copy)
-        opened_image_tell(&opened, out);
+        opened_image_to_result(&opened, out);
     if (rc < 0) /* privd would wait for an end that does not come while it is frozen */
         out->n_fds = 0;
     return rc;

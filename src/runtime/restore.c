@@ -1,6 +1,6 @@
 /* A restore's way from the host's root to a sandbox's. The same trees as for a start are attached
  * in a mount namespace in which CRIU finds what it needs of the host, read-only for a user who owns
- * nothing there, and the sandbox's tree at one place; PID 1 is not forked here but made by CRIU,
+ * nothing there, and the sandbox's tree at one context; PID 1 is not forked here but made by CRIU,
  * with namespaces of its own for pids, mounts and IPC. */
 
 #include "runtime/restore.h"
@@ -40,7 +40,7 @@ static int build_tree(const struct inside *in)
     return -WEXITSTATUS(status);
 }
 
-static int enter(const struct inside *in, const struct restore_place *p)
+static int enter(const struct inside *in, const struct restore_context *p)
 {
     int rc = mnt_hide_processes();
 
@@ -60,7 +60,7 @@ static int enter(const struct inside *in, const struct restore_place *p)
 }
 
 /* Above all numbers that are wanted first, so that none is written over. */
-static int install_fds(const struct restore_place *p, int filters_fd, int *program_fd)
+static int install_fds(const struct restore_context *p, int filters_fd, int *program_fd)
 {
     const int moves[][2] = {
         {p->work_fd, CHECKPOINT_WORK_FD},         {p->image_fd, CHECKPOINT_DIR_FD},
@@ -82,7 +82,7 @@ static int install_fds(const struct restore_place *p, int filters_fd, int *progr
     return 0;
 }
 
-int restore_exec(const struct inside *in, const struct restore_place *p)
+int restore_exec(const struct inside *in, const struct restore_context *p)
 {
     const char *const argv[] = {"cay-checkpoint", "restore", p->seconds, NULL};
     static const char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};

@@ -5,7 +5,7 @@
 #include "runtime/inside.h"
 
 /* All descriptors are the calling task's. */
-struct restore_place {
+struct restore_context {
     int userns_fd, netns_fd; /* the slot's */
     const char *host_name;
     const char *seconds; /* of cay-checkpoint's */
@@ -21,4 +21,4 @@ struct restore_place {
 /* As a task that is in the slot's control group already, with all of in's trees open: gives up the
  * host's root, builds the sandbox's tree and becomes cay-checkpoint. Does not return but with
  * -errno, and the task has to end then. */
-int restore_exec(const struct inside *in, const struct restore_place *place) WARN_UNUSED;
+int restore_exec(const struct inside *in, const struct restore_context *context) WARN_UNUSED;

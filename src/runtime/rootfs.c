@@ -13,7 +13,7 @@
 #include "runtime/disk.h"
 #include "runtime/inside.h"
 #include "runtime/rootfs_dev.h"
-#include "runtime/rootfs_place.h"
+#include "runtime/rootfs_attach.h"
 #include "runtime/rootfs_proc.h"
 #include "sys/mnt.h"
 

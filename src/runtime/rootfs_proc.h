@@ -2,7 +2,7 @@
 /* /proc and /sys of a sandbox, and the sysctls that are set through its /proc; of a command sandbox
  * too, which has a /proc of its own (command_sandbox.c). Private to the runtime. */
 
-#include "runtime/rootfs_place.h"
+#include "runtime/rootfs_attach.h"
 
 /* Names below a new /proc that are made read-only, and names that are covered. */
 #define ROOTFS_PROC_READ_ONLY 2

@@ -1,4 +1,4 @@
-#include "runtime/rootfs_place.h"
+#include "runtime/rootfs_attach.h"
 
 #include "sys/mnt.h"
 
