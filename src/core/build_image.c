@@ -407,7 +407,7 @@ static void make_fetcher(struct build_image *i)
 
 static bool has_place(const struct build_image *i)
 {
-    struct build_image_places p = {0};
+    struct build_image_counts p = {0};
     uint64_t now = clock_mono_ms();
 
     for (const struct build_image *other = i->r->core->images; other; other = other->next) {
@@ -417,7 +417,7 @@ static bool has_place(const struct build_image *i)
             p.slow++;
         p.own += strcmp(other->r->o->b.tenant, i->r->o->b.tenant) == 0;
     }
-    return build_image_is_place(&p);
+    return build_image_may_begin(&p);
 }
 
 static void on_again(struct timer *t)

@@ -43,11 +43,11 @@ struct build_image {
     struct timer again;
 };
 
-struct build_image_places {
+struct build_image_counts {
     unsigned fresh, slow, own; /* under way; of both, the tenant's */
 };
 
-bool build_image_is_place(const struct build_image_places *p);
+bool build_image_may_begin(const struct build_image_counts *p);
 
 /* done in a later turn: r->spec.from is a template's id, or the build has failed. */
 void build_image_begin(struct build_run *r, void (*done)(struct build_run *r));

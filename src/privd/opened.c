@@ -21,10 +21,10 @@ static bool is_of(const struct opened_image *o, uint32_t kept, const struct runt
 
 static void on_time(void *arg)
 {
-    opened_look(arg, clock_mono_ms());
+    opened_sweep(arg, clock_mono_ms());
 }
 
-void opened_look(struct privd *p, uint64_t now_ms)
+void opened_sweep(struct privd *p, uint64_t now_ms)
 {
     bool any = false;
 

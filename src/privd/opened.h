@@ -44,4 +44,4 @@ void opened_forget(struct privd *p, uint32_t kept);
 void opened_forget_all(struct privd *p);
 
 /* At that time of clock_mono_ms: those go whose time is over. By a timer. */
-void opened_look(struct privd *p, uint64_t now_ms);
+void opened_sweep(struct privd *p, uint64_t now_ms);

@@ -250,7 +250,7 @@ static void test_core_checks_what_it_relies_on(void **state)
 static void test_places_of_images(void **state)
 {
     static const struct {
-        struct build_image_places p;
+        struct build_image_counts p;
         bool is_free;
     } cases[] = {
         {{0, 0, 0}, true},  {{3, 0, 0}, true},   {{4, 0, 0}, false},
@@ -260,7 +260,7 @@ static void test_places_of_images(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-        assert_int_equal(build_image_is_place(&cases[i].p), cases[i].is_free);
+        assert_int_equal(build_image_may_begin(&cases[i].p), cases[i].is_free);
 }
 
 int main(void)

@@ -149,12 +149,12 @@ static void it_goes_a_minute_after_its_last_use(void **state)
     int fd = put(7, 1, 11, MIB);
     uint64_t used_ms = privd.opened.all[0].kept ? privd.opened.all[0].used_ms : clock_mono_ms();
 
-    opened_look(&privd, used_ms + OPENED_MS - 1);
+    opened_sweep(&privd, used_ms + OPENED_MS - 1);
     assert_int_equal(get(7, 1), fd); /* a use */
     for (size_t i = 0; i < OPENED_MAX; i++)
         if (privd.opened.all[i].kept)
             used_ms = privd.opened.all[i].used_ms;
-    opened_look(&privd, used_ms + OPENED_MS);
+    opened_sweep(&privd, used_ms + OPENED_MS);
     assert_int_equal(get(7, 1), -1);
     assert_true(is_closed(fd));
 }
