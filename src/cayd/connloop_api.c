@@ -187,7 +187,7 @@ void connloop_api_revoked(struct connloop *l, const char *key_id)
 
 /* -- to the control loop ----------------------------------------------------------------------- */
 
-bool connloop_ask(struct connloop *l, struct http_exchange *x, struct control_request *a,
+bool connloop_request(struct connloop *l, struct http_exchange *x, struct control_request *a,
                   unsigned wait_ms)
 {
     if (a && x)
@@ -304,6 +304,6 @@ void connloop_api(struct connloop *l, struct http_exchange *x)
         return;
     }
     a = control_request_key(l->config.control, key, &l->inbox, key_answered);
-    if (!connloop_ask(l, x, a, KEY_TIMEOUT_MS))
+    if (!connloop_request(l, x, a, KEY_TIMEOUT_MS))
         http_respond_error(x, 503, "the server is too busy; try again");
 }

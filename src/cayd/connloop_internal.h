@@ -53,7 +53,7 @@ struct connloop {
 /* Sends a to the control loop; its answer is x's, which waits for it under a->ticket, wait_ms at
  * most. x NULL: its client has gone. false: a is freed (NULL: memory was out), nothing waits, and x
  * is the caller's to answer. */
-bool connloop_ask(struct connloop *l, struct http_exchange *x, struct control_request *a,
+bool connloop_request(struct connloop *l, struct http_exchange *x, struct control_request *a,
                   unsigned wait_ms);
 
 /* Serves a request of the API: collects its body, hands it to the control loop, and answers. */

@@ -114,12 +114,12 @@ static void answered(struct control_request *a, void *reader)
         upload_receive(l, x, a, s->token, &answers);
     else if (!x)
         ;
-    else if (s->op == STORAGE_LOOK && strcmp(http_exchange_head(x)->method, "GET") == 0 &&
+    else if (s->op == STORAGE_STAT && strcmp(http_exchange_head(x)->method, "GET") == 0 &&
              (why->code == ERR_OK || why->code == ERR_NOT_FOUND))
         answer_list(x, s, why->code == ERR_OK);
     else if (why->code != ERR_OK)
         answer_bad(x, api_status_of(why->code), why->text);
-    else if (s->op == STORAGE_LOOK)
+    else if (s->op == STORAGE_STAT)
         answer_head(x, s);
     else if (s->op == STORAGE_ABORT)
         http_respond(x, 204, NULL, 0, NULL, 0);
@@ -151,7 +151,7 @@ bool storage_handle(struct connloop *l, struct http_exchange *x)
         return true;
     }
     a = control_request_storage(l->config.control, &s, &l->inbox, answered);
-    if (!connloop_ask(l, x, a, LOOKUP_MS))
+    if (!connloop_request(l, x, a, LOOKUP_MS))
         answer_bad(x, 503, "the server is too busy; try again");
     return true;
 }

@@ -26,7 +26,7 @@ static int read_list(const struct http_head *h, struct core_storage_call *out, c
     char type[4], prefix[CORE_TENANT_SIZE + CORE_STORAGE_DIGITS + 8];
     const char *query = h->query ? h->query : "";
 
-    out->op = STORAGE_LOOK;
+    out->op = STORAGE_STAT;
     *why = "a list is ListObjectsV2, of the prefix TENANT/MD5/";
     if (strcmp(h->method, "GET") != 0)
         return 405;
@@ -62,7 +62,7 @@ static int read_op(const struct http_head *h, struct core_storage_call *out, con
     } else if (put && !has_query(query, "uploadId") && !has_query(query, "partNumber")) {
         out->op = STORAGE_PUT;
     } else if (strcmp(h->method, "HEAD") == 0) {
-        out->op = STORAGE_LOOK;
+        out->op = STORAGE_STAT;
     } else if (post && of_upload) {
         out->op = STORAGE_COMPLETE;
     } else if (post && has_query(query, "uploads")) {

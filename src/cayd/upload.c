@@ -75,7 +75,7 @@ static void report_end(struct upload *u, struct http_exchange *x, bool whole)
         a->upload->whole = whole;
     }
     free_upload(u);
-    if (!connloop_ask(l, x, a, LOOKUP_MS) && x)
+    if (!connloop_request(l, x, a, LOOKUP_MS) && x)
         answers->bad(x, 503, "the server is too busy; try again");
 }
 
@@ -213,7 +213,7 @@ bool upload_handle(struct connloop *l, struct http_exchange *x)
         return true;
     }
     a = control_request_upload(l->config.control, hash, token, &l->inbox, begin_answered);
-    if (!connloop_ask(l, x, a, LOOKUP_MS))
+    if (!connloop_request(l, x, a, LOOKUP_MS))
         http_respond_error(x, 503, "the server is too busy; try again");
     return true;
 }

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 
 #define LOG_MAX  (256u << 10)
-#define LOOK_MS  50
+#define CHECK_MS  50
 #define GRACE_MS 1000 /* for CRIU's own end, after an error */
 
 /* A dump's image has what CRIU found out of the kernel, as criu.kdat, so that a restore, of the
@@ -61,7 +61,7 @@ static int await_end(int pidfd, const struct criu_limits *limits)
 {
     const uint64_t until_ms = clock_mono_ms() + limits->seconds * 1000ull;
 
-    while (!pid_await_end(pidfd, LOOK_MS)) {
+    while (!pid_await_end(pidfd, CHECK_MS)) {
         if (clock_mono_ms() >= until_ms)
             return -ETIMEDOUT;
         if (limits->has_failed && limits->has_failed())

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define PROGRAM             "/usr/bin/skopeo"
-#define LOOK_MS             200
+#define CHECK_MS             200
 #define SKOPEO_SAID_MAX     4096u /* bytes of its messages that are kept, the last ones */
 #define SKOPEO_FREE_PERCENT 5u    /* of the disk that stay free */
 
@@ -119,7 +119,7 @@ static bool read_said(struct run *r)
     char piece[1024];
     ssize_t n;
 
-    if (poll(&p, 1, LOOK_MS) <= 0)
+    if (poll(&p, 1, CHECK_MS) <= 0)
         return true;
     n = read(r->out_fd, piece, sizeof(piece));
     if (n <= 0)

@@ -187,8 +187,8 @@ static enum err_code complete(struct build_files *all, struct upload *u,
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-static enum err_code look(struct build_files *all, const char *name, struct core_storage_call *s,
-                          struct err *e)
+static enum err_code stat_object(struct build_files *all, const char *name,
+                                 struct core_storage_call *s, struct err *e)
 {
     struct build_file *f = build_files_find(all, name);
 
@@ -240,7 +240,7 @@ enum err_code core_storage_call(struct core *c, struct core_storage_call *s, str
     (void)snprintf(hash, sizeof(hash), CORE_STORAGE_ZEROS "%s", s->digits);
     build_files_name(owner, hash, name);
     switch (s->op) {
-    case STORAGE_LOOK: return look(c->build_files, name, s, e);
+    case STORAGE_STAT: return stat_object(c->build_files, name, s, e);
     case STORAGE_PUT: return put(c, owner, hash, s, e);
     case STORAGE_BEGIN: return begin(c, owner, hash, s, e);
     case STORAGE_PART:

@@ -26,7 +26,7 @@
 #define CORE_STORAGE_ZEROS "00000000000000000000000000000000"
 
 enum storage_op {
-    STORAGE_LOOK,     /* is it there: bytes, used_real_ms */
+    STORAGE_STAT,     /* is it there: bytes, used_real_ms */
     STORAGE_PUT,      /* it comes whole: file */
     STORAGE_BEGIN,    /* it comes in parts: upload */
     STORAGE_PART,     /* one of them: file, offset */

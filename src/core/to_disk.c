@@ -19,7 +19,7 @@
 #include "core/tier.h"
 #include "core/timers.h"
 
-#define LOOK_MS         5000u /* at the host's memory */
+#define CHECK_MS         5000u /* at the host's memory */
 #define FREEZE_AGAIN_MS 2000u
 
 /* -- which one is next ------------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ void to_disk_arm(struct core *c)
 
     c->to_disk_due.fire = on_due;
     if (looks)
-        in_ms = MIN(in_ms, LOOK_MS);
+        in_ms = MIN(in_ms, CHECK_MS);
     if (in_ms < INT64_MAX)
         timers_set(&c->timers, &c->to_disk_due,
                    clock_mono_ms() + (uint64_t)MIN(in_ms, CORE_TO_DISK_MAX_MS));

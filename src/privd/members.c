@@ -20,7 +20,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define MEMORY_LOOK_MS 1000
+#define MEMORY_CHECK_MS 1000
 
 /* An unclaimed one does not keep its template: a job may remove it already. */
 static void give_up(struct privd *p, struct slot *s)
@@ -351,7 +351,7 @@ void members_aim(struct privd *p)
 {
     uint64_t now = clock_mono_ms();
 
-    if (!p->memory_looked_ms || now - p->memory_looked_ms >= MEMORY_LOOK_MS) {
+    if (!p->memory_looked_ms || now - p->memory_looked_ms >= MEMORY_CHECK_MS) {
         p->memory_looked_ms = now;
         pool_aim(&p->pool, meminfo_is_short() ? 0 : p->options.slots_ready);
     }

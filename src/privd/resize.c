@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define RESIZE_MS        5000 /* a limit that takes longer is given up, and so is one of before */
-#define RESIZE_LOOK_MS   100
+#define RESIZE_CHECK_MS   100
 #define RESIZE_LOOKS_MAX 50 /* for the end of the task that was cut off */
 
 static void answer(struct slot *s, int status, const struct runtime_resized *how)
@@ -89,7 +89,7 @@ static void go_back(void *arg)
 
     /* The task that was cut off may be about to set one more. */
     if (unkilled_of(s->privd, s->number) && s->resize.looks++ < RESIZE_LOOKS_MAX)
-        loop_arm(&s->privd->loop, &s->resize.timer, RESIZE_LOOK_MS, go_back, s);
+        loop_arm(&s->privd->loop, &s->resize.timer, RESIZE_CHECK_MS, go_back, s);
     else if (unkilled_of(s->privd, s->number) || begin(s) < 0)
         not_back(s);
 }

@@ -284,7 +284,7 @@ static int restore(const struct process_start_args *a, struct inside *in,
 }
 
 /* As a slot is made ahead, but within its control group. */
-static int make_place(const struct process_start_args *a, struct inside *in, int image_fd,
+static int make_context(const struct process_start_args *a, struct inside *in, int image_fd,
                       struct restore_context *context, struct task_result *out)
 {
     uint32_t uid = runtime_slot_uid(a->rt, a->slot->number);
@@ -326,7 +326,7 @@ int process_restore(const struct process_start_args *a, struct inside *in, struc
         return process_fail(out, PRIVSEP_STAGE_MEMORY, rc);
     rc = process_prepare(a, in, out);
     if (rc == 0)
-        rc = make_place(a, in, opened.fd, &context, out);
+        rc = make_context(a, in, opened.fd, &context, out);
     if (rc == 0)
         rc = restore(a, in, &context, out);
     /* Before a process goes on: its files change from there on, and its memory with them. */

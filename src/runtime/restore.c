@@ -1,6 +1,6 @@
 /* A restore's way from the host's root to a sandbox's. The same trees as for a start are attached
  * in a mount namespace in which CRIU finds what it needs of the host, read-only for a user who owns
- * nothing there, and the sandbox's tree at one context; PID 1 is not forked here but made by CRIU,
+ * nothing there, and the sandbox's tree at one place; PID 1 is not forked here but made by CRIU,
  * with namespaces of its own for pids, mounts and IPC. */
 
 #include "runtime/restore.h"

@@ -24,7 +24,7 @@
 #define INPUT_MAX        100000u
 #define INPUT_MS         5000u
 #define COMMAND_YOUNG_MS 100u /* since its start: the question for its end waits until then */
-#define COMMAND_LOOK_MS  5u
+#define COMMAND_CHECK_MS  5u
 
 static void command_free(void *state)
 {
@@ -303,7 +303,7 @@ static unsigned looks(const char *cid)
 {
     uint64_t age_ms = clock_real_ms() - strtoull(cid, NULL, 16);
 
-    return age_ms < COMMAND_YOUNG_MS ? (unsigned)(COMMAND_YOUNG_MS - age_ms) / COMMAND_LOOK_MS : 0;
+    return age_ms < COMMAND_YOUNG_MS ? (unsigned)(COMMAND_YOUNG_MS - age_ms) / COMMAND_CHECK_MS : 0;
 }
 
 /* Clients ask at once and then every 100 ms: without a wait, a command of a few milliseconds would

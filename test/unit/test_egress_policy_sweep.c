@@ -78,7 +78,7 @@ bool __wrap_oauth_go_on(struct flow *f, uint64_t look)
     looks++;
     now_ns += LOOK_NS;
     if (!p->has_come)
-        policy_sweep_look_later(f->sandbox);
+        policy_sweep_schedule(f->sandbox);
     return true;
 }
 
@@ -609,8 +609,8 @@ static void park(struct world *w, struct parked *all)
         for (unsigned k = 0; k < 20; k++)
             open_flow(w->s, KEEP);
     }
-    policy_sweep_look_later(w->s);
-    policy_sweep_look_later(w->s); /* for the other requests */
+    policy_sweep_schedule(w->s);
+    policy_sweep_schedule(w->s); /* for the other requests */
 }
 
 static unsigned asked_of(const struct parked *all)
@@ -695,7 +695,7 @@ static void a_sandbox_ends_where_requests_wait(void **state)
     run_until_asked(w, all, REQUESTS / 2); /* and in the middle of a look */
     assert_true(w->s->awaits);
     registry_close(&w->egress, SLOT, GEN, 0);
-    usleep(1000 * (POLICY_SWEEP_LOOK_MS + 100));
+    usleep(1000 * (POLICY_SWEEP_DELAY_MS + 100));
     looks = 0;
     for (unsigned i = 0; i < FLOWS; i++)
         turn(w);

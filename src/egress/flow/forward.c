@@ -245,7 +245,7 @@ static bool has_credential(struct http_exchange *x, struct client_conn *l, struc
     case OAUTH_WAITING:
         if (!l->waiting_ms)
             l->waiting_ms = now;
-        policy_sweep_look_later(f->sandbox);
+        policy_sweep_schedule(f->sandbox);
         return false;
     default: break;
     }

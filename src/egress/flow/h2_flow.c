@@ -146,7 +146,7 @@ static bool has_credential(struct flow *f, const struct http_head *h,
     case OAUTH_READY: return true;
     case OAUTH_WAITING:
         v->later = true;
-        policy_sweep_look_later(f->sandbox);
+        policy_sweep_schedule(f->sandbox);
         return false;
     default: break;
     }
@@ -266,11 +266,11 @@ static bool may_go_on(void *arg)
     return standing == FLOW_SETTLED;
 }
 
-bool h2_flow_again(struct flow *f, uint64_t look)
+bool h2_flow_again(struct flow *f, uint64_t sweep_number)
 {
     struct h2_flow *hf = f->user;
 
-    return h2_again(hf->conn, look);
+    return h2_again(hf->conn, sweep_number);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */

@@ -34,4 +34,4 @@ void h2_flow_recheck_all(struct flow *f);
 bool h2_flow_recheck(struct flow *f);
 
 /* The next of its requests that wait for a credential is looked at again: h2_again. */
-bool h2_flow_again(struct flow *f, uint64_t look);
+bool h2_flow_again(struct flow *f, uint64_t sweep_number);

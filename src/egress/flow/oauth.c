@@ -80,10 +80,10 @@ enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t wai
     return OAUTH_REFUSED;
 }
 
-bool oauth_go_on(struct flow *f, uint64_t look)
+bool oauth_go_on(struct flow *f, uint64_t sweep_number)
 {
     if (f->state == FLOW_STREAMS)
-        return h2_flow_again(f, look);
+        return h2_flow_again(f, sweep_number);
     if (f->state == FLOW_FORWARDED)
         forward_again(f);
     return false;

@@ -26,7 +26,7 @@ struct sandbox;
 
 enum oauth_state {
     OAUTH_READY,   /* as far as it matters: also of every other kind, and of none */
-    OAUTH_WAITING, /* put the request off, and have it looked at (policy_sweep_look_later) */
+    OAUTH_WAITING, /* put the request off, and have it looked at (policy_sweep_schedule) */
     OAUTH_REFUSED /* e says why; ERR_DENIED: it stays so until the owner sets the credential anew */
 };
 
@@ -37,4 +37,4 @@ enum oauth_state oauth_inspect(struct sandbox *s, const char *name, uint64_t wai
 /* The next request that waits in f is looked at again, once in a look (its number, from 1): the
  * policy, and its credentials with it, have come, or it has waited for a second more. True: there
  * may be another, unless f has ended. */
-bool oauth_go_on(struct flow *f, uint64_t look);
+bool oauth_go_on(struct flow *f, uint64_t sweep_number);

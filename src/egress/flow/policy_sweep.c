@@ -25,7 +25,7 @@ struct policy_sweeps {
     uv_prepare_t slice;
     uv_idle_t awake;          /* while there are any: the loop does not sleep */
     struct sandbox *awaiting; /* where a request waits for a credential */
-    uv_timer_t look;          /* while there are any */
+    uv_timer_t due;           /* while there are any */
     unsigned handles;
 };
 
@@ -48,7 +48,7 @@ static struct sandbox *find_unsettled(struct sandbox *whole)
 
 /* Asks one question. An end moves s->unsettled on by itself, whichever flow ends
  * (registry_remove_flow). False: there is nothing left. */
-static bool ask_next(struct sandbox *whole)
+static bool settle_next(struct sandbox *whole)
 {
     struct sandbox *s = find_unsettled(whole);
     struct flow *f;
@@ -62,7 +62,7 @@ static bool ask_next(struct sandbox *whole)
     switch (flow_settle(f)) {
     case FLOW_UNSETTLED: s->unsettled = f; break;
     case FLOW_SETTLED:
-        if (oauth_go_on(f, whole->look) && flow_find(whole->egress, id) == f)
+        if (oauth_go_on(f, whole->sweep_number) && flow_find(whole->egress, id) == f)
             s->unsettled = f;
         break;
     case FLOW_ENDED: break;
@@ -71,7 +71,7 @@ static bool ask_next(struct sandbox *whole)
 }
 
 /* True: there is more. */
-static bool ask_some(struct policy_sweep *w)
+static bool settle_some(struct policy_sweep *w)
 {
     struct sandbox *s = w->sandbox;
     struct turns *turns = s->egress->turns;
@@ -80,7 +80,7 @@ static bool ask_some(struct policy_sweep *w)
     unsigned least = w->turns++ < POLICY_SWEEP_LATE_TURNS ? 1 : POLICY_SWEEP_LATE;
 
     for (unsigned n = 0; more && (n < least || (entered && !turns_is_over(turns))); n++)
-        more = ask_next(s);
+        more = settle_next(s);
     if (entered)
         turns_exit(turns);
     return more;
@@ -129,7 +129,7 @@ static void on_slice(uv_prepare_t *h)
         return;
     }
     unlink_sweep(all, w);
-    if (ask_some(w))
+    if (settle_some(w))
         link_last(all, w);
     else
         finish(w, false);
@@ -141,7 +141,7 @@ static void on_awake(uv_idle_t *h)
 
 static void reset(struct sandbox *s)
 {
-    s->look++;
+    s->sweep_number++;
     s->unsettled = s->flows;
     for (struct sandbox *r = s->command_sandboxes; r; r = r->next_command_sandbox)
         r->unsettled = r->flows;
@@ -169,11 +169,11 @@ static void start(struct sandbox *s)
     struct policy_sweep *w = sweep_new(s);
 
     if (!w) { /* at once, rather than not at all */
-        while (ask_next(s))
+        while (settle_next(s))
             ;
         return;
     }
-    if (ask_some(w))
+    if (settle_some(w))
         go_on_later(all_of(s), w);
     else
         finish(w, false);
@@ -190,19 +190,19 @@ void policy_sweep_start(struct sandbox *s)
 /* -- requests that wait for a credential ------------------------------------------------------- */
 
 /* A sweep that is under way may have passed them already. */
-static void look(struct policy_sweeps *all, struct sandbox *s)
+static void sweep_waiting(struct policy_sweeps *all, struct sandbox *s)
 {
     struct policy_sweep *w = s->sweep ? NULL : sweep_new(s);
 
     if (!w) {
-        policy_sweep_look_later(s);
+        policy_sweep_schedule(s);
         return;
     }
     reset(s);
     go_on_later(all, w);
 }
 
-static void on_look(uv_timer_t *t)
+static void on_due(uv_timer_t *t)
 {
     struct policy_sweeps *all = t->data;
     struct sandbox *s = TAKE_PTR(all->awaiting);
@@ -210,11 +210,11 @@ static void on_look(uv_timer_t *t)
     for (struct sandbox *next; s; s = next) {
         next = s->next_awaiting;
         s->awaits = false;
-        look(all, s);
+        sweep_waiting(all, s);
     }
 }
 
-void policy_sweep_look_later(struct sandbox *s)
+void policy_sweep_schedule(struct sandbox *s)
 {
     struct policy_sweeps *all = all_of(s);
 
@@ -224,8 +224,8 @@ void policy_sweep_look_later(struct sandbox *s)
     s->awaits = true;
     s->next_awaiting = all->awaiting;
     all->awaiting = s;
-    if (!uv_is_active((uv_handle_t *)&all->look))
-        uv_timer_start(&all->look, on_look, POLICY_SWEEP_LOOK_MS, 0);
+    if (!uv_is_active((uv_handle_t *)&all->due))
+        uv_timer_start(&all->due, on_due, POLICY_SWEEP_DELAY_MS, 0);
 }
 
 static void leave_awaiting(struct sandbox *s)
@@ -283,8 +283,8 @@ int policy_sweeps_new(struct egress *eg, struct policy_sweeps **out)
     all->egress = eg;
     uv_prepare_init(eg->loop, &all->slice);
     uv_idle_init(eg->loop, &all->awake);
-    uv_timer_init(eg->loop, &all->look);
-    all->slice.data = all->awake.data = all->look.data = all;
+    uv_timer_init(eg->loop, &all->due);
+    all->slice.data = all->awake.data = all->due.data = all;
     all->handles = 3;
     *out = all;
     return 0;
@@ -302,5 +302,5 @@ void policy_sweeps_free(struct policy_sweeps *all)
 {
     uv_close((uv_handle_t *)&all->slice, on_closed);
     uv_close((uv_handle_t *)&all->awake, on_closed);
-    uv_close((uv_handle_t *)&all->look, on_closed);
+    uv_close((uv_handle_t *)&all->due, on_closed);
 }

@@ -338,7 +338,7 @@ static void query(struct resolve_channel *c, struct question *q, resolve_channel
     char absolute[POLICY_NAME_MAX + 2]; /* with its final dot no search domain is tried */
 
     (void)snprintf(absolute, sizeof(absolute), "%s.", q->asking->entry->name);
-    resolve_channel_ask(c, absolute, q->family, cb, q);
+    resolve_channel_request(c, absolute, q->family, cb, q);
 }
 
 static void on_stream(void *arg, int status, int timeouts, unsigned char *message, int len)

@@ -121,7 +121,7 @@ void resolve_channel_tick(struct resolve_channel *c)
     ares_process_fd(c->ares, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
 }
 
-void resolve_channel_ask(struct resolve_channel *c, const char *name, int family,
+void resolve_channel_request(struct resolve_channel *c, const char *name, int family,
                          resolve_channel_cb cb, void *arg)
 {
     ares_query(c->ares, name, ns_c_in, family == AF_INET6 ? ns_t_aaaa : ns_t_a, cb, arg);

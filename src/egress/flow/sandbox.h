@@ -58,7 +58,7 @@ struct sandbox {
     struct sandbox *next_ending; /* registry_end.c */
     uint8_t ending_line;         /* 0: none yet, else its number and 1 */
     struct policy_sweep *sweep;  /* under way, or NULL; of a sandbox only */
-    uint64_t look;               /* its number */
+    uint64_t sweep_number;       /* of the last one */
     bool awaits;                 /* a credential, in some request: in the list of policy_sweep.c */
     struct sandbox *next_awaiting;
     struct rate connections, requests;

@@ -24,7 +24,7 @@
 
 #define EVENTS          256
 #define SWEEP_MS        5000
-#define RESET_LOOK_MS   50      /* between looks at whether all is taken that came before a reset */
+#define RESET_CHECK_MS   50      /* between looks at whether all is taken that came before a reset */
 #define HALF_IDLE_MS    300000u /* one direction has ended, and nothing moves in the other */
 #define HALF_CROWDED_MS 10000u  /* the same, while more than half of all flows' places are taken */
 
@@ -119,7 +119,7 @@ static void link_ending(struct tunnels *t, struct tunnel *u)
     if (u->ends)
         return;
     if (!t->ending)
-        uv_timer_start(&t->taken, on_taken, RESET_LOOK_MS, RESET_LOOK_MS);
+        uv_timer_start(&t->taken, on_taken, RESET_CHECK_MS, RESET_CHECK_MS);
     u->ends = true;
     u->ending_next = t->ending;
     if (u->ending_next)

@@ -131,8 +131,8 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out);
 void h2_close(struct h2 *conn);
 
 /* Asks anew about the next request that was put off (h2_verdict.later), and was not asked about in
- * this look (its number, from 1). True: there may be another. */
-bool h2_again(struct h2 *conn, uint64_t look);
+ * this sweep (its number, from 1). True: there may be another. */
+bool h2_again(struct h2 *conn, uint64_t sweep_number);
 
 /* Every request that is under way now: may it go on? h2_recheck asks about the next of them that
  * was not asked about; where still says no, *v is its answer if none has begun; else the stream is

@@ -54,7 +54,7 @@ struct h2_stream {
     struct credential_use *use; /* spent by a 401 */
     bool parked;                /* it is to be evaluated again: h2_again */
     uint64_t parked_ms;         /* since when */
-    uint64_t look;              /* h2_again's, that asked about it last */
+    uint64_t sweep_number;      /* h2_again's, that asked about it last */
     struct unzip *unzip;  /* the answer's body is compressed, and has not all been passed on */
     struct frames frames; /* of a conversation's answer */
     unsigned pause_ms;   /* after which what is kept back of an answer passes; 0: only at its end */

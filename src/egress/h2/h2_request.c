@@ -255,15 +255,15 @@ void request_begin(struct h2_stream *s, bool ends)
     evaluate(s, ends);
 }
 
-bool h2_again(struct h2 *conn, uint64_t look)
+bool h2_again(struct h2 *conn, uint64_t sweep_number)
 {
     struct h2_stream *s = conn->streams;
 
-    while (s && (!s->parked || !s->open[H2_CLIENT] || s->look == look))
+    while (s && (!s->parked || !s->open[H2_CLIENT] || s->sweep_number == sweep_number))
         s = s->next;
     if (!s)
         return false;
-    s->look = look;
+    s->sweep_number = sweep_number;
     evaluate(s, s->to[H2_SERVER].ended);
     end_watch(&conn->end[H2_CLIENT]); /* frames about it leave in the next turn */
     end_watch(&conn->end[H2_SERVER]);
