@@ -116,7 +116,7 @@ static void on_data(struct http_exchange *x, const char *data, size_t len)
     if (u->bytes < u->ask_at)
         return;
     u->ask_at = u->bytes + CORE_BUILD_UPLOAD_STEP;
-    if (core_build_upload_room(u->fd, &e) != ERR_OK)
+    if (core_build_upload_space(u->fd, &e) != ERR_OK)
         refuse(x, u, api_status_of(e.code), e.text);
 }
 

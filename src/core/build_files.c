@@ -316,7 +316,7 @@ static struct build_file *who_gives_way(const struct build_files *all, const cha
     return most > mine ? f : oldest_of(all, owner, &n, &bytes);
 }
 
-static bool share_room(struct build_files *all, const char *owner, uint64_t receiving,
+static bool share_space(struct build_files *all, const char *owner, uint64_t receiving,
                        uint64_t mine)
 {
     struct build_file *f;
@@ -353,7 +353,7 @@ static unsigned count_uploads(const struct build_files *all, const char *owner)
 }
 
 /* An archive that is being received counts with the largest size that it may have. */
-static enum err_code check_room(struct build_files *all, const char *owner, struct err *e)
+static enum err_code check_space(struct build_files *all, const char *owner, struct err *e)
 {
     uint64_t receiving = CORE_BUILD_FILE_MAX, mine; /* with this one */
     unsigned n;
@@ -371,7 +371,7 @@ static enum err_code check_room(struct build_files *all, const char *owner, stru
                        "%u archives of this tenant are being received: %u at a "
                        "time; wait for one to end",
                        n, CORE_BUILD_UPLOADS);
-    if (!share_room(all, owner, receiving, mine + (n + 1) * (uint64_t)CORE_BUILD_FILE_MAX))
+    if (!share_space(all, owner, receiving, mine + (n + 1) * (uint64_t)CORE_BUILD_FILE_MAX))
         return err_set(e, ERR_NO_SPACE,
                        "the server holds as many archives of builds as it may, and no tenant has "
                        "more than this one would");
@@ -387,7 +387,7 @@ static enum err_code open_temp(struct build_files *all, struct upload *u, int *f
     *fd = openat(all->dir_fd, u->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (*fd < 0)
         return err_set_sys(e, ERR_INTERNAL, errno, "making a file for what is sent");
-    if (core_build_upload_room(*fd, e) == ERR_OK)
+    if (core_build_upload_space(*fd, e) == ERR_OK)
         return ERR_OK;
     (void)unlinkat(all->dir_fd, u->temp, 0);
     util_close(fd);
@@ -400,7 +400,7 @@ enum err_code build_files_receive(struct core *c, const char *owner, const char 
     struct build_files *all = c->build_files;
     struct upload *u;
 
-    if (check_room(all, owner, e) != ERR_OK)
+    if (check_space(all, owner, e) != ERR_OK)
         return e->code;
     u = calloc(1, sizeof(*u));
     if (!u)

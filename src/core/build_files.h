@@ -47,7 +47,7 @@ enum err_code core_build_upload_begin(struct core *c, const char *hash, const ch
 /* Whether the disk of an archive that is being received has room for more of it: to be asked each
  * CORE_BUILD_UPLOAD_STEP bytes. ERR_NO_SPACE. */
 #define CORE_BUILD_UPLOAD_STEP (1024u * 1024u)
-enum err_code core_build_upload_room(int fd, struct err *e);
+enum err_code core_build_upload_space(int fd, struct err *e);
 
 /* bytes have been written, and it is whole; or it is dropped. */
 enum err_code core_build_upload_end(struct core *c, uint64_t number, uint64_t bytes, bool whole,

@@ -129,7 +129,7 @@ static enum err_code open_part(const struct build_files *all, struct upload *u,
     fd = openat(all->dir_fd, u->temp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || lseek(fd, (off_t)(s->part - 1) * CORE_STORAGE_PART_BYTES, SEEK_SET) < 0)
         return err_set_sys(e, ERR_INTERNAL, errno, "writing a part of what is sent");
-    if (core_build_upload_room(fd, e) != ERR_OK)
+    if (core_build_upload_space(fd, e) != ERR_OK)
         return e->code;
     u->parts[s->part - 1] = 0;
     u->parts_written++;

@@ -38,7 +38,7 @@ char *egress_policy_body(struct sandbox_obj *o, struct err *e)
         return NULL;
     body = json_pack("{s:s, s:s, s:O?, s:o, s:o, s:o, s:o}", "id", o->s.id, "tenant", o->s.tenant,
                      "policy", o->s.policy, "credentials", credentials_for(o->tenant, &o->s),
-                     "ceilings", ceilings, "proxy", proxy_of(o->s.network), "rooms",
+                     "ceilings", ceilings, "proxy", proxy_of(o->s.network), "command_sandboxes",
                      exec_command_sandboxes(o));
     text = json_text(body, JSON_COMPACT);
     json_decref(body);

@@ -19,7 +19,7 @@ json_t *exec_command_sandboxes(const struct sandbox_obj *o)
 
     for (const struct exec_command_sandbox *r = o->command_sandboxes; out && r; r = r->next)
         rc |= json_array_append_new(
-            out, json_pack("{s:I, s:O, s:o}", "room", (json_int_t)r->number, "policy", r->policy,
+            out, json_pack("{s:I, s:O, s:o}", "number", (json_int_t)r->number, "policy", r->policy,
                            "credentials", credentials_for_command(o->tenant, &o->s, r->policy)));
     if (rc == 0)
         return out;

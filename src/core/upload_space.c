@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/statvfs.h>
 
-enum err_code core_build_upload_room(int fd, struct err *e)
+enum err_code core_build_upload_space(int fd, struct err *e)
 {
     struct statvfs fs;
 

@@ -41,7 +41,7 @@ static enum err_code fail_on(struct err *e, int r, const char *what, const char 
 
 /* -- limits ------------------------------------------------------------------------------------ */
 
-static enum err_code check_room(const struct unpack *u, struct err *e)
+static enum err_code check_space(const struct unpack *u, struct err *e)
 {
     struct statvfs fs;
 
@@ -71,7 +71,7 @@ static enum err_code count_written(struct unpack *u, size_t n, struct err *e)
     uint64_t before = u->written / LOOK_BYTES;
 
     u->written += n;
-    return u->written / LOOK_BYTES == before ? ERR_OK : check_room(u, e);
+    return u->written / LOOK_BYTES == before ? ERR_OK : check_space(u, e);
 }
 
 /* Names that an archive has, or that its paths imply: a path makes up to TREE_ENTRY_DEPTH_MAX
@@ -404,7 +404,7 @@ static enum err_code each_entry(struct unpack *u, int fd, take_fn *take, struct 
 
 enum err_code layer_unpack(struct unpack *u, int fd, bool is_first, struct err *e)
 {
-    if (check_room(u, e) != ERR_OK)
+    if (check_space(u, e) != ERR_OK)
         return e->code;
     if (!is_first && each_entry(u, fd, take_whiteout, e) != ERR_OK)
         return e->code;

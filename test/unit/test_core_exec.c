@@ -30,7 +30,7 @@ static void on_put(struct http_exchange *x, char *body, size_t len)
     struct proxy *p = http_exchange_get(x);
 
     p->puts++;
-    if (strstr(body, "\"room\":"))
+    if (strstr(body, "\"command_sandboxes\":[{"))
         snprintf(p->body, sizeof(p->body), "%s", body);
     http_respond(x, p->status, NULL, 0, "no", p->status == 204 ? 0 : 2);
 }
@@ -164,7 +164,7 @@ static void a_program_runs_to_its_end(void **state)
     assert_string_equal(a.err, "err");
     assert_non_null(strstr(a.violations, "meanwhile"));
     assert_null(strstr(a.violations, "before"));
-    assert_null(strstr(p.asked, "/rooms/"));
+    assert_null(strstr(p.asked, "/command_sandboxes/"));
     assert_int_equal(fake_counts(w->fake).command_sandboxes, 0);
     ask(w, id, NULL, 4, &a);
     world_run_until(w, &a.calls, 1);
@@ -239,8 +239,8 @@ static void one_with_a_policy_has_a_sandbox_that_ends(void **state)
     begin(w, &p, id);
     run(w, id, "deny", &a);
     assert_int_equal(a.exit_code, 3);
-    assert_non_null(strstr(p.body, "\"rooms\":[{\"room\":1,\"policy\":{\"default\":\"deny\"}"));
-    assert_non_null(strstr(p.asked, "/rooms/1/denials"));
+    assert_non_null(strstr(p.body, "\"command_sandboxes\":[{\"number\":1,\"policy\":{\"default\":\"deny\"}"));
+    assert_non_null(strstr(p.asked, "/command_sandboxes/1/denials"));
     fake_init_body(w->fake, init, sizeof(init));
     assert_non_null(strstr(init, "\"envVars\":{\"A\":\"b\"}")); /* the sandbox's own agent's */
     assert_int_equal(fake_counts(w->fake).command_sandboxes, 1);

@@ -48,7 +48,7 @@ struct world {
     struct egress egress;
     struct intercept intercept;
     json_t *seal;             /* a request for NEWER */
-    char *plain, *with_rooms; /* bodies of PUT: with SECRET; the same and policies of commands */
+    char *plain, *with_commands; /* bodies of PUT: with SECRET; the same and policies of commands */
     char *question;           /* of explain */
 };
 
@@ -93,18 +93,18 @@ static json_t *credentials(struct world *w, const char *value)
     return out;
 }
 
-static char *body(struct world *w, const char *value, bool rooms)
+static char *body(struct world *w, const char *value, bool commands)
 {
     json_t *o = json_pack("{s:s, s:s, s:o, s:[o], s:o}", "id", "i1", "tenant", "one", "policy",
                           rules("api.example.com"), "ceilings", rules("*.example.com"),
                           "credentials", credentials(w, value));
     char *text;
 
-    if (rooms)
-        json_object_set_new(o, "rooms",
-                            json_pack("[{s:i, s:o, s:o}, {s:i, s:o}]", "room", 1, "policy",
+    if (commands)
+        json_object_set_new(o, "command_sandboxes",
+                            json_pack("[{s:i, s:o, s:o}, {s:i, s:o}]", "number", 1, "policy",
                                       rules("api.example.com"), "credentials",
-                                      credentials(w, value), "room", 2, "policy",
+                                      credentials(w, value), "number", 2, "policy",
                                       rules("other.example.com")));
     text = json_dumps(o, 0);
     json_decref(o);
@@ -160,7 +160,7 @@ static int setup(void **state)
     assert_int_equal(turns_new(&w->loop, &w->egress.turns), 0);
     w->seal = seal_request(NEWER);
     w->plain = body(w, SECRET, false);
-    w->with_rooms = body(w, SECRET, true);
+    w->with_commands = body(w, SECRET, true);
     w->question = strdup("{\"to\": \"https://api.example.com\", \"method\": \"GET\", \"path\": "
                          "\"/v1/x\", \"policy\": {\"rules\": [{\"action\": \"allow\", "
                          "\"domains\": [\"api.example.com\"]}]}}");
@@ -180,7 +180,7 @@ static int teardown(void **state)
     sealer_free(w->intercept.sealer);
     json_decref(w->seal);
     free(w->plain);
-    free(w->with_rooms);
+    free(w->with_commands);
     free(w->question);
     free(w);
     return 0;
@@ -195,7 +195,7 @@ static enum err_code call_policy(struct world *w, struct err *e)
 
 static enum err_code call_policy_of_commands(struct world *w, struct err *e)
 {
-    return put(w, w->with_rooms, e);
+    return put(w, w->with_commands, e);
 }
 
 /* A slot's first policy, where its generation is new. */

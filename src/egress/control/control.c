@@ -131,13 +131,13 @@ static void put_sandbox(struct http_exchange *x)
 static struct sandbox *sandbox_of(struct http_exchange *x, const char *tail)
 {
     struct egress *eg = control_of(x)->egress;
-    const char *path = http_exchange_head(x)->path, *command_sandboxes = strstr(path, "/rooms/");
+    const char *path = http_exchange_head(x)->path, *command_sandboxes = strstr(path, "/command_sandboxes/");
     uint32_t slot, gen, command = 0;
     struct sandbox *s = NULL;
     int used = 0;
 
     if (command_sandboxes &&
-        (sscanf(command_sandboxes, "/rooms/%10" SCNu32 "%n", &command, &used) != 1 ||
+        (sscanf(command_sandboxes, "/command_sandboxes/%10" SCNu32 "%n", &command, &used) != 1 ||
          command == 0 || strcmp(command_sandboxes + used, tail) != 0))
         used = -1;
     if (used >= 0 &&

@@ -73,16 +73,16 @@ static enum err_code take_rest(struct egress *eg, const json_t *o, struct sandbo
     return intercept_credentials_new(eg, r->tenant, credentials, &r->credentials, e);
 }
 
-/* Of a command: what it says goes for its room alone, and within what the sandbox's says. */
+/* Of a command: what it says goes for it alone, and within what the sandbox's says. */
 static enum err_code take_command_sandbox(struct egress *eg, const json_t *o, const char *tenant,
                                           struct command_sandbox_rules *r, struct err *e)
 {
     const json_t *credentials = json_object_get(o, "credentials");
-    json_int_t number = json_integer_value(json_object_get(o, "room"));
+    json_int_t number = json_integer_value(json_object_get(o, "number"));
     struct err inner = {0};
 
     if (number < 1 || number > UINT32_MAX)
-        return err_set(e, ERR_INVALID, "room: not a number from 1 to %u", UINT32_MAX);
+        return err_set(e, ERR_INVALID, "number: not one from 1 to %u", UINT32_MAX);
     r->number = (uint32_t)number;
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
         return err_set(e, inner.code, "policy: %s", inner.text);
@@ -97,16 +97,16 @@ static enum err_code take_command_sandbox(struct egress *eg, const json_t *o, co
 static enum err_code take_command_sandboxes(struct egress *eg, const json_t *o,
                                             struct sandbox_rules *r, struct err *e)
 {
-    const json_t *list = json_object_get(o, "rooms"), *command;
+    const json_t *list = json_object_get(o, "command_sandboxes"), *command;
     struct err inner = {0};
     size_t i;
 
     if (json_array_size(list) > REGISTRY_COMMAND_SANDBOXES_MAX)
-        return err_set(e, ERR_INVALID, "rooms: more than %u", REGISTRY_COMMAND_SANDBOXES_MAX);
+        return err_set(e, ERR_INVALID, "command_sandboxes: more than %u", REGISTRY_COMMAND_SANDBOXES_MAX);
     json_array_foreach (list, i, command)
         if (take_command_sandbox(eg, command, r->tenant,
                                  &r->command_sandboxes[r->n_command_sandboxes++], &inner) != ERR_OK)
-            return err_set(e, inner.code, "rooms[%zu]: %s", i, inner.text);
+            return err_set(e, inner.code, "command_sandboxes[%zu]: %s", i, inner.text);
     return ERR_OK;
 }
 
