@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "core/key.h"
 #include "core/trace.h"
+#include "http/json.h"
 
 #include <string.h>
 

@@ -188,7 +188,7 @@ void connloop_api_revoked(struct connloop *l, const char *key_id)
 /* -- to the control loop ----------------------------------------------------------------------- */
 
 bool connloop_request(struct connloop *l, struct http_exchange *x, struct control_request *a,
-                  unsigned wait_ms)
+                      unsigned wait_ms)
 {
     if (a && x)
         a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + wait_ms, NULL, NULL);

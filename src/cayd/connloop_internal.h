@@ -54,7 +54,7 @@ struct connloop {
  * most. x NULL: its client has gone. false: a is freed (NULL: memory was out), nothing waits, and x
  * is the caller's to answer. */
 bool connloop_request(struct connloop *l, struct http_exchange *x, struct control_request *a,
-                  unsigned wait_ms);
+                      unsigned wait_ms);
 
 /* Serves a request of the API: collects its body, hands it to the control loop, and answers. */
 void connloop_api(struct connloop *l, struct http_exchange *x);

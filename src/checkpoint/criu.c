@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 
 #define LOG_MAX  (256u << 10)
-#define CHECK_MS  50
+#define CHECK_MS 50
 #define GRACE_MS 1000 /* for CRIU's own end, after an error */
 
 /* A dump's image has what CRIU found out of the kernel, as criu.kdat, so that a restore, of the

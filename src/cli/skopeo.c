@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define PROGRAM             "/usr/bin/skopeo"
-#define CHECK_MS             200
+#define CHECK_MS            200
 #define SKOPEO_SAID_MAX     4096u /* bytes of its messages that are kept, the last ones */
 #define SKOPEO_FREE_PERCENT 5u    /* of the disk that stay free */
 

@@ -317,7 +317,7 @@ static struct build_file *who_gives_way(const struct build_files *all, const cha
 }
 
 static bool share_space(struct build_files *all, const char *owner, uint64_t receiving,
-                       uint64_t mine)
+                        uint64_t mine)
 {
     struct build_file *f;
     uint64_t bytes = receiving;

@@ -19,6 +19,7 @@
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/create.h"
+#include "core/create_error.h"
 #include "core/create_later.h"
 #include "core/deferred.h"
 #include "core/egress.h"
@@ -51,6 +52,7 @@
 #include "core/template_memory.h"
 #include "core/tenant.h"
 #include "core/tenant_ca.h"
+#include "core/tier.h"
 #include "core/timers.h"
 #include "core/to_disk.h"
 #include "core/token.h"
@@ -391,6 +393,7 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     c->started_real_ms = clock_real_ms();
     lifecycle_check_clock(c);
     c->release = release;
+    c->tiers = tier_functions_table;
     c->events_of_sandboxes.on_end_timer = lifecycle_on_timer;
     c->events_of_sandboxes.on_destroy_timer = auto_destroy_on_timer;
     c->events_of_sandboxes.on_server_gone = volume_content_ended;

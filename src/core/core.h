@@ -139,9 +139,9 @@ struct core_names {
 
 struct core_config {
     const struct core_names *names; /* of static storage */
-    const char *state_dir;        /* cay.db and key files; mode 0700, owned by cayd's user */
-    const char *domain;           /* of host names, "localhost:3000" */
-    struct privsep_limits limits; /* defaults for new sandboxes */
+    const char *state_dir;          /* cay.db and key files; mode 0700, owned by cayd's user */
+    const char *domain;             /* of host names, "localhost:3000" */
+    struct privsep_limits limits;   /* defaults for new sandboxes */
     uint64_t max_ttl_ms, default_ttl_ms;
     uint64_t archive_after_ms; /* files that are kept so long become an archive; 0: none do */
     uint64_t to_disk_after_ms; /* to_disk.h; 0: none are, as below */

@@ -103,9 +103,10 @@ struct core {
     struct build_files *build_files;
     struct build_cached *build_cached; /* build_cache.c */
     uint64_t build_uses;
-    struct volume_obj *volumes; /* volume.c; likewise */
-    /* What the timers of a sandbox and its end begin, told by core.c, so that making one needs
-     * nothing of it. on_server_gone: one that served a volume has been freed. */
+    struct volume_obj *volumes;         /* volume.c; likewise */
+    const struct tier_functions *tiers; /* by enum sandbox_tier (tier.h) */
+    /* The events of a sandbox's timers and of its end, told by core.c, so that making one needs
+     * nothing of them. on_server_gone: one that served a volume has been freed. */
     struct {
         void (*on_end_timer)(struct timer *t), (*on_destroy_timer)(struct timer *t);
         void (*on_server_gone)(struct core *c);

@@ -142,7 +142,7 @@ void create_explain_memory(struct err *e, int status)
         int status;
         enum err_code code;
         const char *text;
-    } causes[] = {
+    } refusals[] = {
         {-ENOENT, ERR_UNAVAILABLE, "it is not there any more"},
         {-EBADMSG, ERR_UNAVAILABLE, "it is damaged"},
         {-ESTALE, ERR_UNAVAILABLE, "it is of another kernel, template or sandbox"},
@@ -151,10 +151,10 @@ void create_explain_memory(struct err *e, int status)
     const char *text = "it could not be restored";
     enum err_code code = ERR_INTERNAL;
 
-    for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
-        if (causes[i].status == status) {
-            code = causes[i].code;
-            text = causes[i].text;
+    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++)
+        if (refusals[i].status == status) {
+            code = refusals[i].code;
+            text = refusals[i].text;
         }
     err_set(e, code, "its memory does not come back: %s", text);
     err_hint(e, "its files are whole: `cay resume --files` starts it on them, and so does a "

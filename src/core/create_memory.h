@@ -16,4 +16,5 @@ bool create_memory_fits(struct sandbox_obj *o, const struct sandbox_request *r,
 
 /* privd has refused the memory (m: its answer). The snapshot of whose files alone it is to be made;
  * NULL: it had none of a snapshot, or that is gone. */
-const struct snapshot *create_memory_refused(struct sandbox_obj *o, int status, const struct privsep_msg *m);
+const struct snapshot *create_memory_refused(struct sandbox_obj *o, int status,
+                                             const struct privsep_msg *m);

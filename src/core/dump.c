@@ -15,6 +15,7 @@
 #include "contract/proto.h"
 #include "core/call.h"
 #include "core/core_internal.h"
+#include "core/create_error.h"
 #include "core/keep.h"
 #include "core/life.h"
 #include "core/logs.h"

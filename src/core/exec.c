@@ -190,7 +190,8 @@ static void get_denials(struct exec_op *op)
         return;
     }
     if (op->command_sandbox)
-        (void)snprintf(command_sandbox, sizeof(command_sandbox), "/command_sandboxes/%u", op->command_sandbox);
+        (void)snprintf(command_sandbox, sizeof(command_sandbox), "/command_sandboxes/%u",
+                       op->command_sandbox);
     (void)snprintf(target, sizeof(target), "/v1/sandboxes/%u/%u%s/denials", op->slot, op->gen,
                    command_sandbox);
     r.target = target;

@@ -384,7 +384,8 @@ static enum err_code check(struct core *c, const char *tenant, const char *id,
                        "sandbox %s may write to a volume, which no other can have then", id);
         err_hint(e, "fork one that has its volumes read-only, or none");
     }
-    if (code == ERR_OK && !(r->memory && sandbox_has_memory_on_disk(*out)) && !sandbox_life(*out)->reachable)
+    if (code == ERR_OK && !(r->memory && sandbox_has_memory_on_disk(*out)) &&
+        !sandbox_life(*out)->reachable)
         code = sandbox_not_running(*out, e);
     return code;
 }

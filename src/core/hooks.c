@@ -67,7 +67,7 @@ static void on_pause_hooks(struct core *c, const char *id, const struct err *why
         return; /* it ends, or the next start settles it */
     o->hooks_requested = false;
     report(o, "pause", why, http_status, body, len);
-    tier_functions(tier_number(&o->s))->go_on(o, why); /* privd is asked, or the agent first */
+    c->tiers[tier_number(&o->s)].go_on(o, why); /* privd is asked, or the agent first */
 }
 
 /* A sandbox that is paused again, or ends, has cut the call itself. */

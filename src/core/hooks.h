@@ -10,8 +10,8 @@ struct sandbox_obj;
 /* The longest that the answer can take. */
 uint64_t hooks_wait_ms(void);
 
-/* It is in a state of a pause, to which tier, whose go_on (tier.h) follows when they have ended, or their time has, unless the sandbox ends meanwhile. Never from inside the
- * call. */
+/* It is in a state of a pause, to which tier, whose go_on (tier.h) follows when they have ended, or
+ * their time has, unless the sandbox ends meanwhile. Never from inside the call. */
 void hooks_before_pause(struct sandbox_obj *o, const char *tier);
 
 /* It runs; by what is the reason: "resume", "rollback", "snapshot", or "not_paused" where it was to

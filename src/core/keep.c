@@ -1,8 +1,8 @@
 /* A pause that keeps a sandbox's files: its environment is written, privd is asked to KEEP, and the
  * answer decides whether it is paused. Calls of clients come through pause.c, whose waiters and
  * steps are those of all tiers. keep_restart.c boots it again, keep_settle.c decides where no
- * answer came, lifecycle_end.c removes the files at its end. A number is in use from the row that is
- * written before KEEP until the row of a sandbox that runs again, or of one whose files were
+ * answer came, lifecycle_end.c removes the files at its end. A number is in use from the row that
+ * is written before KEEP until the row of a sandbox that runs again, or of one whose files were
  * dropped. */
 
 #include "core/keep.h"

@@ -1,5 +1,5 @@
-/* What is known of a sandbox's kept files, of the memory beside them and of their archive is over when
- * it runs. Below all that pauses, keeps and resumes, which call this. */
+/* A sandbox runs: its kept files, the memory beside them and their archive are its own no more.
+ * Below all that pauses, keeps and resumes, which call this. */
 
 #include "core/keep.h"
 

@@ -32,9 +32,9 @@ struct core_identity {
 enum err_code core_authenticate(struct core *c, const char *key, struct core_identity *out,
                                 struct err *e);
 
-/* Makes the tenant when absent, and a new key into out (its prefix and 40 hex digits). ERR_INVALID for no
- * role, and for the operator's where the tenant is not CORE_OPERATOR_TENANT. ERR_EXHAUSTED when the
- * tenant has CORE_KEYS_MAX. */
+/* Makes the tenant when absent, and a new key into out (its prefix and 40 hex digits). ERR_INVALID
+ * for no role, and for the operator's where the tenant is not CORE_OPERATOR_TENANT. ERR_EXHAUSTED
+ * when the tenant has CORE_KEYS_MAX. */
 enum err_code core_key_create(struct core *c, const struct core_identity *whose, const char *label,
                               char out[static CORE_TOKEN_SIZE], struct err *e);
 

@@ -32,7 +32,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 static void kill_again(struct sandbox_obj *o)
 {
     struct err why;

@@ -180,7 +180,7 @@ enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 {
     if (archive_file_is_under_way(o))
         return archive_file_stop(o, e);
-    return tier_functions(tier_number(&o->s))->resume(o, e);
+    return o->core->tiers[tier_number(&o->s)].resume(o, e);
 }
 
 /* -- pausing ----------------------------------------------------------------------------------- */
@@ -299,7 +299,7 @@ static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reas
 {
     if (check_copies(o, e) != ERR_OK)
         return e->code;
-    return tier_functions(tier)->begin(o, reason, tier_of(tier), e);
+    return o->core->tiers[tier].begin(o, reason, tier_of(tier), e);
 }
 
 enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e)
@@ -374,7 +374,7 @@ void pause_settle(struct sandbox_obj *o, bool frozen)
 
 void pause_on_deadline(struct sandbox_obj *o)
 {
-    if (tier_functions(tier_number(&o->s))->on_timer(o))
+    if (o->core->tiers[tier_number(&o->s)].on_timer(o))
         return;
     log_error("sandbox %s: cay-privd does not say whether it is paused: its channel begins anew",
               o->s.id);
@@ -393,7 +393,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
     if (code == ERR_OK)
         code = core_check_ready(c, &e);
     if (code == ERR_OK)
-        code = tier_functions(tier)->check(c, &e);
+        code = c->tiers[tier].check(c, &e);
     if (code == ERR_OK)
         trace_sandbox_asked(o);
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY && !o->reboot_keeps)
@@ -411,7 +411,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
 void pause_for_forks(struct sandbox_obj *o, core_sandbox_cb done, void *arg)
 {
     struct err e;
-    enum err_code code = tier_functions(SANDBOX_TIER_MEMORY)->check(o->core, &e);
+    enum err_code code = o->core->tiers[SANDBOX_TIER_MEMORY].check(o->core, &e);
 
     if (code == ERR_OK && sandbox_life(o)->pause != LIFE_CALL_DO)
         code = sandbox_not_running(o, &e);

@@ -30,21 +30,21 @@ struct sandbox_obj {
     struct sandbox_obj *tenant_next, *tenant_prev;
     struct tenant_charge charges[TENANT_SANDBOX_RESOURCES]; /* by enum tenant_resource */
 
-    struct timer end;            /* its meaning in each state: life.h */
-    struct timer destroy;        /* armed: it is ended then, in any state (auto_destroy.h) */
-    bool known_to_privd;         /* slot and gen are valid */
-    uint64_t used_ms;            /* the last use that counts (clock_mono_ms); idle.c */
-    bool idle_requested;         /* privd owes what its programs used */
-    uint64_t idle_check_ms;      /* at the last look (clock_mono_ms; 0: none), and what they */
-    uint64_t idle_cpu_us;        /* had used until then */
-    unsigned commands;           /* of core_exec that are under way: it is used as long */
-    bool has_create_key;         /* its row has one (create_key.h) */
-    bool kill_wanted;            /* asked for while CREATE is under way */
-    bool listed;                 /* privd's LIST has it */
-    uint64_t begun_us;           /* of the create, clock_mono_us */
-    uint64_t made_us;            /* privd had made it */
-    uint64_t kill_requested_us;  /* by a call; 0: none */
-    char *init_body;             /* JSON for the agent's /init, until it is sent */
+    struct timer end;           /* its meaning in each state: life.h */
+    struct timer destroy;       /* armed: it is ended then, in any state (auto_destroy.h) */
+    bool known_to_privd;        /* slot and gen are valid */
+    uint64_t used_ms;           /* the last use that counts (clock_mono_ms); idle.c */
+    bool idle_requested;        /* privd owes what its programs used */
+    uint64_t idle_check_ms;     /* at the last look (clock_mono_ms; 0: none), and what they */
+    uint64_t idle_cpu_us;       /* had used until then */
+    unsigned commands;          /* of core_exec that are under way: it is used as long */
+    bool has_create_key;        /* its row has one (create_key.h) */
+    bool kill_wanted;           /* asked for while CREATE is under way */
+    bool listed;                /* privd's LIST has it */
+    uint64_t begun_us;          /* of the create, clock_mono_us */
+    uint64_t made_us;           /* privd had made it */
+    uint64_t kill_requested_us; /* by a call; 0: none */
+    char *init_body;            /* JSON for the agent's /init, until it is sent */
     /* Not NULL: it waits for its tenant's CA (tenant_ca.h), and goes on so. why: only when the
      * server stops. */
     void (*on_tenant_ca)(struct sandbox_obj *o, const struct err *why);

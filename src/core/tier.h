@@ -56,5 +56,6 @@ const struct tier *tier_of(enum sandbox_tier tier);
 enum sandbox_tier tier_number(const struct sandbox *s);
 const struct tier *tier_of_sandbox(const struct sandbox *s);
 
-/* In a file of its own: names are asked for by files that the functions call. */
-const struct tier_functions *tier_functions(enum sandbox_tier tier);
+/* By tier; core.c puts it into the core, so that files which go by it are not above its
+ * functions. */
+extern const struct tier_functions tier_functions_table[];

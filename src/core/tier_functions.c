@@ -14,10 +14,5 @@
 _Static_assert(sizeof(struct tier_functions) == 5 * sizeof(void (*)(void)),
                "a new function of the table of tiers: add it to ROW, and to each set");
 
-static const struct tier_functions functions[] = {TIERS(ROW)};
-_Static_assert(ARRAY_SIZE(functions) == SANDBOX_TIER_COUNT, "one row for each tier");
-
-const struct tier_functions *tier_functions(enum sandbox_tier tier)
-{
-    return &functions[tier];
-}
+const struct tier_functions tier_functions_table[] = {TIERS(ROW)};
+_Static_assert(ARRAY_SIZE(tier_functions_table) == SANDBOX_TIER_COUNT, "one row for each tier");

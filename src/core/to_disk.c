@@ -19,7 +19,7 @@
 #include "core/tier.h"
 #include "core/timers.h"
 
-#define CHECK_MS         5000u /* at the host's memory */
+#define CHECK_MS        5000u /* at the host's memory */
 #define FREEZE_AGAIN_MS 2000u
 
 /* -- which one is next ------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ bool to_disk_goes_on(struct sandbox_obj *o)
     }
     trace_sandbox_end(o, ERR_OK);
     sandbox_move(o, SANDBOX_RUNNING);
-    if (tier_functions(tier)->begin(o, o->s.pause_reason, tier_of(tier), &e) == ERR_OK)
+    if (o->core->tiers[tier].begin(o, o->s.pause_reason, tier_of(tier), &e) == ERR_OK)
         return true;
     o->fell = e;
     freeze_again(o);

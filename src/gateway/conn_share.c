@@ -37,7 +37,7 @@ static bool both_fit(const struct share_pool *pool, const char *tenant, const ch
 }
 
 bool conn_share_take(struct share_pool *pool, struct http_exchange *x, const char *tenant,
-                const char *sandbox, bool is_stranger)
+                     const char *sandbox, bool is_stranger)
 {
     char strangers[CORE_TENANT_SIZE + sizeof(ANONYMOUS)];
     struct share *share = NULL;

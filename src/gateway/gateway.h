@@ -16,7 +16,7 @@ struct gateway_config {
     size_t max_waiting;         /* requests that wait for the control loop */
     uint64_t lookup_timeout_ms; /* for its answer */
     uint64_t connect_timeout_ms;
-    uint64_t agent_timeout_ms; /* for the begin of an agent's answer; 0 none */
+    uint64_t agent_timeout_ms;      /* for the begin of an agent's answer; 0 none */
     struct share_pool *conn_shares; /* of the loop's connections; the owner's */
     /* Takes over what q holds. 0, or -EAGAIN when the control loop has too much to do. */
     int (*query)(void *ctx, uint64_t ticket, struct gateway_query *q);

@@ -1,16 +1,15 @@
 /* Text goes in through json_parse alone, which bounds nesting before jansson recurses; fields
  * are read by the json_get_* functions, which tell absent from null and from a wrong type; text
- * goes out by json_append_text, which makes valid JSON of any bytes. json_wipe_frees is called
- * once, at a program's start, so that values that may be secrets are wiped as they are freed. */
+ * goes out by json_append_text, which makes valid JSON of any bytes. Memory that is out while
+ * jansson reads, makes or writes is json_memory.c's. */
 
 #include "http/json.h"
 
 #include "base/env_name.h"
+#include "http/json_memory.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,95 +63,9 @@ static bool only_space(const char *text, size_t len)
     return true;
 }
 
-/* jansson goes on without a byte of a text for which it had no memory, and hands out the rest. */
-static _Thread_local bool memory_out;
-static _Thread_local bool cut;       /* a value that was made may lack a part */
-static _Thread_local bool is_reading; /* or writing a text, which says so itself */
-
-static void *allocate(size_t size)
-{
-    void *p = malloc(size);
-
-    memory_out |= !p;
-    cut |= !p && !is_reading;
-    return p;
-}
-
-bool json_was_cut(void)
-{
-    bool was = cut;
-
-    cut = false;
-    return was;
-}
-
-json_t *json_make(const char *format, ...)
-{
-    bool before = memory_out, whole;
-    json_t *value;
-    va_list ap;
-
-    memory_out = false;
-    va_start(ap, format);
-    value = json_vpack_ex(NULL, 0, format, ap);
-    va_end(ap);
-    whole = !memory_out;
-    memory_out |= before;
-    if (whole)
-        return value;
-    json_decref(value);
-    return NULL;
-}
-
-void json_memory_begin(void)
-{
-    memory_out = false;
-}
-
-bool json_memory_was_out(void)
-{
-    return memory_out;
-}
-
-/* jansson also goes on without a piece of a text that it writes. A lack of memory from before stays
- * known. */
-char *json_text(const json_t *value, size_t flags)
-{
-    bool before = memory_out, whole;
-    char *text;
-
-    memory_out = false;
-    is_reading = true;
-    text = value ? json_dumps(value, flags) : NULL;
-    is_reading = false;
-    whole = !memory_out;
-    memory_out |= before;
-    if (whole)
-        return text;
-    free(text);
-    return NULL;
-}
-
-static json_t *load(const char *text, size_t len, size_t flags, json_error_t *why)
-{
-    json_t *value;
-
-    errno = 0;
-    json_memory_begin();
-    is_reading = true;
-    value = json_loadb(text, len, flags, why);
-    is_reading = false;
-    memory_out |= !value && errno == ENOMEM;
-    if (value && memory_out) {
-        json_decref(value);
-        value = NULL;
-    }
-    return value;
-}
-
 json_t *json_load(const char *text, size_t len)
 {
-    return load(text, len, JSON_DECODE_ANY, NULL);
+    return json_memory_load(text, len, JSON_DECODE_ANY, NULL);
 }
 
 static enum err_code parse(const char *text, size_t len, bool empty_ok, size_t max_values,
@@ -170,10 +83,10 @@ static enum err_code parse(const char *text, size_t len, bool empty_ok, size_t m
         return err_set(e, ERR_TOO_LARGE, "JSON of a request may have at most %zu values",
                        max_values);
     else
-        value = load(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+        value = json_memory_load(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     if (!value && empty_ok && only_space(text, len))
         return err_set(e, ERR_UNAVAILABLE, "memory is out");
-    if (!value && memory_out)
+    if (!value && json_memory_was_out())
         return err_set(e, ERR_UNAVAILABLE, "memory is out");
     if (!value)
         return err_set(e, ERR_INVALID, "JSON, line %d column %d: %s", why.line, why.column,
@@ -199,7 +112,7 @@ static json_t *load_answer(const char *text, size_t len, size_t flags)
 
     if (size.depth > JSON_MAX_DEPTH || size.values > JSON_MAX_VALUES + len / JSON_ANSWER_BYTES)
         return NULL;
-    return load(text, len, flags, NULL);
+    return json_memory_load(text, len, flags, NULL);
 }
 
 json_t *json_load_answer(const char *text, size_t len)
@@ -209,7 +122,7 @@ json_t *json_load_answer(const char *text, size_t len)
 
 json_t *json_load_output(const char *text, size_t len)
 {
-    return load_answer(text, len, JSON_ALLOW_NUL);
+    return load_answer(text, len, JSON_ALLOW_NUL | JSON_DECODE_ANY);
 }
 
 /* Finds a field. ERR_OK with *out NULL when it is absent or null and optional. */
@@ -475,16 +388,4 @@ int json_append_text(struct buf *b, const char *s, size_t n)
     if (r == 0)
         r = buf_append(b, s + from, i - from);
     return r < 0 ? r : buf_append(b, "\"", 1);
-}
-
-static void wipe_free(void *p)
-{
-    if (p)
-        explicit_bzero(p, malloc_usable_size(p));
-    free(p);
-}
-
-void json_wipe_frees(void)
-{
-    json_set_alloc_funcs(allocate, wipe_free);
 }

@@ -27,7 +27,7 @@ enum err_code json_parse_request(const char *text, size_t len, bool empty_ok, js
 #define JSON_ANSWER_BYTES 16u
 json_t *json_load_answer(const char *text, size_t len);
 
-/* The same, where a text may have NUL, as a program's output may: its length counts. */
+/* The same of any JSON, where a text may have NUL, as a program's output may: its length counts. */
 json_t *json_load_output(const char *text, size_t len);
 
 /* How many values such a text has, or some more. */
@@ -89,6 +89,9 @@ bool json_memory_was_out(void);
  * still: it is not to be sent. Its answer is asked for where a value leaves, right after it was
  * made; a lack that nothing asked about makes the next value one that is not sent. */
 bool json_was_cut(void);
+
+/* A part of a value was made by other means, and memory was out for it. */
+void json_set_cut(void);
 
 /* json_pack, but NULL too where memory was out for an optional member, which it leaves out. */
 json_t *json_make(const char *format, ...);

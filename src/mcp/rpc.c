@@ -150,9 +150,9 @@ json_t *rpc_text(const char *bytes, size_t n)
     CLEANUP_BUF struct buf b;
 
     buf_init(&b, 8 * n + 16);
-    if (text)
-        return text;
-    if (json_append_text(&b, bytes, n) != 0)
-        return NULL;
-    return json_load_output(b.data, b.len);
+    if (!text && json_append_text(&b, bytes, n) == 0)
+        text = json_load_output(b.data, b.len);
+    if (!text)
+        json_set_cut(); /* a value without it is not whole */
+    return text;
 }

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define RESIZE_MS        5000 /* a limit that takes longer is given up, and so is one of before */
-#define RESIZE_CHECK_MS   100
+#define RESIZE_CHECK_MS  100
 #define RESIZE_LOOKS_MAX 50 /* for the end of the task that was cut off */
 
 static void answer(struct slot *s, int status, const struct runtime_resized *how)

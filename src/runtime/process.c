@@ -204,11 +204,11 @@ int process_start_finish(struct runtime *rt, struct task *t, struct runtime_star
     if (rc == -EAGAIN)
         return rc;
     if (rc == 0 && result.n_fds >= 1 && result.n_fds <= 3) {
-        *out = (struct runtime_started){.pid = (pid_t)result.values[0],
-                                        .pidfd = result.fds[0],
-                                        .listener_fd = result.n_fds >= 2 ? result.fds[1] : -1,
-                                        .opened = result.n_fds == 3 ? opened_image_from_result(&result)
-                                                                    : RUNTIME_OPENED_NONE};
+        *out = (struct runtime_started){
+            .pid = (pid_t)result.values[0],
+            .pidfd = result.fds[0],
+            .listener_fd = result.n_fds >= 2 ? result.fds[1] : -1,
+            .opened = result.n_fds == 3 ? opened_image_from_result(&result) : RUNTIME_OPENED_NONE};
         task_move_high_fd(&out->pidfd);
         return 0;
     }

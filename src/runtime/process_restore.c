@@ -285,7 +285,7 @@ static int restore(const struct process_start_args *a, struct inside *in,
 
 /* As a slot is made ahead, but within its control group. */
 static int make_context(const struct process_start_args *a, struct inside *in, int image_fd,
-                      struct restore_context *context, struct task_result *out)
+                        struct restore_context *context, struct task_result *out)
 {
     uint32_t uid = runtime_slot_uid(a->rt, a->slot->number);
     struct task_result made = {0};
@@ -293,14 +293,15 @@ static int make_context(const struct process_start_args *a, struct inside *in, i
 
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
-    *context = (struct restore_context){.userns_fd = made.fds[0],
-                                    .netns_fd = made.fds[1],
-                                    .host_name = "cay", /* until it is claimed */
-                                    .seconds = MEMORY_IMAGE_SECONDS,
-                                    .image_fd = image_fd,
-                                    .work_fd = memory_image_dir(uid, 0),
-                                    .boot_fd = a->boot.agent_fd,
-                                    .agent_fd = image_agent_take(image_fd, uid, a->rt->agent_fd)};
+    *context = (struct restore_context){
+        .userns_fd = made.fds[0],
+        .netns_fd = made.fds[1],
+        .host_name = "cay", /* until it is claimed */
+        .seconds = MEMORY_IMAGE_SECONDS,
+        .image_fd = image_fd,
+        .work_fd = memory_image_dir(uid, 0),
+        .boot_fd = a->boot.agent_fd,
+        .agent_fd = image_agent_take(image_fd, uid, a->rt->agent_fd)};
     context->program_fd = open(a->rt->checkpoint_path, O_PATH | O_CLOEXEC);
     if (context->work_fd < 0)
         return process_fail(out, PRIVSEP_STAGE_MEMORY, context->work_fd);

@@ -12,8 +12,8 @@
 #include "contract/agent_boot.h"
 #include "runtime/disk.h"
 #include "runtime/inside.h"
-#include "runtime/rootfs_dev.h"
 #include "runtime/rootfs_attach.h"
+#include "runtime/rootfs_dev.h"
 #include "runtime/rootfs_proc.h"
 #include "sys/mnt.h"
 

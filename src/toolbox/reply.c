@@ -32,7 +32,9 @@ static json_t *text_json(const char *text)
     buf_init(&b, 64 * MESSAGE_SIZE);
     if (json_append_text(&b, text, strlen(text)) == 0)
         out = json_load(b.data, b.len);
-    return out ? out : json_string("");
+    if (!out)
+        json_set_cut();
+    return out;
 }
 
 void toolbox_reply_json(struct toolbox_call *c, int status, json_t *body)

@@ -201,9 +201,9 @@ static json_t *add_session(json_t *out, const char *sid)
     return one && json_array_append_new(out, one) == 0 ? json_object_get(one, "commands") : NULL;
 }
 
-/* NULL: there are more than SESSION_ENTRIES_MAX, or memory is out (json_was_cut). The words are the sandbox's, and may be any bytes.
- * A folder whose name this server would not have given is no session's and no command's, and is
- * left out before JSON is made of it. */
+/* NULL: there are more than SESSION_ENTRIES_MAX, or memory is out (json_was_cut). The words are the
+ * sandbox's, and may be any bytes. A folder whose name this server would not have given is no
+ * session's and no command's, and is left out before JSON is made of it. */
 static json_t *sessions_json(const char *at, size_t len)
 {
     const char *end = at + len, *word, *exit_code, *text;

@@ -24,7 +24,7 @@
 #define INPUT_MAX        100000u
 #define INPUT_MS         5000u
 #define COMMAND_YOUNG_MS 100u /* since its start: the question for its end waits until then */
-#define COMMAND_CHECK_MS  5u
+#define COMMAND_CHECK_MS 5u
 
 static void command_free(void *state)
 {

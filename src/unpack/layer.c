@@ -5,8 +5,8 @@
 #include "unpack/layer.h"
 
 #include "contract/agent_boot.h"
-#include "unpack/tree_entry.h"
 #include "unpack/source.h"
+#include "unpack/tree_entry.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -179,8 +179,8 @@ static mode_t mode_for(struct unpack *u, const struct entry *n, uid_t uid, gid_t
 }
 
 /* Owner first: a change of owner clears set-id bits. */
-static enum err_code set_attributes(struct unpack *u, const struct entry *n, const struct tree_entry *p,
-                                    mode_t type, struct err *e)
+static enum err_code set_attributes(struct unpack *u, const struct entry *n,
+                                    const struct tree_entry *p, mode_t type, struct err *e)
 {
     struct timespec times[2] = {
         {.tv_nsec = UTIME_NOW},

@@ -20,7 +20,8 @@ static enum err_code check_part(const char *part, size_t len, const char *raw, s
     return ERR_OK;
 }
 
-enum err_code tree_entry_clean(const char *raw, char out[static TREE_ENTRY_PATH_MAX + 1], struct err *e)
+enum err_code tree_entry_clean(const char *raw, char out[static TREE_ENTRY_PATH_MAX + 1],
+                               struct err *e)
 {
     size_t used = 0;
     unsigned depth = 0;
@@ -28,7 +29,8 @@ enum err_code tree_entry_clean(const char *raw, char out[static TREE_ENTRY_PATH_
     if (raw[0] == '/')
         return err_set(e, ERR_INVALID, "the name %.100s is absolute", raw);
     if (strlen(raw) > TREE_ENTRY_PATH_MAX)
-        return err_set(e, ERR_INVALID, "the name %.100s... has over %u bytes", raw, TREE_ENTRY_PATH_MAX);
+        return err_set(e, ERR_INVALID, "the name %.100s... has over %u bytes", raw,
+                       TREE_ENTRY_PATH_MAX);
     for (const char *at = raw; *at;) {
         size_t len = strcspn(at, "/");
 
@@ -85,7 +87,8 @@ static int make_parents(int root_fd, char *parents, unsigned *made)
     return TAKE_FD(fd);
 }
 
-enum err_code tree_entry_open(int root_fd, const char *path, bool make, struct tree_entry *out, struct err *e)
+enum err_code tree_entry_open(int root_fd, const char *path, bool make, struct tree_entry *out,
+                              struct err *e)
 {
     char parents[TREE_ENTRY_PATH_MAX + 1];
     const char *slash = strrchr(path, '/');

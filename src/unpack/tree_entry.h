@@ -1,7 +1,7 @@
 #pragma once
-/* Names of archives, and entries of a tree that is not trusted: every directory on the way to a name
- * is opened beneath the root, through no link, and only the last name is used for a change. Below,
- * "path" is what tree_entry_clean made. */
+/* Names of archives, and entries of a tree that is not trusted: every directory on the way to a
+ * name is opened beneath the root, through no link, and only the last name is used for a change.
+ * Below, "path" is what tree_entry_clean made. */
 
 #include "base/err.h"
 #include "base/util.h"
@@ -9,12 +9,14 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#define TREE_ENTRY_PATH_MAX  3500u /* bytes: with what stands before it no call gets over PATH_MAX */
-#define TREE_ENTRY_DEPTH_MAX 128u  /* names in a path */
+/* Bytes: with what stands before it no call gets over PATH_MAX. */
+#define TREE_ENTRY_PATH_MAX  3500u
+#define TREE_ENTRY_DEPTH_MAX 128u /* names in a path */
 #define TREE_ENTRY_NAME_MAX  255u
 
 /* "./a//b/" becomes "a/b", the root "". ERR_INVALID: absolute, a "..", too long or too deep. */
-enum err_code tree_entry_clean(const char *raw, char out[static TREE_ENTRY_PATH_MAX + 1], struct err *e);
+enum err_code tree_entry_clean(const char *raw, char out[static TREE_ENTRY_PATH_MAX + 1],
+                               struct err *e);
 
 struct tree_entry {
     int dir_fd;       /* the parent, O_PATH */
@@ -27,7 +29,7 @@ struct tree_entry {
 /* Opens the parent of path, which is not "". make: directories that are not there are made, 0755
  * and root's. ERR_NOT_FOUND without make; ERR_INVALID: one of them is a link or a file. */
 enum err_code tree_entry_open(int root_fd, const char *path, bool make, struct tree_entry *out,
-                         struct err *e);
+                              struct err *e);
 void tree_entry_close(struct tree_entry *p);
 
 /* The file of that name: 0, or -ENOENT. */

@@ -123,7 +123,7 @@ static int await_pid_1(int listener_sock, int ask_sock, int *listener_fd)
 }
 
 /* The processes stand still until their claim is there. */
-static void go_on(const struct restore_place *place, const struct filter *filter, int ask_sock,
+static void go_on(const struct restore_context *context, const struct filter *filter, int ask_sock,
                   int boot_fd, int listener_fd)
 {
     const struct agent_boot boot = {
@@ -134,8 +134,8 @@ static void go_on(const struct restore_place *place, const struct filter *filter
     const struct go_on_files files = {.listener_fd = listener_fd, .oom_fd = -1};
     char said = 0;
 
-    MUST(process_go_on_new(place->netns_fd, place->boot_fd, &files));
-    close(place->boot_fd);
+    MUST(process_go_on_new(context->netns_fd, context->boot_fd, &files));
+    close(context->boot_fd);
     MUST(write(boot_fd, &boot, sizeof(boot)));
     MUST(write(boot_fd, &claim, sizeof(claim)));
     MUST(write(ask_sock, (const char[]){CHECKPOINT_GO}, 1));
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
     const struct runtime_start start = {
         .kept = 1, .limits = {.memory_bytes = 512u << 20, .disk_bytes = 1u << 30}};
     struct inside in = inside_new(&start);
-    struct restore_place place = {.seconds = SECONDS};
+    struct restore_context context = {.seconds = SECONDS};
     int listener[2], ask[2], boot[2], listener_fd;
 
     if (argc != 9)
@@ -175,30 +175,30 @@ int main(int argc, char **argv)
     uint32_t uid = (uint32_t)strtoul(argv[1], NULL, 10);
     in.filter = &filter;
     MUST(filter_build(AGENT_UID, false, &filter));
-    make_slot(uid, &place.userns_fd, &place.netns_fd);
-    open_trees(&in, uid, argv + 2, place.userns_fd);
+    make_slot(uid, &context.userns_fd, &context.netns_fd);
+    open_trees(&in, uid, argv + 2, context.userns_fd);
     MUST(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, listener));
     MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ask));
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, boot));
-    place.boot_fd = boot[1];
-    place.listener_fd = listener[1];
-    place.ask_fd = ask[1];
-    place.image_fd = FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    place.work_fd = FD(memory_image_dir(uid, 0));
-    place.agent_fd = FD(open(argv[6], O_RDONLY | O_CLOEXEC));
-    place.program_fd = FD(open(argv[7], O_PATH | O_CLOEXEC));
-    place.host_name = argv[8];
+    context.boot_fd = boot[1];
+    context.listener_fd = listener[1];
+    context.ask_fd = ask[1];
+    context.image_fd = FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    context.work_fd = FD(memory_image_dir(uid, 0));
+    context.agent_fd = FD(open(argv[6], O_RDONLY | O_CLOEXEC));
+    context.program_fd = FD(open(argv[7], O_PATH | O_CLOEXEC));
+    context.host_name = argv[8];
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        must("restore_exec", restore_exec(&in, &place));
+        must("restore_exec", restore_exec(&in, &context));
         _exit(1);
     }
     close(listener[1]);
     close(ask[1]);
     int status, pidfd = await_pid_1(listener[0], ask[0], &listener_fd);
     if (pidfd >= 0)
-        go_on(&place, &filter, ask[0], boot[0], listener_fd);
+        go_on(&context, &filter, ask[0], boot[0], listener_fd);
     MUST(waitpid(pid, &status, 0));
     if (pidfd >= 0)
         hold(pidfd);

@@ -239,7 +239,8 @@ static void one_with_a_policy_has_a_sandbox_that_ends(void **state)
     begin(w, &p, id);
     run(w, id, "deny", &a);
     assert_int_equal(a.exit_code, 3);
-    assert_non_null(strstr(p.body, "\"command_sandboxes\":[{\"number\":1,\"policy\":{\"default\":\"deny\"}"));
+    assert_non_null(
+        strstr(p.body, "\"command_sandboxes\":[{\"number\":1,\"policy\":{\"default\":\"deny\"}"));
     assert_non_null(strstr(p.asked, "/command_sandboxes/1/denials"));
     fake_init_body(w->fake, init, sizeof(init));
     assert_non_null(strstr(init, "\"envVars\":{\"A\":\"b\"}")); /* the sandbox's own agent's */

@@ -47,9 +47,9 @@ struct world {
     uv_loop_t loop;
     struct egress egress;
     struct intercept intercept;
-    json_t *seal;             /* a request for NEWER */
+    json_t *seal;                /* a request for NEWER */
     char *plain, *with_commands; /* bodies of PUT: with SECRET; the same and policies of commands */
-    char *question;           /* of explain */
+    char *question;              /* of explain */
 };
 
 /* A call, run for each n. Its code: ERR_OK, or why not, with a text in e. */

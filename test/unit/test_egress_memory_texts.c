@@ -22,8 +22,8 @@
 /* A command's, whose sandbox allows more. */
 static int refusal(struct buf *b)
 {
-    struct sandbox whole = {.allows = "[\"a.example.com\",\"b.example.com\"]"},
-                   command = {.allows = "[\"a.example.com\"]", .parent = &whole};
+    char all[] = "[\"a.example.com\",\"b.example.com\"]", some[] = "[\"a.example.com\"]";
+    struct sandbox whole = {.allows = all}, command = {.allows = some, .parent = &whole};
 
     return deny_body_for(&command, "npm/10", "policy_denied", "none", "not allowed", b);
 }
@@ -59,9 +59,11 @@ static void refusals_have_whole_bodies(void **state UNUSED)
 
 static void no_line_of_the_log_is_left_out(void **state UNUSED)
 {
-    static const char line[] = "{\"time\":\"2026-01-01T00:00:00.000Z\",\"tenant\":\"one\",\"sandbox\":\"i1\","
-                               "\"verdict\":\"deny\",\"reason\":\"a reason of some length\",\"rule\":\"none\"}";
-    const struct audit_filter f = {.tenant = "one", .sandbox = "i1", .verdict = "deny", .limit = 10};
+    static const char line[] =
+        "{\"time\":\"2026-01-01T00:00:00.000Z\",\"tenant\":\"one\",\"sandbox\":\"i1\","
+        "\"verdict\":\"deny\",\"reason\":\"a reason of some length\",\"rule\":\"none\"}";
+    const struct audit_filter f = {
+        .tenant = "one", .sandbox = "i1", .verdict = "deny", .limit = 10};
 
     for (int for_good = 0; for_good < 2; for_good++) {
         bool failed = true;

@@ -48,8 +48,9 @@ void __wrap_api_fail(struct api_call *call UNUSED, int status, const char *fmt U
 
 static void messages_are_read_or_refused_for_lack_of_memory(void **state UNUSED)
 {
-    static const char text[] = "{\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"method\":\"tools/call\","
-                               "\"params\":{\"name\":\"exec\",\"arguments\":{\"command\":\"true\"}}}";
+    static const char text[] =
+        "{\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"method\":\"tools/call\","
+        "\"params\":{\"name\":\"exec\",\"arguments\":{\"command\":\"true\"}}}";
 
     for (int for_good = 0; for_good < 2; for_good++) {
         bool failed = true;
@@ -133,8 +134,9 @@ static void clients_get_whole_answers_or_an_error(void **state UNUSED)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(messages_are_read_or_refused_for_lack_of_memory),
-                                       cmocka_unit_test(clients_get_whole_answers_or_an_error)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_are_read_or_refused_for_lack_of_memory),
+        cmocka_unit_test(clients_get_whole_answers_or_an_error)};
 
     failing_malloc_init();
     json_wipe_frees(); /* jansson's calls count as the program's, too */

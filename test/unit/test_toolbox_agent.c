@@ -74,7 +74,7 @@ static void begin(struct world *w)
                                     .lookup_timeout_ms = HOUR_MS,
                                     .connect_timeout_ms = HOUR_MS,
                                     .agent_timeout_ms = HOUR_MS,
-                                    .places = NULL, /* calls begin here, behind it */
+                                    .conn_shares = NULL, /* calls begin here, behind it */
                                     .query = query,
                                     .ctx = w};
 

@@ -26,8 +26,8 @@
 
 void __real_toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r);
 void __wrap_toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r);
-void __wrap_http_respond(struct http_exchange *x, int status, const struct http_header *headers, size_t n, const void *body,
-                         size_t len);
+void __wrap_http_respond(struct http_exchange *x, int status, const struct http_header *headers,
+                         size_t n, const void *body, size_t len);
 void __wrap_http_respond_error(struct http_exchange *x, int status, const char *fmt, ...);
 const struct http_head *__wrap_http_exchange_head(const struct http_exchange *x);
 
@@ -103,7 +103,8 @@ void __wrap_toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_req
     free(r->body);
 }
 
-void __wrap_http_respond(struct http_exchange *x UNUSED, int status, const struct http_header *headers UNUSED, size_t n UNUSED,
+void __wrap_http_respond(struct http_exchange *x UNUSED, int status,
+                         const struct http_header *headers UNUSED, size_t n UNUSED,
                          const void *body, size_t len)
 {
     assert_true(len <= sizeof(client.text));
@@ -127,11 +128,14 @@ const struct http_head *__wrap_http_exchange_head(const struct http_exchange *x 
 
 /* -- answers --------------------------------------------------------------------------------------- */
 
-#define ENTRY(name)                                                                                    \
-    "{\"name\":\"" name "\",\"type\":\"FILE_TYPE_FILE\",\"path\":\"/a/" name "\",\"size\":\"5\",\"mode\":420,"   \
-    "\"permissions\":\"-rw-r--r--\",\"owner\":\"user\",\"group\":\"user\",\"modifiedTime\":\"2026-01-01T00:00:00Z\"}"
-#define TERMINAL(id)                                                                                   \
-    "{\"pid\":7,\"tag\":\"" PTY_TAG id "\",\"config\":{\"cmd\":\"/bin/sh\",\"args\":[\"-c\",\"x\",\"sh\",\"" id "\","   \
+#define ENTRY(name)                                                                          \
+    "{\"name\":\"" name "\",\"type\":\"FILE_TYPE_FILE\",\"path\":\"/a/" name                 \
+    "\",\"size\":\"5\",\"mode\":420,"                                                        \
+    "\"permissions\":\"-rw-r--r--\",\"owner\":\"user\",\"group\":\"user\",\"modifiedTime\":" \
+    "\"2026-01-01T00:00:00Z\"}"
+#define TERMINAL(id)                                                               \
+    "{\"pid\":7,\"tag\":\"" PTY_TAG id                                             \
+    "\",\"config\":{\"cmd\":\"/bin/sh\",\"args\":[\"-c\",\"x\",\"sh\",\"" id "\"," \
     "\"80\",\"24\",\"2026-01-01T00:00:00Z\"],\"envs\":{\"A\":\"1\"},\"cwd\":\"/a\"}}"
 
 static const struct {
@@ -141,13 +145,13 @@ static const struct {
     {pty_list, "{\"processes\":[" TERMINAL("t0") "," TERMINAL("t1") "]}", "\"t0\""},
     {pty_get, "{\"processes\":[" TERMINAL("t0") "," TERMINAL("t1") "]}", "\"t1\""},
     {toolbox_files_list, "{\"entries\":[" ENTRY("b") "," ENTRY("c") "]}", "\"modifiedAt\""},
-    {toolbox_files_info, "{\"entry\":" ENTRY("b") "}", "\"permissions\""},
 };
 
-/* One call; its client's answer is in `client`. */
+/* A call; its client's answer is in `client`. */
 static void answer_once(struct toolbox *t, size_t i)
 {
-    struct toolbox_call c = {.toolbox = t, .x = (struct http_exchange *)t, .unused_fd = -1, .refs = 1};
+    struct toolbox_call c = {
+        .toolbox = t, .x = (struct http_exchange *)t, .unused_fd = -1, .refs = 1};
 
     strcpy(c.params[0], "t1");
     client.answers = 0;
@@ -209,7 +213,8 @@ static void ran(void *arg, const struct toolbox_result *r UNUSED, const struct e
 
 static void run_once(struct toolbox *t, const json_t *envs, struct seen *seen)
 {
-    struct toolbox_call c = {.toolbox = t, .x = (struct http_exchange *)t, .unused_fd = -1, .refs = 1};
+    struct toolbox_call c = {
+        .toolbox = t, .x = (struct http_exchange *)t, .unused_fd = -1, .refs = 1};
     const struct toolbox_run r = {.argv = {"/bin/sh", "-c", "echo \"$A\"", NULL},
                                   .envs = envs,
                                   .tag = "a-tag",

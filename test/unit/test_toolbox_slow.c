@@ -65,7 +65,7 @@ static void begin(struct world *w)
                                     .lookup_timeout_ms = HOUR_MS,
                                     .connect_timeout_ms = HOUR_MS,
                                     .agent_timeout_ms = HOUR_MS,
-                                    .places = place_pool_new(4),
+                                    .conn_shares = conn_share_pool_new(4),
                                     .query = query,
                                     .ctx = w};
     int pair[2];
@@ -206,7 +206,7 @@ static void end(struct world *w)
     http_server_stop(w->server, 0, on_stopped, w);
     while (!w->stopped)
         uv_run(&w->loop, UV_RUN_ONCE);
-    share_pool_free(w->toolbox->config.places);
+    share_pool_free(w->toolbox->config.conn_shares);
     toolbox_free(w->toolbox);
     util_close(&w->agent);
     while (uv_loop_close(&w->loop) == -EBUSY)

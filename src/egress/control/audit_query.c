@@ -253,7 +253,8 @@ static void finish(struct work *w)
     if (!w->x)
         free_work(w);
     else if (w->rc < 0)
-        http_respond_error(w->x, w->rc == -ENOMEM ? 503 : 500, "the audit log cannot be read: %s", strerror(-w->rc));
+        http_respond_error(w->x, w->rc == -ENOMEM ? 503 : 500, "the audit log cannot be read: %s",
+                           strerror(-w->rc));
     else if (w->verify)
         send_check(w);
     else

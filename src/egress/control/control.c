@@ -131,7 +131,8 @@ static void put_sandbox(struct http_exchange *x)
 static struct sandbox *sandbox_of(struct http_exchange *x, const char *tail)
 {
     struct egress *eg = control_of(x)->egress;
-    const char *path = http_exchange_head(x)->path, *command_sandboxes = strstr(path, "/command_sandboxes/");
+    const char *path = http_exchange_head(x)->path,
+               *command_sandboxes = strstr(path, "/command_sandboxes/");
     uint32_t slot, gen, command = 0;
     struct sandbox *s = NULL;
     int used = 0;
@@ -391,6 +392,7 @@ static bool route_fits(const struct route *r, const struct http_head *h)
 static void handle(struct http_exchange *x, void *ctx)
 {
     http_exchange_set(x, ctx, NULL);
+    (void)json_was_cut(); /* of another request */
     for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
         if (route_fits(&routes[i], http_exchange_head(x))) {
             routes[i].serve(x);

@@ -55,6 +55,8 @@ static enum err_code take_policies(const json_t *o, struct sandbox_rules *r, str
     if (policy_new(json_object_get(o, "policy"), &r->policy, &inner) != ERR_OK)
         return err_set(e, inner.code, "policy: %s", inner.text);
     r->allows = allows_list(r->policy);
+    if (!r->allows)
+        return err_set(e, ERR_EXHAUSTED, "out of memory");
     return take_ceilings(o, r, e);
 }
 
@@ -89,6 +91,8 @@ static enum err_code take_command_sandbox(struct egress *eg, const json_t *o, co
     if (policy_reroute(r->policy, NULL))
         return err_set(e, ERR_INVALID, "policy: reroute: only a sandbox's own policy has it");
     r->allows = allows_list(r->policy);
+    if (!r->allows)
+        return err_set(e, ERR_EXHAUSTED, "out of memory");
     if (json_array_size(credentials) == 0 || !eg->intercept)
         return ERR_OK;
     return intercept_credentials_new(eg, tenant, credentials, &r->credentials, e);
@@ -102,7 +106,8 @@ static enum err_code take_command_sandboxes(struct egress *eg, const json_t *o,
     size_t i;
 
     if (json_array_size(list) > REGISTRY_COMMAND_SANDBOXES_MAX)
-        return err_set(e, ERR_INVALID, "command_sandboxes: more than %u", REGISTRY_COMMAND_SANDBOXES_MAX);
+        return err_set(e, ERR_INVALID, "command_sandboxes: more than %u",
+                       REGISTRY_COMMAND_SANDBOXES_MAX);
     json_array_foreach (list, i, command)
         if (take_command_sandbox(eg, command, r->tenant,
                                  &r->command_sandboxes[r->n_command_sandboxes++], &inner) != ERR_OK)

@@ -164,8 +164,7 @@ void event_stream_denial(struct egress *eg, struct sandbox *s, const struct deni
 
     if (!t || !is_watched(t, &full))
         return;
-    if (!full && whole->unannounced == 0 &&
-        rate_take(&whole->announced, EVENT_STREAM_PER_SECOND) &&
+    if (!full && whole->unannounced == 0 && rate_take(&whole->announced, EVENT_STREAM_PER_SECOND) &&
         say(t, "denial", whole, denial_json(d)))
         return;
     whole->unannounced++;

@@ -19,7 +19,7 @@ struct egress;
 struct policy_sweeps;
 struct sandbox;
 
-#define POLICY_SWEEP_DELAY_MS    1000u
+#define POLICY_SWEEP_DELAY_MS   1000u
 #define POLICY_SWEEP_LATE       8u /* questions in a turn */
 #define POLICY_SWEEP_LATE_TURNS 1000u
 
@@ -33,7 +33,8 @@ void policy_sweeps_free(struct policy_sweeps *all);
  * before it returns, which is all of it as a rule. */
 void policy_sweep_start(struct sandbox *s);
 
-/* In POLICY_SWEEP_DELAY_MS, once: what waits for a credential in s (or its sandbox) is looked at. */
+/* In POLICY_SWEEP_DELAY_MS, once: requests that wait for a credential in s (or its sandbox) are
+ * looked at. */
 void policy_sweep_schedule(struct sandbox *s);
 
 struct policy_waiter {

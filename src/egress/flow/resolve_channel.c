@@ -122,7 +122,7 @@ void resolve_channel_tick(struct resolve_channel *c)
 }
 
 void resolve_channel_request(struct resolve_channel *c, const char *name, int family,
-                         resolve_channel_cb cb, void *arg)
+                             resolve_channel_cb cb, void *arg)
 {
     ares_query(c->ares, name, ns_c_in, family == AF_INET6 ? ns_t_aaaa : ns_t_a, cb, arg);
 }

@@ -32,7 +32,7 @@ int resolve_channel_new_stream(const struct resolve_channel *like, struct resolv
 /* family: of the addresses that are asked for. cb is called exactly once, perhaps from inside this
  * call. */
 void resolve_channel_request(struct resolve_channel *c, const char *name, int family,
-                         resolve_channel_cb cb, void *arg);
+                             resolve_channel_cb cb, void *arg);
 
 /* Asks late questions again or gives them up: to be called from time to time. */
 void resolve_channel_tick(struct resolve_channel *c);

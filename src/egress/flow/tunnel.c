@@ -24,7 +24,7 @@
 
 #define EVENTS          256
 #define SWEEP_MS        5000
-#define RESET_CHECK_MS   50      /* between looks at whether all is taken that came before a reset */
+#define RESET_CHECK_MS  50      /* between looks at whether all is taken that came before a reset */
 #define HALF_IDLE_MS    300000u /* one direction has ended, and nothing moves in the other */
 #define HALF_CROWDED_MS 10000u  /* the same, while more than half of all flows' places are taken */
 
