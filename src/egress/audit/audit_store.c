@@ -5,13 +5,12 @@
  * start all files are found, counted, and the newest of each log gone on with behind its last
  * whole line. */
 
-#include "egress/audit/audit_store.h"
+#include "egress/audit/audit_store_internal.h"
 
 #include "base/log.h"
 #include "base/util.h"
 #include "egress/audit/audit_name.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,27 +19,12 @@
 #include <sys/stat.h>
 
 #define PENDING_MAX (16u * 1024u * 1024u) /* of one turn; far more than a turn can decide */
-#define SUFFIX      ".log"
-#define NEWEST      UINT32_MAX
-
-struct audit_store {
-    uv_loop_t *loop;
-    int dir_fd;
-    int reserve_fd; /* closed for a moment where descriptors are out */
-    char prefix[32];
-    struct audit_store_limits limits;
-    struct audit_log *logs, *dirty;
-    uint64_t bytes;
-    size_t count;
-    uv_timer_t tick;
-    bool syncing, closing, closed;
-};
 
 /* -- logs -------------------------------------------------------------------------------------- */
 
 void audit_store_file(const struct audit_log *l, uint32_t n, char out[static AUDIT_NAME_SIZE])
 {
-    if (n == NEWEST)
+    if (n == AUDIT_NEWEST)
         snprintf(out, AUDIT_NAME_SIZE, "%s", l->name);
     else
         snprintf(out, AUDIT_NAME_SIZE, "%s.%08" PRIu32, l->name, n);
@@ -71,7 +55,7 @@ struct audit_log *audit_store_log(struct audit_store *s, const char *tenant)
         return NULL;
     }
     audit_name_put_tenant(tenant, part, sizeof(part));
-    snprintf(l->name, sizeof(l->name), "%s%s%s%s", s->prefix, *part ? "." : "", part, SUFFIX);
+    snprintf(l->name, sizeof(l->name), "%s%s%s%s", s->prefix, *part ? "." : "", part, AUDIT_SUFFIX);
     memcpy(l->prev, AUDIT_FIRST, sizeof(l->prev));
     buf_init(&l->pending, PENDING_MAX);
     l->next = s->logs;
@@ -277,7 +261,7 @@ static void list_unsynced(struct audit_store *s, struct sync *y)
             continue;
         for (; l->unsynced < l->end; l->unsynced++)
             audit_store_file(l, l->unsynced, y->names[y->n++]);
-        audit_store_file(l, NEWEST, y->names[y->n++]);
+        audit_store_file(l, AUDIT_NEWEST, y->names[y->n++]);
         l->is_unsynced = false;
     }
 }
@@ -350,66 +334,6 @@ static void on_tick(uv_timer_t *t)
 
 /* -- start ------------------------------------------------------------------------------------- */
 
-/* PREFIX[.TENANT].log[.NUMBER] -> its log and number. */
-static struct audit_log *log_of_file(struct audit_store *s, const char *file, uint32_t *number)
-{
-    size_t prefix = strlen(s->prefix);
-    const char *end = strstr(file, SUFFIX), *rest;
-    char tenant[AUDIT_NAME_SIZE];
-    int used = 0;
-
-    if (strncmp(file, s->prefix, prefix) != 0 || !end || end < file + prefix)
-        return NULL;
-    rest = end + strlen(SUFFIX);
-    *number = NEWEST;
-    if (*rest && (sscanf(rest, ".%8" SCNu32 "%n", number, &used) != 1 || used != 9 || rest[used]))
-        return NULL;
-    file += prefix;
-    if (file < end && *file++ != '.')
-        return NULL;
-    if (!audit_name_read_tenant(file, (size_t)(end - file), tenant, sizeof(tenant)))
-        return NULL;
-    return audit_store_log(s, tenant);
-}
-
-static void count_file(struct audit_store *s, struct audit_log *l, uint32_t number, uint64_t bytes)
-{
-    l->bytes += bytes;
-    s->bytes += bytes;
-    if (number == NEWEST) {
-        l->file_bytes = bytes;
-        return;
-    }
-    if (l->first == l->end) {
-        l->first = number;
-        l->end = number + 1;
-    }
-    l->first = MIN(l->first, number);
-    l->end = MAX(l->end, number + 1);
-}
-
-static int find_files(struct audit_store *s)
-{
-    int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-    int rc;
-
-    if (!d)
-        return -errno;
-    while (errno = 0, (entry = readdir(d))) {
-        uint32_t number;
-        struct audit_log *l = log_of_file(s, entry->d_name, &number);
-        struct stat st;
-
-        if (l && fstatat(s->dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-            count_file(s, l, number, (uint64_t)st.st_size);
-    }
-    rc = -errno; /* of readdir: a log that is not seen would be begun anew */
-    closedir(d);
-    return rc;
-}
-
 /* A line that was cut by a crash of the machine is ended, so that the next one stands alone: the
  * verifier names it. */
 static int go_on(struct audit_store *s, struct audit_log *l)
@@ -460,7 +384,7 @@ enum err_code audit_store_open(uv_loop_t *loop, const char *dir, uint32_t shard,
     s->reserve_fd = -1;
     snprintf(s->prefix, sizeof(s->prefix), "audit-%" PRIu32, shard);
     s->dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    rc = s->dir_fd < 0 ? -errno : find_files(s);
+    rc = s->dir_fd < 0 ? -errno : audit_store_find_files(s, audit_store_log);
     if (rc == 0)
         rc = go_on_all(s);
     if (rc < 0) {
