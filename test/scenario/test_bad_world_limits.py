@@ -59,7 +59,7 @@ def test_a_pool_of_all_has_shares():
     assert all(len(gives_way) > 20 for gives_way in GLOBAL.values())
     counted = {"EGRESS_FLOWS_MAX": "flows_max", "PRIVSEP_FILTERS_SANDBOXES": "filter_shares",
                "RUNTIME_ARCHIVE_DEVICES_MAX": "devices_max",
-               "[server] max_connections": "places"}
+               "[server] max_connections": "shares"}
     assert {counted.get(name, name) for name in shared} == pools
 
 
