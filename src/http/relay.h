@@ -14,6 +14,11 @@
 #include "base/buf.h"
 #include "http/server.h"
 
+/* What is said where a filter ends with -ENOBUFS. */
+#define HTTP_RELAY_HELD_REASON                                                                    \
+    "answers that wait for their ends, or for their readers, take all the memory that they may: " \
+    "ask for fewer at a time"
+
 /* Stands in both directions between a relay and its upstream: what is not to go on as it came. The
  * relay holds what one call gave, and no more, while the reader does not take it. Each call appends
  * to out what goes on; -errno ends the relay as a loss of the upstream does, -ENOBUFS with the

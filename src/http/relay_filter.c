@@ -18,12 +18,9 @@
 
 static void cut(struct relay *r, int rc)
 {
-    static const char memory[] = "answers that wait for their ends, or for their readers, take all "
-                                 "the memory that they may: ask for fewer at a time";
-
     log_debug("relay: cut by its filter: %s", strerror(-rc));
     if (rc == -ENOBUFS)
-        relay_fail(r, ERR_EXHAUSTED, memory, 0);
+        relay_fail(r, ERR_EXHAUSTED, HTTP_RELAY_HELD_REASON, 0);
     else
         relay_fail(r, ERR_UNAVAILABLE, "the connection ended before the answer was whole", 0);
 }

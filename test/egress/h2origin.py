@@ -26,6 +26,7 @@ from grpc_calls import GRPC, Raw
 
 H2 = 9643
 REAL_KEY = "sk-real-0123456789-abcdefghij"
+ZIPPED = gzip.compress(b"x" * (1 << 20))
 
 
 class Origin(asyncio.Protocol):
@@ -182,6 +183,10 @@ class Origin(asyncio.Protocol):
             text = noise * 10 + text
         data = gzip.compress(text, 1)
         self.say(stream, data[:-9] if how == "cut" else data, content_encoding="br" if how == "other" else "gzip")
+
+    def on_zipped(self, stream, _):
+        """A MiB without a line, in some hundred bytes."""
+        self.say(stream, ZIPPED, content_encoding="gzip")
 
     def on_bytes(self, stream, _):
         self.say(stream, b"x" * int(self.heads[stream][2].split("/")[2]))

@@ -50,6 +50,7 @@ struct peer {
 static struct {
     uv_loop_t loop;
     struct h2s *all;
+    struct held_answers *answers;
     struct h2 *conn;
     struct h2_share share;
     struct peer client, server;
@@ -313,6 +314,7 @@ static int32_t ask(const char *path)
 static int open_line(void **state)
 {
     struct h2_options o = {.share = &w.share,
+                           .like = held_bodies_of_one().like,
                            .evaluate = evaluate,
                            .say = say,
                            .on_moved = on_moved,
@@ -325,6 +327,8 @@ static int open_line(void **state)
     open_peer(&w.client, true, &o.client);
     open_peer(&w.server, false, &o.server);
     w.share.conns = 1;
+    o.answers = w.answers = held_answers_new();
+    assert_non_null(w.answers);
     assert_int_equal(h2_start(w.all, &o, &w.conn), 0);
     return 0;
 }
@@ -345,6 +349,7 @@ static int close_line(void **state)
     assert_int_equal(w.share.held_bytes, 0);
     assert_int_equal(w.share.grown_bytes, 0);
     assert_int_equal(w.share.head_bytes, 0);
+    held_answers_free(w.answers);
     assert_int_equal(uv_loop_close(&w.loop), 0);
     close_peer(&w.client);
     close_peer(&w.server);

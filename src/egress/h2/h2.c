@@ -137,6 +137,7 @@ static void destroy(struct h2 *conn)
     }
     while (conn->streams)
         stream_free(conn->streams);
+    held_answer_close(&conn->held_answer);
     h2_conn_leave_share(conn);
 }
 
@@ -428,8 +429,10 @@ int h2_start(struct h2s *all, const struct h2_options *o, struct h2 **out)
     struct h2 *conn = calloc(1, sizeof(*conn));
     int rc;
 
-    if (!conn)
+    if (!conn || held_answer_open(&conn->held_answer, o->answers, o->like) < 0) {
+        free(conn);
         return -ENOMEM;
+    }
     conn->all = all;
     conn->o = *o;
     conn->moved_ms = uv_now(all->loop);

@@ -6,9 +6,9 @@
  * Flow control goes from end to end: what the one side does not take is not asked of the other.
  * Held at most for each side: H2_WINDOW_BYTES of a connection and what is credited at once (struct
  * h2_share), of a stream H2_STREAM_BYTES, and what its window has grown by; bodies that are held
- * until they are whole, H2_COLLECT_BYTES. A peer that costs more than it says (resets, settings,
- * pings, empty frames, continuations without end), or leaves what it is sent unread while it asks
- * for more, is told to calm down and cut.
+ * until they are whole, H2_COLLECT_BYTES; of answers that are searched, what h2_held.h says. A peer
+ * that costs more than it says (resets, settings, pings, empty frames, continuations without end),
+ * or leaves what it is sent unread while it asks for more, is told to calm down and cut.
  *
  * A stream moves at most its window in a round trip. So that of an answer begins with
  * H2_STREAM_WIDE_BYTES, as long as half of what windows of the sandbox may grow by is left (most
@@ -24,6 +24,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "egress/http/held_answer.h"
 #include "egress/http/inject.h"
 #include "egress/tls/tls_endpoint.h"
 
@@ -92,7 +93,9 @@ struct h2_options {
     struct tls_endpoint server; /* fd -1: none could be reached, and evaluate lets nothing go on */
     uint64_t owner;             /* the sandbox whose share of the loop's time it has (turns.h) */
     struct h2_share *share;     /* outlives it, or is h2_close'd first */
-    uint64_t idle_ms;           /* no byte of either side, though there are streams */
+    struct held_answers *answers; /* where searched answers are counted, as like's; may be NULL */
+    const struct share *like;     /* held_answer_open's */
+    uint64_t idle_ms;             /* no byte of either side, though there are streams */
     /* Before an event of either side is worked on. False: it is left, and comes again, or the
      * connection was closed. May be NULL. */
     bool (*may_go_on)(void *arg);

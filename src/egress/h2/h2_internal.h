@@ -5,6 +5,7 @@
  * h2_end.h       one side: socket and nghttp2 session
  * h2_meter.h     what its peer may send of frames that bring nothing on
  * h2_share.h     what a loop's connections hold together
+ * h2_held.h      what answers that are searched hold beside it
  * h2_stream.h    a stream's life, and bytes on their way through it
  * h2_request.h   a request: evaluated, given its credential, sent on
  * h2_response.h  an answer: searched, sent back; or made here
@@ -56,6 +57,8 @@ struct h2_stream {
     uint64_t parked_ms;         /* since when */
     uint64_t sweep_number;      /* h2_again's, that asked about it last */
     struct unzip *unzip;  /* the answer's body is compressed, and has not all been passed on */
+    bool unzips;          /* it is, or was */
+    size_t answer_bytes;  /* of it, in its connection's */
     struct frames frames; /* of a conversation's answer */
     unsigned pause_ms;   /* after which what is kept back of an answer passes; 0: only at its end */
     uint64_t arrived_ms; /* the last of it */
@@ -125,11 +128,13 @@ struct h2 {
     struct h2_stream *streams;
     struct h2_stream *unasked; /* the next of h2_recheck, or NULL */
     unsigned stream_count, handles;
-    size_t collecting;  /* bytes that bodies of its streams may take */
-    uint64_t moved_ms;  /* the last byte of either side */
-    size_t held_bytes;  /* of its streams in h2_share */
-    size_t grown_bytes; /* likewise */
-    size_t head_bytes;  /* likewise */
+    size_t collecting;   /* bytes that bodies of its streams may take */
+    uint64_t moved_ms;   /* the last byte of either side */
+    size_t held_bytes;   /* of its streams in h2_share */
+    size_t grown_bytes;  /* likewise */
+    size_t head_bytes;   /* likewise */
+    size_t answer_bytes; /* of its streams; they are counted there */
+    struct held_answer held_answer;
     uint64_t linger_ms; /* the client was told the last thing then; 0: not yet */
     uint32_t drain_code;
     bool announced;   /* the client knows that it is */

@@ -9,6 +9,7 @@
 #include "egress/credential/response_secrets.h"
 #include "egress/flow/deny.h"
 #include "egress/h2/h2_end.h"
+#include "egress/h2/h2_held.h"
 #include "egress/h2/h2_internal.h"
 #include "egress/h2/h2_pause.h"
 #include "egress/h2/h2_stream.h"
@@ -163,7 +164,8 @@ int response_head(struct h2_stream *s, bool ends)
         response_fail(s, 502, answer_kind_refusal(&kind, status));
         return 0;
     }
-    if (coding != UNZIP_NONE && !(s->unzip = unzip_new(coding, s->to[H2_CLIENT].bytes.max)))
+    s->unzips = coding != UNZIP_NONE;
+    if (s->unzips && !(s->unzip = unzip_new(coding, s->to[H2_CLIENT].bytes.max)))
         return -ENOMEM;
     out = calloc(1, sizeof(*out));
     if (!out)
@@ -186,12 +188,16 @@ int response_data(struct h2_stream *s, const char *data, size_t n)
 
     if (!s->redact)
         return buf_append(b, data, n);
-    if (s->unzip)
-        return unzip_feed(s->unzip, data, n);
+    if (s->unzip) {
+        rc = unzip_feed(s->unzip, data, n);
+        return rc < 0 ? rc : h2_held_count(s);
+    }
     h2_conn_searched(s->conn, n);
     rc = frames_redact(&s->frames, s->redact, data, n); /* messages pass when they are whole */
     if (rc == 0)
         rc = redact_take(s->redact, false, b);
+    if (rc == 0)
+        rc = h2_held_count(s);
     pause_await(s);
     return rc;
 }
@@ -203,7 +209,7 @@ int response_paused(struct h2_stream *s)
     redact_release(s->redact);
     rc = redact_take(s->redact, false, &s->to[H2_CLIENT].bytes);
     (void)nghttp2_session_resume_data(s->conn->end[H2_CLIENT].session, s->id[H2_CLIENT]);
-    return rc;
+    return rc < 0 ? rc : h2_held_count(s);
 }
 
 /* Takes a step; the input that it used is credited. > 0, 0: there was none, or -errno. */
@@ -234,18 +240,23 @@ int response_more(struct h2_stream *s)
     while (rc > 0 && b->bytes.len == 0)
         rc = unzip_step(s);
     if (rc != 0 || !b->ended)
-        return MIN(rc, 0);
+        return rc < 0 ? rc : h2_held_count(s);
     rc = unzip_is_whole(s->unzip) ? redact_take(s->redact, true, &b->bytes) : -EBADMSG;
     unzip_free(TAKE_PTR(s->unzip));
-    return rc;
+    return rc < 0 ? rc : h2_held_count(s);
 }
 
 int response_ended(struct h2_stream *s)
 {
+    int rc;
+
     if (s->unzip) /* when all that waits has been read */
         return 0;
-    return s->redact && s->open[H2_CLIENT] ? redact_take(s->redact, true, &s->to[H2_CLIENT].bytes)
-                                           : 0;
+    if (!s->redact || !s->open[H2_CLIENT])
+        return 0;
+    rc = redact_take(s->redact, true, &s->to[H2_CLIENT].bytes);
+    h2_held_drop(s);
+    return rc;
 }
 
 int response_trailers(struct h2_stream *s, const struct h2_fields *f, struct h2_fields *out)

@@ -7,6 +7,7 @@
 #include "egress/h2/h2_stream.h"
 
 #include "egress/h2/h2_end.h"
+#include "egress/h2/h2_held.h"
 #include "egress/h2/h2_internal.h"
 #include "egress/h2/h2_request.h"
 #include "egress/h2/h2_response.h"
@@ -167,9 +168,10 @@ void stream_free(struct h2_stream *s)
     stream_forget_job(s);
     wipe(&s->collected);
     held_body_return(&s->held);
-    redact_free(s->redact);
+    redact_free(TAKE_PTR(s->redact));
+    unzip_free(TAKE_PTR(s->unzip));
+    h2_held_drop(s);
     credential_use_free(s->use);
-    unzip_free(s->unzip);
     arena_free(&s->arena);
     free(s);
 }
@@ -355,6 +357,8 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *out, siz
     if (b->bytes.len > 0)
         return (ssize_t)n;
     wipe(&b->bytes);
+    if (s->unzips && e->side == H2_CLIENT)
+        h2_held_drop(s);
     if (b->broken)
         end_reset(e, id, b->broken); /* it leaves behind these bytes */
     if (!b->ended || (zipped && s->unzip))

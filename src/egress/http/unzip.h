@@ -2,7 +2,7 @@
 /* Decompresses a body as it comes, so that it can be searched: gzip and deflate (RFC 1950 to 1952).
  * It is pulled: what comes in waits, compressed, until what came out of it has been passed on, so
  * that a small body that becomes a large one costs time of its receiver, and no memory here. zlib's
- * own memory is 48 KiB. Pure: no I/O. */
+ * own memory is UNZIP_STATE_BYTES. Pure: no I/O. */
 
 #include "base/buf.h"
 
@@ -19,6 +19,8 @@ enum unzip_coding {
 enum unzip_coding unzip_coding_of(const char *name, size_t n);
 
 struct unzip;
+
+#define UNZIP_STATE_BYTES ((size_t)48 * 1024)
 
 /* UNZIP_GZIP or UNZIP_DEFLATE; at most waiting_max bytes wait. NULL: memory is out. */
 struct unzip *unzip_new(enum unzip_coding coding, size_t waiting_max);
