@@ -20,7 +20,7 @@ import pytest
 from waitlib import until
 from worldlib import boxes_fixture, restarted, world_fixture  # isort: skip: it makes the next one found
 from internet import (BANNER_PORT, CONNECT_PORT, DNS, ECHO_PORT, HOST_ADDRESS, METADATA, OTHER, OWN4, PRIVATE, SINK_PORT,
-                      SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, UnixConnection, inside, listener, run)
+                      SOCKS_PORT, SOURCE_PORT, TCP_PORT, WEB, WEB6, UnixConnection, dns_wire, inside, listener, run)
 
 FAR = [f"far-{i}.example.net" for i in range(12)]
 ZONE = {
@@ -818,6 +818,28 @@ def test_names_with_the_same_number_keep_theirs_after_a_restart(world, box):
     twin = box()
     assert 0 < sum(address_of(twin, name) != address for name, address in reversed(after.items())) < 150
     assert sum(address_of(twin, name) != address for name, address in before.items()) < 150
+
+
+def test_a_name_that_is_asked_for_before_the_rules_are_there_keeps_its_address(world, box):
+    """After a restart of cay-egress the sockets of a sandbox come before its rules. A name whose number another one had before was
+    given that one's address then. The control: in a sandbox where it is asked for first, it has that address."""
+    s, twin = box(), box()
+    names = [f"a{i}.example.com" for i in range(1500)]
+    had = {address_of(s, name): name for name in names}
+    name = next(name for name in (f"b{i}.example.com" for i in range(1500)) if address_of(twin, name) in had)
+    first, own = address_of(twin, name), address_of(s, name)
+    assert first != own
+    world.kill_egress()
+    world.start_egress()
+    until(lambda: world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[0] == 200)
+    with s.socket(socket.AF_INET, socket.SOCK_DGRAM) as c:
+        c.connect(("198.18.0.1", 53))
+        c.send(struct.pack(">HHHHHH", 1, 0x0100, 1, 0, 0, 0) + dns_wire(name) + struct.pack(">HH", 1, 1))
+        select.select([c], [], [], 0.3)  # where it is answered at once
+        assert world.put(s, WEB_ONLY)[0] == 204
+        c.settimeout(20)
+        assert s.parse(c.recv(4096)) == (0, [own])
+    assert had[first] != name and meaning(s, first) == (0, [had[first]])
 
 
 def test_names_of_another_sandbox_are_not_there(world):

@@ -33,18 +33,21 @@
 #include <sys/socket.h>
 #include <uv.h>
 
-#define BATCH       32
-#define RETRY_MS    200
-#define RATE_MS     50
-#define DNS_PORT    53
-#define CONGESTION  "reno" /* every kernel has it, and it needs no capability */
-#define HARD_FACTOR 2u /* past its limit a sandbox is told so, past this many times it is reset */
+#define BATCH         32
+#define RETRY_MS      200
+#define RATE_MS       50
+#define DNS_PORT      53
+#define NAMES_WAIT_MS 2000u /* for the rules of a sandbox, before its questions are answered */
+#define NAMES_LOOK_MS 20
+#define CONGESTION    "reno" /* every kernel has it, and it needs no capability */
+#define HARD_FACTOR   2u /* past its limit a sandbox is told so, past this many times it is reset */
 
 struct sandbox_io {
     struct sandbox *sandbox; /* NULL once closing */
     uv_poll_t tcp, udp;
     uv_timer_t again;              /* accepting, or what failed, rests until then */
     uint32_t tcp_round, udp_round; /* turns.h */
+    uint64_t since_ms;
     unsigned handles;
 };
 
@@ -324,6 +327,15 @@ static void on_tcp(uv_poll_t *p, int status, int events)
     turns_exit(turns);
 }
 
+/* Which addresses its names had before a restart is known when its id is (names_kept.h): a question
+ * that is answered before may get another name's. */
+static bool has_names(const struct sandbox_io *io)
+{
+    const struct sandbox *s = io->sandbox;
+
+    return s->id[0] || s->parent || uv_now(s->egress->loop) - io->since_ms >= NAMES_WAIT_MS;
+}
+
 /* An error of the socket stops libuv's watch, and would end all names of the sandbox. Reading takes
  * an error from the socket as a rule; one that stays is not looked at again at once. */
 static void on_udp(uv_poll_t *p, int status, int events)
@@ -333,6 +345,11 @@ static void on_udp(uv_poll_t *p, int status, int events)
 
     if (status < 0)
         uv_timer_start(&io->again, on_again, RETRY_MS, 0);
+    if (status == 0 && !has_names(io)) {
+        uv_poll_stop(&io->udp);
+        uv_timer_start(&io->again, on_again, NAMES_LOOK_MS, 0);
+        return;
+    }
     if (!turns_enter(turns, registry_owner(io->sandbox), &io->udp_round))
         return;
     dns_udp_readable(io->sandbox);
@@ -384,6 +401,7 @@ int accept_start(struct sandbox *s)
     uv_timer_init(loop, &io->again);
     io->tcp.data = io->udp.data = io->again.data = io;
     io->sandbox = s;
+    io->since_ms = uv_now(loop);
     io->handles = 2;
     rc = uv_poll_init(loop, &io->udp, s->udp_fd);
     if (rc < 0) {
