@@ -147,30 +147,56 @@ bool pattern_path(const char *pattern, const char *path)
     return match_path(pattern, path);
 }
 
-static void lower(const char *text, char out[static PATTERN_PATH_MAX + 1])
+static int hex_digit(unsigned char c)
 {
-    size_t n = strnlen(text, PATTERN_PATH_MAX);
+    if (isdigit(c))
+        return c - '0';
+    c = (unsigned char)tolower(c);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
-    for (size_t i = 0; i < n; i++) /* tolower(3) looks each letter up in a table */
-        out[i] = (char)(text[i] + (text[i] >= 'A' && text[i] <= 'Z' ? 'a' - 'A' : 0));
+#define STAR '\1' /* one that stands for itself: no path that is compared has a control */
+
+/* The next character as a server has it that is asked for: without its escape and its case. */
+static char take_decoded(const char **at)
+{
+    int high = **at == '%' ? hex_digit((unsigned char)(*at)[1]) : -1;
+    int low = high < 0 ? -1 : hex_digit((unsigned char)(*at)[2]);
+    char c = low < 0 ? **at : (char)(high * 16 + low);
+
+    *at += low < 0 ? 1 : 3;
+    if (c == '*')
+        return STAR;
+    return (char)(c + (c >= 'A' && c <= 'Z' ? 'a' - 'A' : 0)); /* tolower(3) looks it up */
+}
+
+static void decode(const char *text, bool is_pattern, char out[static PATTERN_PATH_MAX + 1])
+{
+    size_t n = 0;
+
+    while (*text && n < PATTERN_PATH_MAX) {
+        bool any = is_pattern && *text == '*';
+
+        out[n++] = any ? *text++ : take_decoded(&text);
+    }
     out[n] = '\0';
 }
 
 /* A pattern with a star that something follows: the path is looked through for that. */
 static bool is_denied_within(const char *pattern, const char *path)
 {
-    char lower_pattern[PATTERN_PATH_MAX + 1], lower_path[PATTERN_PATH_MAX + 1];
+    char decoded_pattern[PATTERN_PATH_MAX + 1], decoded_path[PATTERN_PATH_MAX + 1];
     size_t n;
 
-    lower(pattern, lower_pattern);
-    lower(path, lower_path);
-    if (match_path(lower_pattern, lower_path))
+    decode(pattern, true, decoded_pattern);
+    decode(path, false, decoded_path);
+    if (match_path(decoded_pattern, decoded_path))
         return true;
-    n = strlen(lower_path);
-    if (n < 2 || lower_path[n - 1] != '/')
+    n = strlen(decoded_path);
+    if (n < 2 || decoded_path[n - 1] != '/')
         return false;
-    lower_path[n - 1] = '\0';
-    return match_path(lower_pattern, lower_path);
+    decoded_path[n - 1] = '\0';
+    return match_path(decoded_pattern, decoded_path);
 }
 
 bool pattern_path_has_inner_star(const char *pattern)
@@ -180,25 +206,18 @@ bool pattern_path_has_inner_star(const char *pattern)
     return star && star[strspn(star, "*")] != '\0';
 }
 
-/* Without case, and with a '/' more at the path's end. Most patterns are done with at the first
- * letter that differs. */
+/* Without case, without escapes (":" and "%3A" are one to servers), and with a '/' more at the
+ * path's end. Most patterns are done with at the first letter that differs. */
 bool pattern_path_denied(const char *pattern, const char *path)
 {
-    size_t n = strcspn(pattern, "*");
+    const char *p = pattern, *q = path;
 
-    if (strncasecmp(pattern, path, n) != 0)
-        return false;
-    if (pattern_path_has_inner_star(pattern))
+    while (*p && *p != '*')
+        if (!*q || take_decoded(&p) != take_decoded(&q))
+            return false;
+    if (*p && pattern_path_has_inner_star(p))
         return is_denied_within(pattern, path);
-    return pattern[n] == '*' || path[n] == '\0' || strcmp(path + n, "/") == 0;
-}
-
-static int hex_digit(unsigned char c)
-{
-    if (isdigit(c))
-        return c - '0';
-    c = (unsigned char)tolower(c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return *p || !*q || strcmp(q, "/") == 0;
 }
 
 /* Long forms of ASCII in UTF-8 (RFC 3629 section 10), which lenient decoders take: two bytes begin

@@ -12,8 +12,8 @@ bool pattern_domains_overlap(const char *a, const char *b);
 /* '*' stands for anything within one segment, at the end for all that follows. */
 bool pattern_path(const char *pattern, const char *path);
 
-/* The same for what is denied: without case, and one '/' more at the path's end, since there are
- * servers to which that is the same. */
+/* The same for what is denied: without case, without escapes, and one '/' more at the path's end,
+ * since there are servers to which that is the same. */
 bool pattern_path_denied(const char *pattern, const char *path);
 
 /* Has it a star that something follows? Such a pattern costs as much as the path is long. */

@@ -527,14 +527,15 @@ def test_a_second_path_in_a_header(stack, policy, why):
 
 
 def test_other_spellings_of_what_is_denied(stack):
-    rules = [*BY_NAME["rules"], {"action": "deny", "domains": [WEB], "methods": ["DELETE"]}]
+    rules = [*BY_NAME["rules"], {"action": "deny", "domains": [WEB], "methods": ["DELETE"]},
+             {"action": "deny", "domains": [WEB], "paths": ["/v1/*:delete", "/@own*"]}]
     with stack.cay.create() as one:
         place = stack.place(one)
         ask = "curl -sS --path-as-is --max-time 20 -o /tmp/answer -w '%{http_code}' "
         headers = " ".join(f"-H '{h}'" for h in OVERRIDES)
         for policy, refused in (({"default": "public", "rules": rules}, True), ({"default": "public"}, False)):
             assert stack.put(one, policy, None, place)[0] == 204
-            for path in (ADMIN, "/V1/Admin/users", "/v1;x=1/admin/users", "/v1/x;/../admin", "/v1/%c0%afadmin"):
+            for path in (ADMIN, "/V1/Admin/users", "/v1;x=1/admin/users", "/v1/x;/../admin", "/v1/%c0%afadmin", "/v1/x%3Adelete", "/%40own/x"):
                 assert one.run(f"{ask} 'http://{WEB}{path}'").out == ("403" if refused else "200"), path
             for scheme in ("http", "https"):
                 assert one.run(f"{ask} -k {headers} {scheme}://{WEB}/v1/fine").out == "200"

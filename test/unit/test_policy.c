@@ -493,14 +493,16 @@ static void test_other_spellings(void **state)
     struct policy *p = policy(
         "{\"default\": \"public\", \"rules\": ["
         "{\"action\": \"deny\", \"domains\": [\"api.example\"], \"paths\": [\"/v1/admin\", "
-        "\"/v2/keys*\"]},"
+        "\"/v2/keys*\", \"/v4/*:delete\", \"/@own*\", \"/v5/x=1\", \"/v6/%2A\", \"/v7/a%20b\"]},"
         "{\"action\": \"deny\", \"domains\": [\"api.example\"], \"methods\": [\"DELETE\"]}]}");
-    static const char *const denied[] = {"/v1/admin",     "/V1/Admin",       "/v1/admin/",
-                                         "/v1;x=1/admin", "/v1/admin;x",     "/v1/;/admin",
-                                         "/V2/KEYS/1",    "/v1/%c0%afadmin", "/v1/%C1%81",
-                                         "/v1/x;y",       "/v1/ADMIN/"};
-    static const char *const open[] = {"/v1/admins", "/v1/admin/x", "/v1/adm", "/v3/Admin",
-                                       "/%c3%bc"};
+    static const char *const denied[] = {
+        "/v1/admin",   "/V1/Admin",    "/v1/admin/",      "/v1;x=1/admin",   "/v1/admin;x",
+        "/v1/;/admin", "/V2/KEYS/1",   "/v1/%c0%afadmin", "/v1/%C1%81",      "/v1/x;y",
+        "/v1/ADMIN/",  "/v4/x:delete", "/v4/x%3Adelete",  "/v4/x%3adelete/", "/%40own/x",
+        "/v5/x%3D1",   "/v6/*",        "/v6/%2a",         "/v7/a%20b"};
+    static const char *const open[] = {"/v1/admins", "/v1/admin/x", "/v1/adm",
+                                       "/v3/Admin",  "/%c3%bc",     "/v4/x%3Aget",
+                                       "/v6/b",      "/v6/",        "/v4/x/y:delete"};
 
     for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
         if (at_request(p, "api.example", "GET", denied[i]) != POLICY_DENY)
