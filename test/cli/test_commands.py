@@ -476,7 +476,8 @@ def test_a_policy_is_explained_without_a_server(cay, tmp_path):
     assert refused.returncode == 1 and "rules[0].ports[0]" in refused.stderr
     for wrong in (("a.example",), (given,), (given, "a.example", "GET"), (given, "a..b"), (given, "a.example:0")):
         assert cay("policy", "explain", *wrong).returncode == 2
-    for wrong, why in (((given, "https://a.example/admin"), "arguments of their own"), ((given, "GET", "a.example", "/admin"), "the host comes first")):
+    for wrong, why in (((given, "https://a.example/admin"), "arguments of their own"), ((given, "GET", "a.example", "/admin"), "the host comes first"),
+                       ((given, "a.example", "GET", "/admin?x"), "ends before its '?'")):
         refused = cay("policy", "explain", *wrong)
         assert refused.returncode == 2 and why in refused.stderr
 

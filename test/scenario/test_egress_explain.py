@@ -296,7 +296,7 @@ def test_a_name_that_is_said_to_an_address(stack, sandbox):
 
 def test_bad_questions(stack, sandbox):
     path = f"/cay/v1/sandboxes/{sandbox.id}/policy/explain"
-    for body in ({}, {"to": 1}, {"to": "a b"}, {"to": WEB, "method": "GET"}, {"to": WEB, "method": "GET", "path": "x"}, {"to": WEB, "more": 1},
+    for body in ({}, {"to": 1}, {"to": "a b"}, {"to": WEB, "method": "GET"}, {"to": WEB, "method": "GET", "path": "x"}, {"to": WEB, "method": "GET", "path": "/x?y"}, {"to": WEB, "more": 1},
                  {"to": WEB, "address": "x"}, {"to": WEB, "said": OTHER}, {"to": internet.WEB, "address": internet.WEB},
                  {"to": WEB, "policy": {"default": "no"}}, {"to": "x:70000"}):
         reply = stack.cay.call("POST", path, body)

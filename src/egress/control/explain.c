@@ -48,8 +48,10 @@ static enum err_code take_question(const json_t *o, struct policy_query *q, stru
         return err_set(e, ERR_INVALID, "to: not a host name or address, with :PORT or without");
     if (address && (!q->target.name || policy_address_parse(address, &q->target.address) < 0))
         return err_set(e, ERR_INVALID, "address: not the IP address that a host's name leads to");
-    if (!method != !path || (path && path[0] != '/'))
-        return err_set(e, ERR_INVALID, "method and path: both or none, and the path begins with /");
+    if (!method != !path || (path && (path[0] != '/' || strchr(path, '?'))))
+        return err_set(e, ERR_INVALID,
+                       "method and path: both or none; the path begins with / and ends before its "
+                       "'?', for no rule looks at a query");
     q->method = method;
     q->path = path;
     return take_said(said, q, e);
