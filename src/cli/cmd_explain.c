@@ -110,7 +110,8 @@ static int take_query(struct cli *c, struct requested *a, struct policy_query *q
     if (a->said && (q->target.name || policy_name_normalize(a->said, q->said) < 0))
         return cli_usage(c, "--said is the name that a client says to an address (SNI, Host)");
     if (a->path && (a->path[0] != '/' || strchr(a->path, '?')))
-        return cli_usage(c, "a path begins with / and ends before its '?': no rule looks at a query");
+        return cli_usage(c,
+                         "a path begins with / and ends before its '?': no rule looks at a query");
     q->target.said = a->said ? q->said : NULL;
     q->method = a->method;
     q->path = a->path;
