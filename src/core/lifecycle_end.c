@@ -27,9 +27,11 @@
 #include "core/timers.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define KILL_AGAIN_MS 1000u /* privd said no, or its channel is full */
 #define DROP_AGAIN_MS 20u
+#define OUT_OF_MEMORY "out_of_memory" /* as lifecycle.c has it */
 
 void lifecycle_kill_failed(struct sandbox_obj *o, const struct err *why)
 {
@@ -190,6 +192,17 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
     lifecycle_send_kill(o);
 }
 
+/* Of an event. The memory limit of PID 1 ends the sandbox with it, so it names that process. */
+static json_t *why_ended(const struct sandbox_obj *o)
+{
+    const char *reason = o->end_reason ? o->end_reason : "unknown";
+    json_t *more = json_pack("{s:s}", "reason", reason);
+
+    if (more && strcmp(reason, OUT_OF_MEMORY) == 0)
+        json_object_set_new(more, "process", json_string("cay-init"));
+    return more;
+}
+
 void lifecycle_ended(struct sandbox_obj *o, const char *reason)
 {
     core_sandbox_cb done = TAKE_PTR(o->kill_done);
@@ -210,8 +223,7 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
         histogram_add(&o->core->counters.steps[COUNTER_KILL],
                       clock_mono_us() - o->kill_requested_us);
     if (o->announced)
-        events_add(o->tenant, EVENT_SANDBOX_ENDED, o->s.id,
-                   json_pack("{s:s}", "reason", o->end_reason ? o->end_reason : "unknown"));
+        events_add(o->tenant, EVENT_SANDBOX_ENDED, o->s.id, why_ended(o));
     if (done)
         done(o->kill_arg, &o->s, NULL);
     sandbox_free(o);

@@ -110,20 +110,31 @@ int kill(pid_t pid, int sig)
     return 0;
 }
 
-pid_t waitpid(pid_t pid, int *status, int options)
+int waitid(idtype_t which, id_t id, siginfo_t *info, int options)
 {
-    FUZZ_CHECK(pid == -1 && options == WNOHANG);
+    FUZZ_CHECK(which == P_ALL && id == 0 && options == (WEXITED | WNOHANG | WNOWAIT));
     for (size_t i = 0; i < CHILDREN_MAX; i++) {
-        struct child *c = &children[i];
+        const struct child *c = &children[i];
 
         if (c->pid == 0 || !c->gone)
             continue;
-        pid = c->pid;
-        *status = c->status;
-        c->pid = 0;
-        return pid;
+        info->si_pid = c->pid;
+        info->si_code = WIFSIGNALED(c->status) ? CLD_KILLED : CLD_EXITED;
+        info->si_status = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : WEXITSTATUS(c->status);
+        break;
     }
     return 0;
+}
+
+/* Of one that waitid has told. */
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+    struct child *c = find_child(pid);
+
+    FUZZ_CHECK(pid > 0 && c && c->gone && options == WNOHANG);
+    *status = c->status;
+    c->pid = 0;
+    return pid;
 }
 
 /* -- what a child does ---------------------------------------------------------------------------- */

@@ -611,6 +611,7 @@ def test_who_was_killed_at_the_memory_limit_is_told(booted, command, status, kil
     end = Result(stream).end
     assert end["status"] == status
     assert end["error"].startswith(f"{status}: out of memory: ") == killed, end
+    assert (f": bash (pid {pid}) was killed: " in end["error"]) == (status == "signal: killed")
     late = Result(booted.stream("Connect", {"process": {"pid": pid}}))
     assert late.end == end
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -63,6 +64,29 @@ static void who_was_ended_by_it(void **state)
     assert_false(proc_oom_ended(&p));
 }
 
+/* Of a process that has ended and is there still: this one is as good. */
+static void whom_it_killed(void **state)
+{
+    struct proc p = {.agent = &a, .pid = getpid()};
+    struct proc_end end = {7, SIGKILL, true, "a\"b"};
+    char why[384];
+
+    assert_int_equal(prctl(PR_SET_NAME, "na\x1bme"), 0);
+    proc_oom_name(&p);
+    assert_string_equal(p.name, "na?me");
+    assert_int_equal(prctl(PR_SET_NAME, "fifteen letters"), 0);
+    proc_oom_name(&p);
+    assert_string_equal(p.name, "fifteen letters");
+    p.pid = 0; /* there is none */
+    proc_oom_name(&p);
+    assert_string_equal(p.name, "");
+    proc_oom_text(&a, &end, why, sizeof(why));
+    assert_non_null(strstr(why, "out of memory: a\"b (pid 7) was killed: the sandbox's programs"));
+    end.name = "";
+    proc_oom_text(&a, &end, why, sizeof(why));
+    assert_non_null(strstr(why, "out of memory: the sandbox's programs"));
+}
+
 static size_t line_of(struct proc *p, const char *text)
 {
     return proc_oom_line(p, text, strlen(text));
@@ -90,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_kernels_number, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_was_ended_by_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(whom_it_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_terminals_line, set_up, tear_down),
     };
 

@@ -94,10 +94,11 @@ void proc_describe_end(int status, char *out, size_t size)
         describe_signal(status, out, size);
 }
 
-json_t *proc_end_event(const struct agent *a, int status, bool oom)
+json_t *proc_end_event(const struct agent *a, const struct proc_end *ended)
 {
     json_t *end = json_object();
-    char text[64], why[256];
+    int status = ended->wait_status;
+    char text[64], why[384];
 
     proc_describe_end(status, text, sizeof(text));
     if (WIFEXITED(status)) {
@@ -108,8 +109,8 @@ json_t *proc_end_event(const struct agent *a, int status, bool oom)
         json_object_set_new(end, "exitCode", json_integer(-1));
     }
     json_object_set_new(end, "status", json_string(text));
-    if (oom) {
-        proc_oom_text(a, why, sizeof(why));
+    if (ended->oom) {
+        proc_oom_text(a, WIFSIGNALED(status) ? ended : NULL, why, sizeof(why));
         json_object_set_new(end, "error", json_sprintf("%s: %s", text, why));
     } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         json_object_set_new(end, "error", json_string(text));
@@ -163,6 +164,7 @@ static void remember(struct process_table *t, struct proc *p)
     x->tag = TAKE_PTR(p->tag);
     x->wait_status = p->wait_status;
     x->oom = p->oom;
+    memcpy(x->name, p->name, sizeof(x->name));
     x->until_ms = clock_mono_ms() + PROC_RETAIN_MS;
     if (t->ended_count == PROC_ENDED_MAX)
         forget_first(t);
@@ -279,17 +281,32 @@ bool proc_is_running(const struct agent *a, pid_t pid)
 
 /* -- reaping ----------------------------------------------------------------------------------- */
 
-static void reaped(struct process_table *t, pid_t pid, int status)
+/* NULL: an orphan. */
+static struct proc *ended_one(const struct process_table *t, pid_t pid)
 {
-    for (struct proc *p = t->first; p; p = p->next) {
-        if (p->pid == pid && !p->reaped) {
-            p->reaped = true;
-            p->wait_status = status;
-            p->oom = proc_oom_ended(p);
-            proc_check_end(p);
-            return;
-        }
+    struct proc *p = t->first;
+
+    while (p && (p->pid != pid || p->reaped))
+        p = p->next;
+    return p;
+}
+
+static bool reap(struct process_table *t, const siginfo_t *child)
+{
+    struct proc *p = ended_one(t, child->si_pid);
+    int status;
+
+    if (p && child->si_code == CLD_KILLED && child->si_status == SIGKILL)
+        proc_oom_name(p); /* which /proc forgets with the next call */
+    if (waitpid(child->si_pid, &status, WNOHANG) != child->si_pid)
+        return false;
+    if (p) {
+        p->reaped = true;
+        p->wait_status = status;
+        p->oom = proc_oom_ended(p);
+        proc_check_end(p);
     }
+    return true;
 }
 
 /* As PID 1 it gets every orphan of the sandbox too; those are reaped, and their status is not
@@ -298,13 +315,13 @@ static void on_sigchld(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 {
     struct process_table *t = poll->data;
     struct signalfd_siginfo info;
-    int wait_status;
-    pid_t pid;
+    siginfo_t child = {.si_pid = 0};
 
     while (read(t->sigchld_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         ;
-    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
-        reaped(t, pid, wait_status);
+    while (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid > 0 &&
+           reap(t, &child))
+        child.si_pid = 0;
 }
 
 /* Commands of command sandboxes are seen from the sandbox and have a cay-init of their own to

@@ -26,6 +26,7 @@
 #define PROC_RETAIN_MS         30000u
 #define PROC_STALL_MS          30000u
 #define PROC_KEEPALIVE_MS      90000u
+#define PROC_NAME_SIZE         18 /* the 15 bytes of proc_pid_comm(5), newline and NUL */
 #define PROC_PIPE_CHUNK        (32u * 1024u)
 #define PROC_PTY_CHUNK         (16u * 1024u)
 
@@ -112,6 +113,7 @@ struct proc {
     int wait_status;
     uint64_t oom_kills;            /* of the sandbox before it was started */
     bool oom;                      /* more when it ended, and it was killed */
+    char name[PROC_NAME_SIZE];     /* its program's, where it was killed; else "" */
     uint64_t oom_reported;         /* of the sandbox, when its terminal said so last */
     unsigned killed_match;         /* of "killed" in what a terminal printed last */
     uint64_t timeout_ms;           /* in all; 0: none */
@@ -135,6 +137,7 @@ struct proc_exit {
     char *tag;
     int wait_status;
     bool oom;
+    char name[PROC_NAME_SIZE];
     uint64_t until_ms;
 };
 
@@ -185,6 +188,12 @@ void proc_handle_closed(struct proc *p);
 /* "exit status 3", "signal: killed": the words for a wait status. */
 void proc_describe_end(int wait_status, char *out, size_t size);
 
-/* {"event":{"end":{...}}} of a wait status. oom: the sandbox was out of memory, which its error
- * says. */
-json_t *proc_end_event(const struct agent *a, int wait_status, bool oom);
+struct proc_end {
+    pid_t pid;
+    int wait_status;
+    bool oom;         /* the sandbox was out of memory, which its error says */
+    const char *name; /* of struct proc */
+};
+
+/* {"event":{"end":{...}}} of it. */
+json_t *proc_end_event(const struct agent *a, const struct proc_end *end);

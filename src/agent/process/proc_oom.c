@@ -5,8 +5,10 @@
 #include "agent/process/proc_oom.h"
 
 #include "agent/process/proc.h"
+#include "base/io.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -76,21 +78,36 @@ void process_oom_get(struct http_exchange *x, struct agent *a)
     static const struct http_header headers[] = {{"Content-Type", "application/json"}};
     char text[512], body[640];
 
-    proc_oom_text(a, text, sizeof(text));
+    proc_oom_text(a, NULL, text, sizeof(text));
     http_respond(x, 200, headers, ARRAY_SIZE(headers), body,
                  (size_t)snprintf(body, sizeof(body), "{\"kills\":%" PRIu64 ",\"text\":\"%s\"}",
                                   proc_oom_kills(a), text));
 }
 
-void proc_oom_text(const struct agent *a, char *out, size_t size)
+/* The program's own word for itself: its name, or what it has set with prctl. */
+void proc_oom_name(struct proc *p)
 {
-    char limit[64] = "";
+    char path[32];
 
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)p->pid);
+    if (io_read_text_at(AT_FDCWD, path, p->name, sizeof(p->name)) < 0)
+        p->name[0] = '\0';
+    for (char *at = p->name; *at; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+}
+
+void proc_oom_text(const struct agent *a, const struct proc_end *killed, char *out, size_t size)
+{
+    char limit[64] = "", who[PROC_NAME_SIZE + 40] = "";
+
+    if (killed && killed->name[0])
+        snprintf(who, sizeof(who), "%s (pid %d) was killed: ", killed->name, (int)killed->pid);
     if (a->limits.memory_bytes > 0)
         snprintf(limit, sizeof(limit), " of %" PRIu64 " MiB", a->limits.memory_bytes >> 20);
     snprintf(
         out, size,
-        "out of memory: the sandbox's programs and what they read and write of files together "
+        "out of memory: %sthe sandbox's programs and what they read and write of files together "
         "reached its limit%s; use less at a time, or a template with more (`cay template limits`)",
-        limit);
+        who, limit);
 }

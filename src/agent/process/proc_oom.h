@@ -7,6 +7,7 @@
 
 struct agent;
 struct proc;
+struct proc_end;
 
 /* How many of the sandbox's processes the kernel has killed at its memory limit so far; 0 too where
  * that is not to be had. */
@@ -22,5 +23,8 @@ bool proc_oom_ended(const struct proc *p);
  * time. */
 size_t proc_oom_line(struct proc *p, const char *bytes, size_t n);
 
-/* The sentence for its owner: why, and what to do. */
-void proc_oom_text(const struct agent *a, char *out, size_t size);
+/* Takes down the name of p's program, which has ended and is not reaped. */
+void proc_oom_name(struct proc *p);
+
+/* The sentence for its owner: why, and what to do. killed: whom, where that is known; else NULL. */
+void proc_oom_text(const struct agent *a, const struct proc_end *killed, char *out, size_t size);

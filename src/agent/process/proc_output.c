@@ -220,7 +220,8 @@ int proc_subscribe(struct proc *p, struct http_exchange *x, bool starter, uint64
 
 void proc_report_end(struct proc *p)
 {
-    json_t *event = proc_end_event(p->agent, p->wait_status, p->oom);
+    const struct proc_end end = {p->pid, p->wait_status, p->oom, p->name};
+    json_t *event = proc_end_event(p->agent, &end);
 
     while (p->subscribers) {
         struct http_exchange *x = p->subscribers->x;
@@ -280,7 +281,7 @@ static void publish_terminal(struct proc_output *o, const char *bytes, size_t n,
 
     if (line > 0) {
         publish(o, bytes, line, json);
-        proc_oom_text(o->proc->agent, why, sizeof(why));
+        proc_oom_text(o->proc->agent, NULL, why, sizeof(why));
         publish(o, text, (size_t)snprintf(text, sizeof(text), "[%s]\r\n", why), json);
     }
     if (line < n)

@@ -165,11 +165,12 @@ static void connect_to_ended(struct http_exchange *x, const struct agent *a,
                              const struct proc_exit *ended)
 {
     json_t *event = json_pack("{s{s{si}}}", "event", "start", "pid", (int)ended->pid);
+    const struct proc_end end = {ended->pid, ended->wait_status, ended->oom, ended->name};
 
     connect_stream_begin(x);
     (void)connect_stream_send(x, event);
     json_decref(event);
-    event = proc_end_event(a, ended->wait_status, ended->oom);
+    event = proc_end_event(a, &end);
     (void)connect_stream_send(x, event);
     json_decref(event);
     connect_stream_end(x, CONNECT_OK, "%s", "");
