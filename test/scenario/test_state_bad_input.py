@@ -57,7 +57,7 @@ def test_calls_about_one_that_has_ended(kept, tier):  # noqa: F811
 
 @pytest.mark.parametrize("tier", [None, *TIERS])
 def test_a_delete_of_a_snapshot_in_use(kept, tier):  # noqa: F811
-    """What was made of it goes on, paused or not, and so does its source; a second delete finds none."""
+    """A sandbox that was made of it goes on, paused or not, and so does its source; a second delete finds none."""
     with kept.create() as source:
         source.write("/home/user/file", b"kept")
         made = kept.call("POST", f"/sandboxes/{source.id}/snapshots", {}).json["snapshotID"]
