@@ -13,7 +13,7 @@
 #include "privd/kept.h"
 #include "privd/loop.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "runtime/runtime.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static void answer(struct privd *p, const struct reply_to *to, uint16_t op, int 
 
     snprintf(m.u.refused.why, sizeof(m.u.refused.why), "%s", status < 0 ? why : "");
     if (to->seq != 0)
-        (void)request_reply(p, to, &m, NULL, 0);
+        (void)reply_send(p, to, &m, NULL, 0);
 }
 
 /* The layer may have become the archive even where the last steps failed. */

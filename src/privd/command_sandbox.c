@@ -14,7 +14,7 @@
 #include "privd/pace.h"
 #include "privd/pins.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/slots.h"
 #include "privd/unkilled.h"
 #include "runtime/runtime.h"
@@ -45,7 +45,7 @@ static void answer_maker(struct command_sandbox *r, int status, uint32_t stage)
 
     r->maker = (struct reply_to){0};
     if (to.seq != 0)
-        (void)request_reply(r->privd, &to, &m, NULL, 0);
+        (void)reply_send(r->privd, &to, &m, NULL, 0);
 }
 
 static void answer_ender(struct command_sandbox *r, const struct reply_to *to, int status)
@@ -55,7 +55,7 @@ static void answer_ender(struct command_sandbox *r, const struct reply_to *to, i
 
     m.u.command_sandbox.number = r->number;
     if (to->seq != 0)
-        (void)request_reply(r->privd, to, &m, NULL, 0);
+        (void)reply_send(r->privd, to, &m, NULL, 0);
 }
 
 /* -- those that are being made ----------------------------------------------------------------- */
@@ -250,7 +250,7 @@ static void ready(struct command_sandbox *r)
     }
     r->maker = (struct reply_to){0};
     m.u.command_sandbox.number = r->number;
-    if (request_reply(p, &to, &m, fds, ARRAY_SIZE(fds)) < 0)
+    if (reply_send(p, &to, &m, fds, ARRAY_SIZE(fds)) < 0)
         end_command_sandbox(r); /* no peer knows of it */
 }
 
@@ -381,7 +381,7 @@ void command_sandbox_make(struct privd *p, struct slot *s, const struct reply_to
     }
     r = rc == 0 ? new_command_sandbox(p, s, to, m) : NULL;
     if (!r) {
-        request_reply_status(p, to, PRIVSEP_COMMAND_SANDBOX, rc ? rc : -ENOMEM, PRIVSEP_STAGE_SLOT);
+        reply_status(p, to, PRIVSEP_COMMAND_SANDBOX, rc ? rc : -ENOMEM, PRIVSEP_STAGE_SLOT);
         return;
     }
     enter_starting(r);
@@ -403,8 +403,8 @@ void command_sandbox_end_requested(struct privd *p, struct slot *s, const struct
     while (r && r->number != m->u.command_sandbox.number)
         r = r->next;
     if (!r || r->ender.seq != 0) {
-        request_reply_status(p, to, PRIVSEP_COMMAND_SANDBOX_END, r ? -EALREADY : -ENOENT,
-                             PRIVSEP_STAGE_NONE);
+        reply_status(p, to, PRIVSEP_COMMAND_SANDBOX_END, r ? -EALREADY : -ENOENT,
+                     PRIVSEP_STAGE_NONE);
         return;
     }
     r->ender = *to;

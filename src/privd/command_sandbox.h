@@ -10,7 +10,7 @@
 #include "contract/proto.h"
 #include "privd/loop.h"
 #include "privd/pace.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "runtime/runtime.h"
 
 #include <stdbool.h>

@@ -16,7 +16,7 @@
 #include "privd/loop.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/slots.h"
 #include "runtime/runtime.h"
 
@@ -31,7 +31,7 @@ static void answer(struct privd *p, uint32_t number, const struct reply_to *to, 
 
     m.u.kept.number = number;
     if (to->seq != 0)
-        (void)request_reply(p, to, &m, NULL, 0);
+        (void)reply_send(p, to, &m, NULL, 0);
 }
 
 /* The sandbox, where it still is the one that was asked for. */

@@ -3,7 +3,7 @@
 
 #include "contract/proto.h"
 #include "privd/loop.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "runtime/runtime.h"
 
 struct privd;

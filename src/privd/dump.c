@@ -32,7 +32,7 @@ static void refuse(struct privd *p, const struct reply_to *to, int status, const
 
     snprintf(m.u.refused.why, sizeof(m.u.refused.why), "%s", why);
     if (to->seq != 0)
-        (void)request_reply(p, to, &m, NULL, 0);
+        (void)reply_send(p, to, &m, NULL, 0);
 }
 
 static uint32_t group_of(const struct dumper *d)

@@ -5,7 +5,7 @@
 
 #include "contract/proto.h"
 #include "privd/loop.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "runtime/task.h"
 
 #include <stdint.h>

@@ -18,7 +18,7 @@
 #include "privd/pace.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/sandbox.h"
 #include "privd/slots.h"
 #include "privd/volume.h"
@@ -56,7 +56,7 @@ static void answer_killer(struct slot *s, int status)
         struct privsep_msg m = {
             .op = PRIVSEP_KILL, .status = status, .slot = s->number, .gen = s->gen};
 
-        (void)request_reply(s->privd, &to, &m, NULL, 0);
+        (void)reply_send(s->privd, &to, &m, NULL, 0);
     }
 }
 
@@ -64,8 +64,7 @@ static void answer_create(struct slot *s)
 {
     if (!s->create)
         return;
-    request_reply_status(s->privd, &s->create->reply_to, PRIVSEP_CREATE, s->failure,
-                         s->failure_stage);
+    reply_status(s->privd, &s->create->reply_to, PRIVSEP_CREATE, s->failure, s->failure_stage);
     free(TAKE_PTR(s->create));
 }
 
@@ -339,7 +338,7 @@ void end_requested(struct privd *p, struct slot *s, const struct reply_to *to)
 {
     /* A single caller waits; one whose connection is gone makes room. */
     if (s->killer.seq != 0 && s->killer.peer == privsep_server_peer(p->server)) {
-        request_reply_status(p, to, PRIVSEP_KILL, -EALREADY, PRIVSEP_STAGE_NONE);
+        reply_status(p, to, PRIVSEP_KILL, -EALREADY, PRIVSEP_STAGE_NONE);
         return;
     }
     if (s->state == SLOT_ENDING) {

@@ -20,7 +20,7 @@
 #include "privd/loop.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/slots.h"
 #include "runtime/runtime.h"
 
@@ -49,7 +49,7 @@ static void answer_freezer(struct slot *s, int status)
     }
     s->freezer = (struct reply_to){0};
     if (to.seq != 0)
-        (void)request_reply(s->privd, &to, &m, NULL, 0);
+        (void)reply_send(s->privd, &to, &m, NULL, 0);
 }
 
 static void answer_thawer(struct slot *s, int status)
@@ -59,7 +59,7 @@ static void answer_thawer(struct slot *s, int status)
 
     s->thawer = (struct reply_to){0};
     if (to.seq != 0)
-        (void)request_reply(s->privd, &to, &m, NULL, 0);
+        (void)reply_send(s->privd, &to, &m, NULL, 0);
 }
 
 /* status: 0, or -ENOTRECOVERABLE for what stands still. A FREEZE that was given up, or was undone,

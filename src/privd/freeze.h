@@ -1,7 +1,7 @@
 #pragma once
 /* FREEZE and THAW: every process of a sandbox stands still, or goes on again. */
 
-#include "privd/request.h"
+#include "privd/reply.h"
 
 struct privd;
 struct privsep_msg;

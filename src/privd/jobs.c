@@ -12,7 +12,7 @@
 #include "privd/members.h"
 #include "privd/options.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/slots.h"
 #include "privd/template.h"
 #include "privsep/server.h"
@@ -204,7 +204,7 @@ static void on_end(void *arg, uint32_t events)
         slots_refill(p);
     }
     if (j->reply_to.seq != 0)
-        request_reply_status(p, &j->reply_to, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
+        reply_status(p, &j->reply_to, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
     if (j->done)
         j->done(p, result, j->reason);
     jobs_sweep_if_idle(p); /* last: it may take j's place */

@@ -13,7 +13,7 @@
 #include "privd/opened.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/sandbox.h"
 #include "privd/slots.h"
 #include "privsep/server.h"
@@ -30,7 +30,7 @@ static void answer(struct privd *p, const struct reply_to *to, uint16_t op, uint
 
     m.u.kept.number = number;
     if (to->seq != 0)
-        (void)request_reply(p, to, &m, NULL, 0);
+        (void)reply_send(p, to, &m, NULL, 0);
 }
 
 /* -- KEEP -------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #include "contract/proto.h"
 #include "privd/kept.h"
 #include "privd/loop.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "runtime/runtime.h"
 
 struct privd;

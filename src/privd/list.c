@@ -8,7 +8,7 @@
 #include "privd/loop.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/slots.h"
 #include "privsep/server.h"
 
@@ -59,13 +59,13 @@ static void send_slice(void *arg)
     }
     to = l->reply_to;
     l->reply_to = (struct reply_to){0};
-    request_reply_status(p, &to, PRIVSEP_LIST, 0, PRIVSEP_STAGE_NONE);
+    reply_status(p, &to, PRIVSEP_LIST, 0, PRIVSEP_STAGE_NONE);
 }
 
 void list_begin(struct privd *p, const struct reply_to *to)
 {
     if (p->listing.reply_to.seq != 0) {
-        request_reply_status(p, to, PRIVSEP_LIST, -EALREADY, PRIVSEP_STAGE_NONE);
+        reply_status(p, to, PRIVSEP_LIST, -EALREADY, PRIVSEP_STAGE_NONE);
         return;
     }
     p->listing.reply_to = *to;

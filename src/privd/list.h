@@ -2,7 +2,7 @@
 /* LIST: every sandbox that lives, a slice each turn of the loop. */
 
 #include "privd/loop.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 
 struct privd;
 struct slot;

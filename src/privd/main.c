@@ -354,7 +354,7 @@ static void on_host_template(struct privd *p, int status, const char *reason)
         return;
     }
     /* A cayd that connected while the template was made thinks that there is none. */
-    request_send_templates(p);
+    reply_templates(p, 0);
     keep_notify(&p->options.ready_fd, KEEP_READY, "");
     log_info("ready: disk %s, %u sandboxes", runtime_disk_name(p->rt), p->n_sandboxes);
 }

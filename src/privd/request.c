@@ -17,6 +17,7 @@
 #include "privd/members.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
+#include "privd/reply.h"
 #include "privd/resize.h"
 #include "privd/sandbox.h"
 #include "privd/slots.h"
@@ -29,21 +30,6 @@
 #include <fcntl.h>
 #include <string.h>
 
-int request_reply(struct privd *p, const struct reply_to *to, struct privsep_msg *m, const int *fds,
-                  size_t n_fds)
-{
-    m->seq = to->seq;
-    return privsep_server_send(p->server, to->peer, m, fds, n_fds);
-}
-
-void request_reply_status(struct privd *p, const struct reply_to *to, uint16_t op, int status,
-                          uint32_t stage)
-{
-    struct privsep_msg m = {.op = op, .status = status, .stage = stage};
-
-    (void)request_reply(p, to, &m, NULL, 0);
-}
-
 /* -- without a sandbox ------------------------------------------------------------------------- */
 
 static void do_hello(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
@@ -54,7 +40,7 @@ static void do_hello(struct privd *p, const struct reply_to *to, const struct pr
         r.status = -EPROTONOSUPPORT;
     r.u.hello.keeps = runtime_can_keep(p->rt);
     memcpy(r.u.hello.boot_id, p->boot_id, sizeof(r.u.hello.boot_id));
-    (void)request_reply(p, to, &r, NULL, 0);
+    (void)reply_send(p, to, &r, NULL, 0);
 }
 
 static void do_list(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
@@ -62,32 +48,10 @@ static void do_list(struct privd *p, const struct reply_to *to, const struct pri
     list_begin(p, to);
 }
 
-/* From memory: no directory is read. */
-static void send_templates(struct privd *p, uint64_t peer)
-{
-    for (uint32_t n = 1; n <= PERMIT_TEMPLATE_MAX; n++) {
-        struct privsep_msg item = {.op = PRIVSEP_TEMPLATE, .u.template.number = n};
-        const struct template_meta *meta = template_find(p, n);
-
-        if (!meta)
-            continue;
-        item.u.template.ready = meta->ready;
-        item.u.template.made_real_ms = meta->made_real_ms;
-        item.u.template.size_bytes = meta->size_bytes;
-        if (privsep_server_send(p->server, peer, &item, NULL, 0) < 0)
-            return;
-    }
-}
-
-void request_send_templates(struct privd *p)
-{
-    send_templates(p, 0);
-}
-
 static void do_templates(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
-    send_templates(p, to->peer);
-    request_reply_status(p, to, PRIVSEP_TEMPLATES, 0, PRIVSEP_STAGE_NONE);
+    reply_templates(p, to->peer);
+    reply_status(p, to, PRIVSEP_TEMPLATES, 0, PRIVSEP_STAGE_NONE);
 }
 
 /* Rows of one template are one. */
@@ -134,7 +98,7 @@ static void do_capacity(struct privd *p, const struct reply_to *to, const struct
     r.status = runtime_disk_space(p->rt, &r.u.capacity.disk_total_bytes,
                                   &r.u.capacity.disk_free_bytes);
     memcpy(r.u.capacity.disk_backend, name, strnlen(name, sizeof(r.u.capacity.disk_backend) - 1));
-    (void)request_reply(p, to, &r, NULL, 0);
+    (void)reply_send(p, to, &r, NULL, 0);
 }
 
 static int may_run_job(const struct privd *p, const struct privsep_msg *m)
@@ -153,7 +117,7 @@ static void do_job(struct privd *p, const struct reply_to *to, const struct priv
     if (r == 0)
         r = jobs_start(p, m->u.job.kind, m->u.job.template_number, to, NULL);
     if (r < 0)
-        request_reply_status(p, to, PRIVSEP_JOB, r, PRIVSEP_STAGE_PERMIT);
+        reply_status(p, to, PRIVSEP_JOB, r, PRIVSEP_STAGE_PERMIT);
 }
 
 /* Where it is just being archived this is EBUSY, and the peer asks again. */
@@ -181,7 +145,7 @@ static void do_connect(struct privd *p, struct slot *s, const struct reply_to *t
     unsigned n = m->u.connect.count;
 
     r.status = s->driver->sockets(p->rt, &sb, fds, n);
-    (void)request_reply(p, to, &r, fds, r.status == 0 ? n : 0);
+    (void)reply_send(p, to, &r, fds, r.status == 0 ? n : 0);
 }
 
 static void do_stat(struct privd *p, struct slot *s, const struct reply_to *to,
@@ -200,7 +164,7 @@ static void do_stat(struct privd *p, struct slot *s, const struct reply_to *to,
     r.u.stat.disk_limit_bytes = st.disk_limit_bytes;
     r.u.stat.cpu_milli = s->kind.limits.cpu_milli;
     r.u.stat.pids_used = st.pids_used;
-    (void)request_reply(p, to, &r, NULL, 0);
+    (void)reply_send(p, to, &r, NULL, 0);
 }
 
 /* -- distribution ------------------------------------------------------------------------------ */
@@ -256,7 +220,7 @@ void request_handle(void *privd, const struct privsep_msg *m)
                                       .gen = m->gen};
 
         log_debug("%s refused: %s", privsep_op_name(m->op), strerror(-r));
-        (void)request_reply(p, &to, &refusal, NULL, 0);
+        (void)reply_send(p, &to, &refusal, NULL, 0);
         return;
     }
     if (s)

@@ -32,7 +32,7 @@ static void answer(struct slot *s, int status, const struct runtime_resized *how
     m.u.resize.uses = how->uses;
     m.u.resize.used_bytes = how->used_bytes;
     if (to.seq != 0)
-        (void)request_reply(s->privd, &to, &m, NULL, 0);
+        (void)reply_send(s->privd, &to, &m, NULL, 0);
 }
 
 static void cut_off(struct slot *s)
@@ -189,5 +189,5 @@ void resize_requested(struct privd *p, struct slot *s, const struct reply_to *to
     if (rc == 0)
         s->resize.requester = *to;
     else
-        request_reply_status(p, to, PRIVSEP_RESIZE, rc, PRIVSEP_STAGE_NONE);
+        reply_status(p, to, PRIVSEP_RESIZE, rc, PRIVSEP_STAGE_NONE);
 }

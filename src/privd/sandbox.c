@@ -19,7 +19,7 @@
 #include "privd/opened.h"
 #include "privd/permit.h"
 #include "privd/privd.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/restores.h"
 #include "privd/slots.h"
 #include "privd/template.h"
@@ -79,7 +79,7 @@ void sandbox_no_slot(struct privd *p, int status, uint32_t stage)
     if (!c)
         return;
     blame_disk(p, &status, &stage);
-    request_reply_status(p, &c->reply_to, PRIVSEP_CREATE, status, stage);
+    reply_status(p, &c->reply_to, PRIVSEP_CREATE, status, stage);
     free(c);
 }
 
@@ -171,7 +171,7 @@ static void started(struct slot *s)
     /* The requester speaks to the agent next; without them it asks with CONNECT. */
     if (s->driver->sockets(p->rt, &sb, fds, ARRAY_SIZE(fds)) == 0)
         n_fds = ARRAY_SIZE(fds);
-    r = request_reply(p, &s->create->reply_to, &m, fds, n_fds);
+    r = reply_send(p, &s->create->reply_to, &m, fds, n_fds);
     restores_group_end(p, s->create);
     free(TAKE_PTR(s->create));
     if (r < 0)
@@ -463,12 +463,12 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
 
     refusal.status = may_create(p, m, &refusal.stage, refusal.u.refused.why);
     if (refusal.status < 0) {
-        (void)request_reply(p, to, &refusal, NULL, 0);
+        (void)reply_send(p, to, &refusal, NULL, 0);
         return;
     }
     c = calloc(1, sizeof(*c));
     if (!c) {
-        request_reply_status(p, to, PRIVSEP_CREATE, -ENOMEM, PRIVSEP_STAGE_SLOT);
+        reply_status(p, to, PRIVSEP_CREATE, -ENOMEM, PRIVSEP_STAGE_SLOT);
         return;
     }
     c->privd = p;

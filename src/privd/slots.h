@@ -6,7 +6,7 @@
 #include "privd/pace.h"
 #include "privd/permit.h"
 #include "privd/pool.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/resize.h"
 #include "runtime/runtime.h"
 

@@ -17,7 +17,7 @@ static void answer(struct privd *p, const struct reply_to *to, uint16_t op, uint
 
     m.u.volume.number = number;
     if (to->seq != 0)
-        (void)request_reply(p, to, &m, NULL, 0);
+        (void)reply_send(p, to, &m, NULL, 0);
 }
 
 /* -- who has which ----------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 
 #include "contract/proto.h"
 #include "privd/loop.h"
-#include "privd/request.h"
+#include "privd/reply.h"
 #include "privd/volume_records.h"
 #include "runtime/runtime.h"
 
