@@ -1,6 +1,6 @@
 #pragma once
 /* The pool: of which kinds sandboxes are started before they are asked for (members), how many of
- * each, and which creates may have one. Tables and numbers only: slots.c makes the members and
+ * each, and which creates may have one. Tables and numbers only: slots_make.c makes them and
  * hands them out. Pure functions.
  *
  * A row is a template with the limits that its creates ask for. Each create counts for its row,

@@ -1,8 +1,8 @@
 #pragma once
 /* struct privd: what there is one of. Each part of it is its file's, which alone changes it.
  *
- * Which file does what: slots.c makes slots ahead and gives them out; sandbox.c starts one in a
- * slot; end.c ends it and cleans up, for every reason there is, as fast as pace.c lets it;
+ * Which file does what: slots_make.c makes slots ahead and gives them out; sandbox.c starts one in
+ * a slot; end.c ends it and cleans up, for every reason there is, as fast as pace.c lets it;
  * recover.c does the same for what an earlier privd left; freeze.c stops and lets go on;
  * dump.c keeps memory; archive.c makes one file of kept files;
  * command_sandbox.c makes and ends networks for single commands; jobs.c runs cay-job; template.c

@@ -1,4 +1,4 @@
-/* What is sent to the peer: answers, and what it is told of templates. Below all that does requests. */
+/* Answers to the peer, and the templates that it is told of. Below all that does requests. */
 
 #include "privd/reply.h"
 

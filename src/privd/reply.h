@@ -20,5 +20,5 @@ int reply_send(struct privd *p, const struct reply_to *to, struct privsep_msg *m
 void reply_status(struct privd *p, const struct reply_to *to, uint16_t op, int status,
                   uint32_t stage);
 
-/* What templates there are now. peer 0: whichever is there. */
+/* Tells it all templates that there are now. peer 0: whichever is there. */
 void reply_templates(struct privd *p, uint64_t peer);

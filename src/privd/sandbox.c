@@ -2,7 +2,7 @@
  * States of a create: waiting for a slot (in the order of coming, with a deadline), starting (a
  * task makes it, or a prepared one is claimed), booting (its socket is watched for the ready
  * byte), answered. Any failure or the deadline leads to end.c, which undoes all of it and then
- * answers. Called by request.c; slots.c calls sandbox_pump when a slot is ready. */
+ * answers. Called by request.c; slots_make.c calls sandbox_pump when a slot is ready. */
 #include "privd/sandbox.h"
 
 #include "privd/archive_devices.h"
