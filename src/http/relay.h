@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "http/server.h"
 
-/* What is said where a filter ends with -ENOBUFS. */
+/* The reason where a filter ends with -ENOBUFS. */
 #define HTTP_RELAY_HELD_REASON                                                                    \
     "answers that wait for their ends, or for their readers, take all the memory that they may: " \
     "ask for fewer at a time"
