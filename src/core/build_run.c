@@ -123,14 +123,16 @@ static void end(struct build_run *r)
         over(r);
 }
 
-/* false: the build is at its end, or the server is. */
+/* false: the server is at its end, or the build is, and may be gone: without a sandbox to end first
+ * its end comes at once. */
 static bool go_on(struct build_run *r)
 {
     if (r->core->stopping)
         return false;
-    if (r->failed)
-        end(r);
-    return !r->failed;
+    if (!r->failed)
+        return true;
+    end(r);
+    return false;
 }
 
 /* -- 4: start and ready ------------------------------------------------------------------------ */
