@@ -235,6 +235,15 @@ uint32_t pool_targets(const struct pool *p)
     return n;
 }
 
+uint32_t pool_within(const struct pool *p)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < POOL_ROWS; i++)
+        n += MIN(p->rows[i].ready, p->rows[i].target);
+    return n;
+}
+
 uint32_t pool_members(const struct pool *p)
 {
     uint32_t n = 0;

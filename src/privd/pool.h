@@ -94,3 +94,6 @@ bool pool_is_low(const struct pool *p);
 /* Sum of all targets; of members, ready or being started. */
 uint32_t pool_targets(const struct pool *p);
 uint32_t pool_members(const struct pool *p);
+
+/* Members that stand and that their rows are to have. */
+uint32_t pool_within(const struct pool *p);

@@ -148,16 +148,20 @@ static void make_prepared(struct privd *p, struct slot *s)
 }
 
 /* As many prestarted ones as there shall be, and the few prepared ones besides; as long as no kind
- * is known, as many prepared ones. */
+ * is known, as many prepared ones. Members beyond their row's target are of no use to a create of
+ * another kind: they may stand, and do not count. */
 static bool want_more(const struct privd *p)
 {
     uint32_t members = pool_targets(&p->pool), ahead = p->options.slots_ready;
+    uint32_t there = pool_within(&p->pool);
 
     if (members > 0)
         ahead = members + SLOTS_PREPARED;
     else if (p->pool.most == 0) /* memory is short, or none shall be made */
         ahead = MIN(ahead, SLOTS_PREPARED);
-    return p->ready.n + p->prestarted.n + p->n_making < ahead + p->n_waiting;
+    else
+        there = p->prestarted.n;
+    return p->ready.n + there + p->n_making < ahead + p->n_waiting;
 }
 
 /* Half of them are there, and no create waits. */

@@ -244,6 +244,28 @@ def test_one_of_which_the_host_killed_a_program_is_never_given(kept, own, name):
         assert asks(box)[0]
 
 
+def test_creates_of_other_kinds_beside_it(kept, own, name):  # noqa: F811
+    """It is asked for most and has two members at most; those of another kind stand beyond the share that is left for it. Neither may
+    keep a slot from creates of further kinds, which waited for one until their time was over."""
+    for _ in range(4):
+        kept.create(template="host").kill()
+    until(lambda: len(members(own)) >= 8, 60, "as many members of host as there may be")
+    make(kept, name)
+    for _ in range(16):
+        kept.create(template=name).kill()
+    stand(own, name)
+    boxes = []
+    try:
+        for pids in range(300, 306):
+            assert kept.call("PUT", "/cay/v1/templates/host/limits", {"pids": pids}).status == 204
+            boxes.append(kept.create(template="host"))
+            assert detail(kept, boxes[-1])["pids"] == pids
+    finally:
+        assert kept.call("PUT", "/cay/v1/templates/host/limits", {}).status == 204
+        for box in boxes:
+            box.kill()
+
+
 def test_another_tenant_has_none_of_a_template_that_is_not_its_own(kept, own, name):  # noqa: F811
     """Control: once it is published it claims one, and finds nothing of its owner's."""
     prepared(kept, own, name)

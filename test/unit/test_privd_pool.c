@@ -325,6 +325,27 @@ static void a_member_too_many_goes_only_where_room_is_needed(void **state)
     assert_null(pool_surplus(&p));
 }
 
+/* Members of a kind that is asked for less now stand, and hold back no slot for another kind. */
+static void those_beyond_a_target_are_not_within(void **state)
+{
+    struct pool p = {0};
+    struct privsep_msg m = with_memory();
+    struct slot_kind one = kind(1), k = pool_kind(&m);
+
+    pool_aim(&p, 8);
+    note(&p, 1, 4, 0);
+    pool_find(&p, &one)->ready = 7;
+    assert_int_equal(pool_within(&p), 7);
+    for (int i = 0; i < 100; i++)
+        pool_note(&p, &k, 0);
+    pool_find(&p, &k)->ready = 1;
+    assert_int_equal(pool_targets(&p), POOL_WITH_MEMORY + target(&p, 1));
+    assert_int_equal(pool_within(&p), 1 + target(&p, 1));
+    assert_true(target(&p, 1) < 7);
+    pool_aim(&p, 0);
+    assert_int_equal(pool_within(&p), 0);
+}
+
 static void all_go_where_memory_is_short(void **state)
 {
     struct pool p = {0};
@@ -399,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_template_that_is_built_anew_has_no_member),
         cmocka_unit_test(a_row_that_fails_rests_until_it_is_asked_for),
         cmocka_unit_test(a_member_too_many_goes_only_where_room_is_needed),
+        cmocka_unit_test(those_beyond_a_target_are_not_within),
         cmocka_unit_test(all_go_where_memory_is_short),
         cmocka_unit_test(less_than_half_is_low),
         cmocka_unit_test(memory_is_short_below_a_sixteenth_or_a_gib),
