@@ -369,7 +369,7 @@ static int report(struct build *b, const struct err *e)
         show_refused(b);
     if (b->no_memory.code != ERR_OK)
         cli_note(b->c, "cay: sandboxes of it start its command anew: %s", b->no_memory.text);
-    printf("%s is ready: %zu steps in %.1f s; `cay snapshot ls` lists it\n", b->name, b->file.count,
+    printf("%s is ready: %zu steps in %.1f s; `cay template ls` lists it\n", b->name, b->file.count,
            (double)ms / 1000);
     return CLI_OK;
 }
