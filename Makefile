@@ -18,7 +18,7 @@ CAY = $(BUILD)/src/cli/cay
 
 CRIU ?= /usr/local/sbin/criu
 
-.PHONY: all build programs criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness bench-refusals egress-clients many pools soak crash-matrix pause-leaks no-trace install clean bad-worlds
+.PHONY: all build programs criu up down test clients escapes vm-escapes check asan fuzz hostile bench bench-egress bench-backends bench-fairness bench-refusals egress-clients many pools soak crash-matrix pause-leaks no-trace million-files install clean bad-worlds
 
 all: build
 
@@ -166,6 +166,11 @@ soak:
 no-trace:
 	@CAY_NO_TRACE=full CAY_NO_TRACE_REPORT=$(CURDIR)/docs/reports/no-trace.md \
 		test/run --build=$(BUILD) --only=scenario --files test_no_trace.py
+
+# An image with as many files as one may have; `make test` has 20,000. Writes docs/reports/million-files.md.
+million-files:
+	@CAY_MANY_FILES=full CAY_MANY_FILES_REPORT=$(CURDIR)/docs/reports/million-files.md \
+		test/run --build=$(BUILD) --only=scenario --files test_template_many_files.py
 
 install: build
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
