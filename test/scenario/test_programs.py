@@ -289,6 +289,8 @@ def test_program(one, rows, packages, p):
     status, out = run(one, p, ALLOWED, packages)
     row.works = "works" if any(e in out for e in p.expect.split("|")) else "fails"
     if p.http:
-        row.refused = how_refused(*run(one, p, REFUSED, packages))
+        refused = run(one, p, REFUSED, packages)
+        row.refused = how_refused(*refused)
+        print(f"{p.name}, refused: {row.refused}: {refused[0]} {refused[1][-2000:]}")
     assert row.works == "works", (status, out[-2000:])
     assert row.refused not in ("hangs", "nothing"), row.refused
