@@ -16,55 +16,78 @@
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define RECENT 8u /* most blocks that are freed while a text is read are the last ones */
 
 static _Thread_local bool memory_out;
 static _Thread_local bool cut;        /* a value that was made may lack a part */
 static _Thread_local bool is_writing; /* a text, which says so itself */
 
+struct pointers {
+    void **all;
+    size_t n, capacity;
+};
+
 static _Thread_local struct {
     jmp_buf failed;
     bool is_on;
-    void **blocks; /* that it holds */
-    size_t n, capacity;
+    struct pointers blocks; /* that it has asked for, but those that were freed soon after */
+    struct pointers freed;  /* of the others; one address may have been given out twice */
 } reading;
 
-static bool note(void *p)
+static bool append(struct pointers *to, void *p)
 {
-    if (reading.n == reading.capacity) {
-        size_t capacity = reading.capacity ? 2 * reading.capacity : 64;
-        void **grown = realloc(reading.blocks, capacity * sizeof(*grown));
+    if (to->n == to->capacity) {
+        size_t capacity = to->capacity ? 2 * to->capacity : 64;
+        void **grown = realloc(to->all, capacity * sizeof(*grown));
 
         if (!grown)
             return false;
-        reading.blocks = grown;
-        reading.capacity = capacity;
+        to->all = grown;
+        to->capacity = capacity;
     }
-    reading.blocks[reading.n++] = p;
+    to->all[to->n++] = p;
     return true;
 }
 
-/* Most often one of the last. */
-static void forget(const void *p)
+static bool was_recent(const void *p)
 {
-    for (size_t i = reading.n; i-- > 0;)
-        if (reading.blocks[i] == p) {
-            reading.blocks[i] = reading.blocks[--reading.n];
-            return;
+    struct pointers *of = &reading.blocks;
+
+    for (size_t i = of->n; i-- > 0 && i + RECENT >= of->n;)
+        if (of->all[i] == p) {
+            of->all[i] = of->all[--of->n];
+            return true;
         }
+    return false;
+}
+
+/* A text that is refused at its end gives back all of its values, the first one first: each is not
+ * to be searched for among all of them. false: memory is out, and it is held still. */
+static bool forget(void *p)
+{
+    return was_recent(p) || append(&reading.freed, p);
+}
+
+_Noreturn static void fail_reading(void)
+{
+    memory_out = true;
+    longjmp(reading.failed, 1);
 }
 
 static void *allocate(size_t size)
 {
     void *p = malloc(size);
 
-    if (p && (!reading.is_on || note(p)))
+    if (p && (!reading.is_on || append(&reading.blocks, p)))
         return p;
     free(p);
-    memory_out = true;
     if (reading.is_on)
-        longjmp(reading.failed, 1);
+        fail_reading();
+    memory_out = true;
     cut |= !is_writing;
     return NULL;
 }
@@ -78,8 +101,8 @@ static void wipe(void *p)
 
 static void wipe_free(void *p)
 {
-    if (reading.is_on)
-        forget(p);
+    if (p && reading.is_on && !forget(p))
+        fail_reading();
     wipe(p);
 }
 
@@ -111,6 +134,45 @@ void json_set_cut(void)
     cut = true;
 }
 
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t) * (void *const *)a, y = (uintptr_t) * (void *const *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void sort(struct pointers *of)
+{
+    if (of->n > 1)
+        qsort(of->all, of->n, sizeof(*of->all), by_address);
+}
+
+/* Those that were asked for once more than freed. */
+static void free_held(void)
+{
+    struct pointers *blocks = &reading.blocks, *freed = &reading.freed;
+    size_t f = 0;
+
+    sort(blocks);
+    sort(freed);
+    for (size_t i = 0; i < blocks->n; i++) {
+        while (f < freed->n && (uintptr_t)freed->all[f] < (uintptr_t)blocks->all[i])
+            f++;
+        if (f < freed->n && freed->all[f] == blocks->all[i])
+            f++;
+        else
+            wipe(blocks->all[i]);
+    }
+}
+
+static void end_reading(void)
+{
+    free(reading.blocks.all);
+    free(reading.freed.all);
+    reading.blocks = reading.freed = (struct pointers){0};
+    reading.is_on = false;
+}
+
 /* -- read -------------------------------------------------------------------------------------- */
 
 json_t *json_memory_load(const char *text, size_t len, size_t flags, json_error_t *why)
@@ -119,17 +181,12 @@ json_t *json_memory_load(const char *text, size_t len, size_t flags, json_error_
 
     errno = 0;
     json_memory_begin();
-    reading.n = 0;
     reading.is_on = true;
     if (setjmp(reading.failed) == 0)
         value = json_loadb(text, len, flags, why);
     else
-        while (reading.n > 0)
-            wipe(reading.blocks[--reading.n]);
-    reading.is_on = false;
-    free(reading.blocks);
-    reading.blocks = NULL;
-    reading.n = reading.capacity = 0;
+        free_held();
+    end_reading();
     memory_out |= !value && errno == ENOMEM;
     return value;
 }

@@ -128,6 +128,24 @@ static void test_json_of_a_request_has_so_many_values(void **state)
 }
 
 /* A sandbox makes them up: dense ones would take some eighty times their length. */
+/* Its values are given back one by one: where each was searched for among all others, this one
+ * took hours. */
+static void a_long_text_is_refused_at_its_end(void **state)
+{
+    const size_t n = 1000000, len = 2 * n + 2;
+    char *text = malloc(len);
+    json_t *value = NULL;
+    struct err e;
+
+    assert_non_null(text);
+    text[0] = '[';
+    for (size_t i = 0; i < n; i++)
+        memcpy(text + 1 + 2 * i, "1,", 2);
+    text[len - 1] = 'x';
+    assert_int_equal(json_parse(text, len, false, &value, &e), ERR_INVALID);
+    free(text);
+}
+
 static void test_json_of_a_sandbox_is_not_dense(void **state)
 {
     static char text[3 * 2 * JSON_MAX_VALUES + 8];
@@ -662,6 +680,7 @@ int main(void)
         cmocka_unit_test(test_json_refused),
         cmocka_unit_test(pieces_of_text_end_with_characters),
         cmocka_unit_test(test_json_of_a_request_has_so_many_values),
+        cmocka_unit_test(a_long_text_is_refused_at_its_end),
         cmocka_unit_test(test_json_of_a_sandbox_is_not_dense),
         cmocka_unit_test(test_json_env),
         cmocka_unit_test(test_json_fields),
@@ -677,5 +696,6 @@ int main(void)
         cmocka_unit_test(test_accept),
     };
 
+    json_wipe_frees();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
