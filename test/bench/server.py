@@ -28,6 +28,7 @@ SLOTS_MAX = 16384
 USER = os.environ.get("BENCH_USER", "cay-bench")
 START_SECONDS = 120
 MIB = 1 << 20
+INODES = os.environ.get("BENCH_INODES")  # of a template; with few a start and an import are quick
 
 
 def free_port():
@@ -85,6 +86,8 @@ class Server:
                         f"--privd-arg=--seal={BUILD}/src/seal/cay-seal",
                         f"--privd-arg=--disk-size={int(disk[:-1]) << 30}",
                         f"--cayd-arg=--sandbox-max={self.slots}", "--cayd-arg=--server-log-level=warn"]
+        if INODES:
+            self.command.append(f"--privd-arg=--template-inodes={INODES}")
 
     def __enter__(self):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: ended by a signal"))

@@ -29,7 +29,7 @@ def run(*arguments):
     if os.geteuid() != 0:
         pytest.skip("a server of its own needs root")
     small = {"BENCH_COUNT": "3", "BENCH_SECONDS": "1", "BENCH_SANDBOXES": str(SANDBOXES), "BENCH_MIB": "2",
-             "BENCH_SDK": "no",
+             "BENCH_SDK": "no", "BENCH_INODES": "16384",
              # of this process of the run, after those of its servers: the usual ones are another's
              "BENCH_UID_BASE": str(UID_BASE + SERVERS_MAX * SLOTS_MAX * 65536)}
     done = subprocess.run([sys.executable, *map(str, arguments)], env={**os.environ, **small}, capture_output=True,
