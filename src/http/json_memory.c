@@ -193,9 +193,18 @@ json_t *json_memory_load(const char *text, size_t len, size_t flags, json_error_
 
 /* -- made and written -------------------------------------------------------------------------- */
 
+/* Whether memory was there for one value or text. A lack from before stays known. */
+static bool was_whole(bool before)
+{
+    bool whole = !memory_out;
+
+    memory_out |= before;
+    return whole;
+}
+
 json_t *json_make(const char *format, ...)
 {
-    bool before = memory_out, whole;
+    bool before = memory_out;
     json_t *value;
     va_list ap;
 
@@ -203,27 +212,22 @@ json_t *json_make(const char *format, ...)
     va_start(ap, format);
     value = json_vpack_ex(NULL, 0, format, ap);
     va_end(ap);
-    whole = !memory_out;
-    memory_out |= before;
-    if (whole)
+    if (was_whole(before))
         return value;
     json_decref(value);
     return NULL;
 }
 
-/* A lack of memory from before stays known. */
 char *json_text(const json_t *value, size_t flags)
 {
-    bool before = memory_out, whole;
+    bool before = memory_out;
     char *text;
 
     memory_out = false;
     is_writing = true;
     text = value ? json_dumps(value, flags) : NULL;
     is_writing = false;
-    whole = !memory_out;
-    memory_out |= before;
-    if (whole)
+    if (was_whole(before))
         return text;
     free(text);
     return NULL;

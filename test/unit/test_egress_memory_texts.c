@@ -12,12 +12,11 @@
 #include "egress/flow/deny.h"
 #include "egress/flow/sandbox.h"
 #include "failing_malloc.h"
+#include "failing_sweep.h"
 #include "http/json.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define CALLS_MAX 5000u
 
 /* A command's, whose sandbox allows more. */
 static int refusal(struct buf *b)
@@ -28,60 +27,67 @@ static int refusal(struct buf *b)
     return deny_body_for(&command, "npm/10", "policy_denied", "none", "not allowed", b);
 }
 
-static void refusals_have_whole_bodies(void **state UNUSED)
+struct refusing {
+    struct buf all, b;
+    int rc;
+};
+
+static void refuse(void *arg)
 {
-    CLEANUP_BUF struct buf all, b;
+    struct refusing *r = arg;
 
-    buf_init(&all, 65536);
-    assert_int_equal(refusal(&all), 0);
-    for (int for_good = 0; for_good < 2; for_good++) {
-        bool failed = true;
-
-        for (size_t n = 1; failed; n++) {
-            size_t held = failing_malloc_held();
-            int rc;
-
-            assert_true(n < CALLS_MAX);
-            buf_init(&b, 65536);
-            failing_malloc_begin(n, for_good);
-            rc = refusal(&b);
-            failed = failing_malloc_end();
-            assert_int_equal(rc, failed ? -ENOMEM : 0);
-            if (rc == 0) {
-                assert_int_equal(b.len, all.len);
-                assert_memory_equal(b.data, all.data, all.len);
-            }
-            buf_free(&b);
-            assert_int_equal(failing_malloc_held(), held);
-        }
-    }
+    buf_init(&r->b, 65536);
+    r->rc = refusal(&r->b);
 }
 
-static void no_line_of_the_log_is_left_out(void **state UNUSED)
+static bool refusal_refused(void *arg, bool failed)
+{
+    struct refusing *r = arg;
+
+    assert_int_equal(r->rc, failed ? -ENOMEM : 0);
+    if (r->rc == 0) {
+        assert_int_equal(r->b.len, r->all.len);
+        assert_memory_equal(r->b.data, r->all.data, r->all.len);
+    }
+    buf_free(&r->b);
+    return failed;
+}
+
+static void refusals_have_whole_bodies(void **state UNUSED)
+{
+    struct refusing r;
+    const struct failing_sweep s = {refuse, refusal_refused, &r, 0};
+
+    buf_init(&r.all, 65536);
+    assert_int_equal(refusal(&r.all), 0);
+    failing_sweep(&s);
+    buf_free(&r.all);
+}
+
+static void look_at_line(void *arg)
 {
     static const char line[] =
         "{\"time\":\"2026-01-01T00:00:00.000Z\",\"tenant\":\"one\",\"sandbox\":\"i1\","
         "\"verdict\":\"deny\",\"reason\":\"a reason of some length\",\"rule\":\"none\"}";
     const struct audit_filter f = {
         .tenant = "one", .sandbox = "i1", .verdict = "deny", .limit = 10};
+    bool old = false;
 
-    for (int for_good = 0; for_good < 2; for_good++) {
-        bool failed = true;
-        size_t refused = 0;
+    *(int *)arg = audit_filter_fits(&f, line, strlen(line), &old);
+}
 
-        for (size_t n = 1; failed; n++) {
-            bool old = false;
-            int fits;
+static bool line_refused(void *arg, bool failed)
+{
+    assert_int_equal(*(int *)arg, failed ? -ENOMEM : 1);
+    return failed;
+}
 
-            assert_true(n < CALLS_MAX);
-            failing_malloc_begin(n, for_good);
-            fits = audit_filter_fits(&f, line, strlen(line), &old);
-            failed = failing_malloc_end();
-            assert_int_equal(fits, failed ? -ENOMEM : 1);
-            refused += failed;
-        }
-        assert_true(refused >= 10);
-    }
+static void no_line_of_the_log_is_left_out(void **state UNUSED)
+{
+    int fits;
+    const struct failing_sweep s = {look_at_line, line_refused, &fits, 10};
+
+    failing_sweep(&s);
 }
 
 int main(void)

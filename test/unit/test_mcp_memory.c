@@ -9,14 +9,14 @@
 
 #include "api/api.h"
 #include "failing_malloc.h"
+#include "failing_sweep.h"
 #include "http/json.h"
 #include "mcp/request.h"
 #include "mcp/result.h"
 
 #include <string.h>
 
-#define CALLS_MAX 5000u
-#define TEXT_MAX  4096u
+#define TEXT_MAX 4096u
 
 void __wrap_api_reply_text(struct api_call *call, int status, const char *json, size_t len);
 void __wrap_api_fail(struct api_call *call, int status, const char *fmt, ...);
@@ -46,33 +46,37 @@ void __wrap_api_fail(struct api_call *call UNUSED, int status, const char *fmt U
 
 /* -- messages -------------------------------------------------------------------------------------- */
 
-static void messages_are_read_or_refused_for_lack_of_memory(void **state UNUSED)
+struct reading {
+    struct rpc_message m;
+    int code;
+};
+
+static void read_message(void *arg)
 {
     static const char text[] =
         "{\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"method\":\"tools/call\","
         "\"params\":{\"name\":\"exec\",\"arguments\":{\"command\":\"true\"}}}";
+    struct reading *r = arg;
+    struct err e;
 
-    for (int for_good = 0; for_good < 2; for_good++) {
-        bool failed = true;
-        size_t refused = 0;
+    r->code = rpc_read(text, strlen(text), &r->m, &e);
+}
 
-        for (size_t n = 1; failed; n++) {
-            size_t held = failing_malloc_held();
-            struct rpc_message m;
-            struct err e;
-            int code;
+static bool message_refused(void *arg, bool failed)
+{
+    struct reading *r = arg;
 
-            assert_true(n < CALLS_MAX);
-            failing_malloc_begin(n, for_good);
-            code = rpc_read(text, strlen(text), &m, &e);
-            failed = failing_malloc_end();
-            assert_true(code == (failed ? RPC_INTERNAL_ERROR : 0));
-            refused += code != 0;
-            rpc_message_free(&m);
-            assert_int_equal(failing_malloc_held(), held);
-        }
-        assert_true(refused >= 10);
-    }
+    assert_true(r->code == (failed ? RPC_INTERNAL_ERROR : 0));
+    rpc_message_free(&r->m);
+    return r->code != 0;
+}
+
+static void messages_are_read_or_refused_for_lack_of_memory(void **state UNUSED)
+{
+    struct reading r;
+    const struct failing_sweep s = {read_message, message_refused, &r, 10};
+
+    failing_sweep(&s);
 }
 
 /* -- answers --------------------------------------------------------------------------------------- */
@@ -99,37 +103,42 @@ static void answer_once(struct mcp *m)
     result_done(r, json_pack("{s:i}", "exit_code", 0), "some \xff output", 13);
 }
 
+struct answering {
+    struct mcp m;
+    char whole[TEXT_MAX];
+};
+
+static void answer_it(void *arg)
+{
+    struct answering *a = arg;
+
+    answer_once(&a->m);
+}
+
+static bool answer_refused(void *arg, bool failed)
+{
+    struct answering *a = arg;
+
+    assert_int_equal(client.answers, 1);
+    assert_null(a->m.requests);
+    if (!failed)
+        assert_int_equal(client.status, 200);
+    if (client.status != 503)
+        assert_string_equal(client.text, a->whole);
+    return client.status == 503;
+}
+
 static void clients_get_whole_answers_or_an_error(void **state UNUSED)
 {
-    struct mcp m = {.core = NULL};
-    char whole[TEXT_MAX];
+    struct answering a = {.m = {.core = NULL}};
+    const struct failing_sweep s = {answer_it, answer_refused, &a, 10};
 
-    answer_once(&m);
+    answer_once(&a.m);
     assert_int_equal(client.status, 200);
     assert_non_null(strstr(client.text, "this sandbox is new"));
     assert_non_null(strstr(client.text, "i0123"));
-    strcpy(whole, client.text);
-    for (int for_good = 0; for_good < 2; for_good++) {
-        bool failed = true;
-        size_t refused = 0;
-
-        for (size_t n = 1; failed; n++) {
-            size_t held = failing_malloc_held();
-
-            assert_true(n < CALLS_MAX);
-            failing_malloc_begin(n, for_good);
-            answer_once(&m);
-            failed = failing_malloc_end();
-            assert_int_equal(client.answers, 1);
-            assert_null(m.requests);
-            assert_int_equal(failing_malloc_held(), held);
-            refused += client.status == 503;
-            if (client.status != 503)
-                assert_string_equal(client.text, whole);
-        }
-        assert_int_equal(client.status, 200); /* when none failed */
-        assert_true(refused >= 10);
-    }
+    strcpy(a.whole, client.text);
+    failing_sweep(&s);
 }
 
 int main(void)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "failing_malloc.h"
+#include "failing_sweep.h"
 #include "http/json.h"
 #include "toolbox/agent.h"
 #include "toolbox/call.h"
@@ -21,7 +22,6 @@
 
 /* Before the agent is asked: what is kept until the answer, the request's target and body, the request. */
 #define ALLOCATIONS 4
-#define CALLS_MAX   5000u
 #define TEXT_MAX    8192u
 
 void __real_toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r);
@@ -162,42 +162,46 @@ static void answer_once(struct toolbox *t, size_t i)
         c.state_free(c.state);
 }
 
+struct answering {
+    struct toolbox t;
+    size_t i, len;
+    char whole[TEXT_MAX];
+};
+
+static void answer_it(void *arg)
+{
+    struct answering *a = arg;
+
+    answer_once(&a->t, a->i);
+}
+
+static bool answer_refused(void *arg, bool failed)
+{
+    const struct answering *a = arg;
+
+    assert_int_equal(client.answers, 1);
+    assert_true(client.status == 200 || (failed && client.status == 503));
+    if (client.status == 200) {
+        assert_int_equal(client.len, a->len);
+        assert_memory_equal(client.text, a->whole, a->len);
+    }
+    return client.status == 503;
+}
+
 static void clients_get_whole_answers_or_503(void **state UNUSED)
 {
-    static char whole[TEXT_MAX];
-    struct toolbox t = {.stopping = false};
+    static struct answering a;
+    const struct failing_sweep s = {answer_it, answer_refused, &a, 10};
 
-    for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
-        size_t len;
+    for (a.i = 0; a.i < ARRAY_SIZE(answers); a.i++) {
+        const char *part = answers[a.i].part;
 
-        answer_once(&t, i);
+        answer_once(&a.t, a.i);
         assert_int_equal(client.status, 200);
-        assert_non_null(memmem(client.text, client.len, answers[i].part, strlen(answers[i].part)));
-        len = client.len;
-        memcpy(whole, client.text, len);
-        for (int for_good = 0; for_good < 2; for_good++) {
-            bool failed = true;
-            size_t refused = 0;
-
-            for (size_t n = 1; failed; n++) {
-                size_t held = failing_malloc_held();
-
-                assert_true(n < CALLS_MAX);
-                failing_malloc_begin(n, for_good);
-                answer_once(&t, i);
-                failed = failing_malloc_end();
-                assert_int_equal(client.answers, 1);
-                assert_int_equal(failing_malloc_held(), held);
-                assert_true(client.status == 503 || client.status == 200);
-                refused += client.status == 503;
-                if (client.status == 200) {
-                    assert_int_equal(client.len, len);
-                    assert_memory_equal(client.text, whole, len);
-                }
-            }
-            assert_int_equal(client.status, 200); /* when none failed */
-            assert_true(refused >= 10);
-        }
+        assert_non_null(memmem(client.text, client.len, part, strlen(part)));
+        a.len = client.len;
+        memcpy(a.whole, client.text, a.len);
+        failing_sweep(&s);
     }
 }
 
@@ -230,43 +234,47 @@ static void run_once(struct toolbox *t, const json_t *envs, struct seen *seen)
     agent.answer = NULL;
 }
 
+struct asking {
+    struct toolbox t;
+    json_t *envs;
+    struct seen seen;
+    size_t len;
+    char whole[TEXT_MAX];
+};
+
+static void run_it(void *arg)
+{
+    struct asking *a = arg;
+
+    run_once(&a->t, a->envs, &a->seen);
+}
+
+static bool run_refused(void *arg, bool failed)
+{
+    const struct asking *a = arg;
+
+    assert_int_equal(a->seen.calls, 1);
+    assert_true(agent.asked_len == a->len || (failed && agent.asked_len == 0));
+    if (agent.asked_len > 0)
+        assert_memory_equal(agent.asked, a->whole, a->len);
+    else
+        assert_int_equal(a->seen.code, ERR_UNAVAILABLE);
+    return agent.asked_len == 0;
+}
+
 /* Without its environment, tag or terminal it would be another program. */
 static void a_program_is_asked_for_as_a_whole_or_not(void **state UNUSED)
 {
-    static char whole[TEXT_MAX];
-    struct toolbox t = {.stopping = false};
-    json_t *envs = json_pack("{s:s, s:s}", "A", "1", "B", "2");
-    struct seen seen;
-    size_t len;
+    static struct asking a;
+    const struct failing_sweep s = {run_it, run_refused, &a, 10};
 
-    run_once(&t, envs, &seen);
-    len = agent.asked_len;
-    memcpy(whole, agent.asked, len);
-    assert_non_null(memmem(whole, len, "\"a-tag\"", 7));
-    for (int for_good = 0; for_good < 2; for_good++) {
-        bool failed = true;
-        size_t refused = 0;
-
-        for (size_t n = 1; failed; n++) {
-            size_t held = failing_malloc_held();
-
-            assert_true(n < CALLS_MAX);
-            failing_malloc_begin(n, for_good);
-            run_once(&t, envs, &seen);
-            failed = failing_malloc_end();
-            assert_int_equal(seen.calls, 1);
-            assert_int_equal(failing_malloc_held(), held);
-            assert_true(agent.asked_len == 0 || agent.asked_len == len);
-            if (agent.asked_len > 0)
-                assert_memory_equal(agent.asked, whole, len);
-            else
-                assert_int_equal(seen.code, ERR_UNAVAILABLE);
-            refused += agent.asked_len == 0;
-        }
-        assert_int_equal(agent.asked_len, len);
-        assert_true(refused >= 10);
-    }
-    json_decref(envs);
+    a.envs = json_pack("{s:s, s:s}", "A", "1", "B", "2");
+    run_it(&a);
+    a.len = agent.asked_len;
+    memcpy(a.whole, agent.asked, a.len);
+    assert_non_null(memmem(a.whole, a.len, "\"a-tag\"", 7));
+    failing_sweep(&s);
+    json_decref(a.envs);
 }
 
 int main(void)
