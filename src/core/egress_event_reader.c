@@ -66,8 +66,10 @@ static void take_line(struct core *c, const char *line, size_t n)
     const char *event = json_string_value(json_object_get(o, "event"));
     const struct sandbox *s = event ? sandbox_of(c, o) : NULL;
 
-    if (!o && n > 0 && json_memory_was_out())
+    if (!o && n > 0 && json_memory_was_out()) {
         log_error("memory is out: something that cay-egress told is not told on");
+        events_all_lost(c);
+    }
     if (s && strcmp(event, "denial") == 0)
         add_event(s, EVENT_VIOLATION, o);
     else if (s && strcmp(event, "ask") == 0)

@@ -120,18 +120,20 @@ static char *format(int64_t id, enum event_type type, const char *sandbox, json_
     char *text = NULL;
 
     if (o && (!sandbox || json_object_set_new(o, "sandbox", json_string(sandbox)) == 0) &&
-        (!fields || json_object_update_missing(o, fields) == 0))
+        (!fields || json_object_update_missing(o, fields) == 0) && !json_was_cut())
         text = json_text(o, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(o);
     return text;
 }
 
+/* NULL: memory is out, or was when the fields were made. */
 static struct event *make(int64_t id, enum event_type type, const char *sandbox, json_t *fields)
 {
-    CLEANUP_FREE char *text = format(id, type, sandbox, fields);
+    CLEANUP_FREE char *text = json_was_cut() ? NULL : format(id, type, sandbox, fields);
     size_t len = text ? strlen(text) : 0;
     struct event *e = text ? malloc(sizeof(*e) + len + 1) : NULL;
 
+    (void)json_was_cut(); /* known here; the next value is another's */
     if (!e)
         return NULL;
     *e = (struct event){.id = id, .type = type, .len = len + 1};
@@ -152,55 +154,92 @@ static uint64_t *counter_of(struct core *c, enum event_type type)
     }
 }
 
-void events_add(struct tenant *t, enum event_type type, const char *sandbox, json_t *fields)
+/* false: it is lost. */
+static bool add(struct event_ring *r, enum event_type type, const char *sandbox, json_t *fields)
 {
-    struct core *c = t->core;
-    struct event_ring *r = events_ring(t);
-    uint64_t *counter = counter_of(c, type);
-    struct event *e = r ? make(r->next_id, type, sandbox, fields) : NULL;
+    struct core *c = r->tenant->core;
+    struct event *e = make(r->next_id, type, sandbox, fields);
 
-    json_decref(fields);
-    if (counter)
-        ++*counter;
     if (!e || e->len > EVENTS_LINE_MAX) {
-        log_error("tenant %s: an event (%s) is lost: %s", t->name, names[type],
+        log_error("tenant %s: an event (%s) is lost: %s", r->tenant->name, names[type],
                   e ? "it is too long" : "memory is out");
         free(e);
-        return;
+        return false;
     }
     make_space(c->events, r, e->len);
     *entry_of(r, r->next_id++) = e;
     r->bytes += e->len;
     c->events->bytes += e->len;
     if (c->events->send)
-        c->events->send(t, e);
+        c->events->send(r->tenant, e);
     c->events->wake(c, r);
+    return true;
+}
+
+/* A number, or null where it is not known. */
+static json_t *dropped_fields(int64_t count, const char *reason)
+{
+    return json_pack("{s:o, s:s}", "count", count < 0 ? json_null() : json_integer(count), "reason",
+                     reason);
+}
+
+/* Says that some are lost, in their place. false: it cannot be said yet, so that no later one is
+ * added either. */
+static bool tell_lost(struct event_ring *r)
+{
+    json_t *fields = r->lost ? dropped_fields(-1, "lost") : NULL;
+
+    if (r->lost && add(r, EVENT_DROPPED, NULL, fields)) {
+        ++r->tenant->core->counters.events_dropped;
+        r->lost = false;
+    }
+    json_decref(fields);
+    return !r->lost;
+}
+
+void events_add(struct tenant *t, enum event_type type, const char *sandbox, json_t *fields)
+{
+    bool whole = !json_was_cut();
+    struct event_ring *r = events_ring(t);
+    uint64_t *counter = counter_of(t->core, type);
+
+    if (counter)
+        ++*counter;
+    if (!r)
+        log_error("tenant %s: an event (%s) is lost: memory is out", t->name, names[type]);
+    else if (!whole || !tell_lost(r) || !add(r, type, sandbox, fields))
+        r->lost = true;
+    json_decref(fields);
 }
 
 /* -- what is not told -------------------------------------------------------------------------- */
 
-/* A number, or null where it is not known. */
-static json_t *count_json(int64_t count)
-{
-    return count < 0 ? json_null() : json_integer(count);
-}
-
 void events_add_dropped(struct tenant *t, const char *sandbox, int64_t count, const char *reason)
 {
-    events_add(t, EVENT_DROPPED, sandbox,
-               json_pack("{s:o, s:s}", "count", count_json(count), "reason", reason));
+    events_add(t, EVENT_DROPPED, sandbox, dropped_fields(count, reason));
+}
+
+static bool is_read(const struct event_ring *r)
+{
+    return r->next_id > r->first_id || r->tenant->charged[TENANT_FOLLOWERS] > 0;
 }
 
 void events_all_dropped(struct core *c, const char *reason)
 {
     for (struct event_ring *r = c->events->rings; r; r = r->next)
-        if (r->next_id > r->first_id || r->tenant->charged[TENANT_FOLLOWERS] > 0)
+        if (is_read(r))
             events_add_dropped(r->tenant, NULL, -1, reason);
+}
+
+void events_all_lost(struct core *c)
+{
+    for (struct event_ring *r = c->events->rings; r; r = r->next)
+        r->lost |= is_read(r);
 }
 
 int events_format_dropped(int64_t id, int64_t count, const char *reason, struct buf *out)
 {
-    json_t *fields = json_pack("{s:o, s:s}", "count", count_json(count), "reason", reason);
+    json_t *fields = dropped_fields(count, reason);
     CLEANUP_FREE char *text = fields ? format(id, EVENT_DROPPED, NULL, fields) : NULL;
 
     json_decref(fields);

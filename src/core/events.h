@@ -72,7 +72,9 @@ int events_init(struct core *c);
 void events_stop(struct core *c);
 void events_free(struct core *c);
 
-/* Takes fields over (NULL: none); what they say of "time" goes for the event's own. */
+/* Takes fields over (NULL: none), which are made right before: an event that memory was out for is
+ * lost. Their "time" goes for the event's own. Before the tenant's next event a `dropped` says
+ * that some are lost (too long, or without memory). */
 void events_add(struct tenant *t, enum event_type type, const char *sandbox, json_t *fields);
 
 /* Is there a follower of events of that type of the sandbox? */
@@ -84,6 +86,9 @@ void events_add_dropped(struct tenant *t, const char *sandbox, int64_t count, co
 
 /* The same, to every tenant that has had an event or follows. */
 void events_all_dropped(struct core *c, const char *reason);
+
+/* Some event is lost, and of which tenant is not known: each one's next `dropped` says so. */
+void events_all_lost(struct core *c);
 
 /* The key of that id opens nothing any more. */
 void events_forget_key(struct core *c, const char *key_id);

@@ -184,8 +184,8 @@ static enum err_code check_sandbox(struct core *c, const struct event_ring *r, c
                    "there is no sandbox '%.32s', and no event of one that has ended is kept", id);
 }
 
-static enum err_code check_command_sandbox(const struct events *ev, const struct event_ring *r,
-                                           struct err *e)
+static enum err_code check_capacity(const struct events *ev, const struct event_ring *r,
+                                    struct err *e)
 {
     if (r->tenant->charged[TENANT_FOLLOWERS] >= EVENTS_FOLLOWERS_EACH) {
         err_set(e, ERR_EXHAUSTED, "%u follow your events, which is the limit",
@@ -202,7 +202,7 @@ static enum err_code check_command_sandbox(const struct events *ev, const struct
 static enum err_code check(struct core *c, const struct event_ring *r,
                            const struct core_events_filter *f, struct err *e)
 {
-    enum err_code code = check_command_sandbox(c->events, r, e);
+    enum err_code code = check_capacity(c->events, r, e);
 
     if (code == ERR_OK && f->sandbox)
         code = check_sandbox(c, r, f->sandbox, e);

@@ -26,6 +26,7 @@ struct event_ring {
     struct tenant *tenant;
     int64_t first_id, next_id; /* first_id == next_id: empty */
     size_t bytes;
+    bool lost; /* some, for want of memory: the next one is a `dropped` that says so */
     struct event *events[EVENTS_RING_MAX]; /* by id, modulo */
 };
 

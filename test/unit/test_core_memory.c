@@ -3,11 +3,8 @@
 #include "base/arena.h"
 #include "core/build_spec.h"
 #include "core/core_internal.h"
-#include "core/create.h"
-#include "core/egress_policy.h"
 #include "core/events.h"
 #include "core/exec.h"
-#include "core/exec_internal.h"
 #include "core/fork.h"
 #include "core/list.h"
 #include "core/network.h"
@@ -556,102 +553,10 @@ static void memory_may_be_out_for_the_rest_of_a_call(void **state)
     sweep_actions(*state, true);
 }
 
-/* -- texts for others ---------------------------------------------------------------------------- */
-
-static char *write_policy(struct sandbox_obj *o)
-{
-    struct err e;
-
-    return egress_policy_body(o, &e);
-}
-
-/* Everything that can be in both: a policy with a credential of its own, a proxy, a command with a
- * policy, no start command. */
-static struct sandbox_obj *with_all(struct world *w)
-{
-    const struct network_fields f = {.proxy_address = "192.0.2.1:1080", .proxy_user = "u"};
-    struct sandbox_obj *o;
-    char id[IDS_SANDBOX_SIZE];
-
-    world_create_default(w, id);
-    o = registry_find(&w->core->registry, id);
-    o->s.policy = json_pack("{s:[s], s:[{s:s}]}", "presets", "github", "inject", "credential", "a");
-    o->s.credentials = json_pack("[{s:s, s:{}, s:s}]", "name", "a", "bind", "sealed", "s");
-    network_unref(o->s.network);
-    o->s.network = network_new(&f);
-    o->no_start_command = true;
-    if (!o->s.env)
-        o->s.env = json_object();
-    assert_true(o->s.policy && o->s.credentials && o->s.network && o->s.env);
-    assert_true(exec_list_add(o, 1, o->s.policy));
-    return o;
-}
-
-/* A text that lacks a part is not sent: without its proxy, or a credential, or a command's policy,
- * cay-egress would do another thing than was asked for. */
-static void whole_or_not_at_all(struct sandbox_obj *o, char *(*write)(struct sandbox_obj *o))
-{
-    CLEANUP_FREE char *whole = write(o);
-    bool failed = true;
-    size_t n = 0;
-
-    assert_non_null(whole);
-    while (failed && ++n < CALLS_MAX) {
-        CLEANUP_FREE char *text = NULL;
-
-        failing_malloc_begin(n, false);
-        text = write(o);
-        failed = failing_malloc_end();
-        if (text && strlen(text) != strlen(whole)) /* the time is not the same */
-            fail_msg("allocation %zu: a part is missing: %s, not %s", n, text, whole);
-        assert_true(failed || text);
-    }
-    print_message("%zu allocations\n", n - 1);
-    assert_in_range(n, 10, CALLS_MAX - 1);
-}
-
-static void a_text_is_whole_or_none(void **state)
-{
-    struct sandbox_obj *o = with_all(*state);
-
-    whole_or_not_at_all(o, write_policy);
-    whole_or_not_at_all(o, create_make_init);
-}
-
-/* The memory ends while many calls are under way: each finds what was set aside for it, and no more begin. */
-static void each_call_under_way_has_its_own_blocks(void **state)
-{
-    enum { CALLS = 200 };
-    static void *blocks[CALLS * RESERVE_CALL_BLOCKS];
-    struct reserve r = {0};
-
-    (void)state;
-    assert_true(reserve_fill(&r));
-    for (size_t i = 0; i < CALLS; i++)
-        assert_true(reserve_begin(&r));
-    failing_malloc_begin(1, true);
-    for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
-        blocks[i] = reserve_take(&r, RESERVE_BLOCK_BYTES);
-    assert_false(reserve_begin(&r));
-    assert_false(reserve_fill(&r));
-    assert_int_equal(r.calls, CALLS);
-    assert_int_equal(r.n, RESERVE_BLOCKS);
-    (void)failing_malloc_end();
-    for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
-        free(blocks[i]);
-    for (size_t i = 0; i < CALLS; i++)
-        reserve_end(&r);
-    assert_true(reserve_begin(&r));
-    reserve_end(&r);
-    assert_int_equal(r.n, RESERVE_BLOCKS); /* what was for calls is given back */
-    reserve_free(&r);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_call_under_way_has_its_own_blocks), WORLD(a_text_is_whole_or_none),
-        WORLD(each_allocation_may_fail), WORLD(memory_may_be_out_for_the_rest_of_a_call)};
+    const struct CMUnitTest tests[] = {WORLD(each_allocation_may_fail),
+                                       WORLD(memory_may_be_out_for_the_rest_of_a_call)};
     const char *wanted = getenv("PART");
     int failed;
 
