@@ -134,17 +134,18 @@ static bool is_stopped(const struct sandbox *s)
  * is gone now; below: it stays. Of one that ends at a time that does not move only 0 is true. */
 static void set_auto_delete(struct api_call *call, const struct sandbox *s, long minutes)
 {
+    enum err_code code;
     struct err e;
 
-    if (minutes == 0 && is_stopped(s))
+    if (minutes == 0 && is_stopped(s)) {
         daytona_sandbox_delete(call, s);
-    else if (minutes != 0 && s->idle_ms == 0 && s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
+    } else if (minutes != 0 && s->idle_ms == 0 && s->on_timeout == SANDBOX_ON_TIMEOUT_KILL) {
         api_fail(call, 409, "Sandbox %s ends at its time: set an auto-stop interval", s->id);
-    else if (core_sandbox_set_auto_delete(call->core, call->who.tenant, s->id,
-                                          minutes * DAYTONA_MINUTE_MS, &s, &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else
-        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+    } else {
+        code = core_sandbox_set_auto_delete(call->core, call->who.tenant, s->id,
+                                            minutes * DAYTONA_MINUTE_MS, &s, &e);
+        answer(call, s, code, &e);
+    }
 }
 
 /* POST .../autodelete/{interval}: minutes. */
@@ -169,17 +170,18 @@ void daytona_set_ttl(struct api_call *call)
     char *end;
     long minutes = strtol(call->params[1], &end, 10);
     const struct sandbox *s = daytona_find(call);
+    enum err_code code;
     struct err e;
 
     if (!s)
         return;
-    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX)
+    if (end == call->params[1] || *end || minutes < 0 || minutes > INT32_MAX) {
         api_fail(call, 400, "the time must be a number of minutes, 0 or more");
-    else if (core_sandbox_set_auto_destroy(call->core, call->who.tenant, s->id,
-                                           minutes * DAYTONA_MINUTE_MS, &s, &e) != ERR_OK)
-        api_fail_err(call, &e);
-    else
-        api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
+        return;
+    }
+    code = core_sandbox_set_auto_destroy(call->core, call->who.tenant, s->id,
+                                         minutes * DAYTONA_MINUTE_MS, &s, &e);
+    answer(call, s, code, &e);
 }
 
 /* -- labels ------------------------------------------------------------------------------------ */

@@ -113,17 +113,7 @@ static void refuse_address(struct flow *f, const struct target *t, const struct 
 static void let_through(struct flow *f, const struct target *t, const struct http_head *h,
                         struct arena *a, const struct policy_verdict *p, struct h2_verdict *v)
 {
-    const struct inject_request r = {.credentials = f->sandbox->credentials,
-                                     .searched = intercept_searched(f->sandbox),
-                                     .credential = p->credential,
-                                     .named = request_injects(f->sandbox, t, f->dialed, h),
-                                     .host = t->name,
-                                     .said = t->said,
-                                     .port = t->port,
-                                     .ruled = request_is_ruled(f->sandbox, t),
-                                     .watch = {request_note_injected, f->egress, f->id},
-                                     .bodies = {f->egress->intercept->held_bodies, f->share},
-                                     .transport = {.tls = true}};
+    const struct inject_request r = intercept_request(f, t, f->dialed, true, h, p->credential);
     struct policy_verdict allowed = *p;
     struct err e = {0};
 

@@ -37,15 +37,14 @@ const struct credentials *intercept_searched(const struct sandbox *s)
 
 /* -- credentials ------------------------------------------------------------------------------- */
 
-enum err_code intercept_prepare(struct flow *f, const struct target *t, struct http_exchange *x,
-                                struct policy_verdict *v, bool tls, struct http_relay_options *o,
-                                struct err *e)
+struct inject_request intercept_request(struct flow *f, const struct target *t, bool dialed,
+                                        bool tls, const struct http_head *h, const char *credential)
 {
-    const struct inject_request r = {
+    return (struct inject_request){
         .credentials = f->sandbox->credentials,
         .searched = intercept_searched(f->sandbox),
-        .credential = v->credential,
-        .named = request_injects(f->sandbox, t, true, http_exchange_head(x)),
+        .credential = credential,
+        .named = request_injects(f->sandbox, t, dialed, h),
         .host = t->name,
         .said = t->said,
         .port = t->port,
@@ -54,6 +53,14 @@ enum err_code intercept_prepare(struct flow *f, const struct target *t, struct h
         .bodies = {f->egress->intercept->held_bodies, f->share},
         .answers = f->egress->intercept->held_answers,
         .transport = {.tls = tls, .detour = verdict_is_detour(f->sandbox, t->name)}};
+}
+
+enum err_code intercept_prepare(struct flow *f, const struct target *t, struct http_exchange *x,
+                                struct policy_verdict *v, bool tls, struct http_relay_options *o,
+                                struct err *e)
+{
+    const struct inject_request r = intercept_request(f, t, true, tls, http_exchange_head(x),
+                                                      v->credential);
     const char *put = NULL;
     enum err_code code = inject_prepare(f->egress->turns, registry_owner(f->sandbox), &r, x, o,
                                         &put, e);

@@ -6,6 +6,7 @@
  * HTTP/1.1 and HTTP/2: a client that offers neither gets the alert no_application_protocol. */
 
 #include "base/err.h"
+#include "egress/http/inject.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -15,6 +16,7 @@ struct credentials;
 struct egress;
 struct flow;
 struct http_exchange;
+struct http_head;
 struct http_relay_options;
 struct intercept;
 struct policy_verdict;
@@ -29,6 +31,14 @@ struct intercept_config {
 /* Reads ca_file and the key; both may be gone after it. eg->config.state_dir is set. Sets
  * eg->names_key, and eg->intercept, without which none of what follows may be called. */
 enum err_code intercept_new(struct egress *eg, const struct intercept_config *c, struct err *e);
+
+/* The credentials that are put on a request, and searched for in its answer, by the policies of the
+ * flow's sandbox.
+ * t: where to, with the name that the request says; dialed: is that flow's server connected; tls:
+ * it leaves encrypted; credential: of its verdict, or NULL. Borrows all of them. */
+struct inject_request intercept_request(struct flow *f, const struct target *t, bool dialed,
+                                        bool tls, const struct http_head *h,
+                                        const char *credential);
 
 /* Makes what v->credential says of the request: fills o->add and o->remove, from the exchange's
  * arena. v->credential becomes the names of what is put on it, or NULL. tls: the
