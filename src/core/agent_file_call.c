@@ -62,6 +62,7 @@ void core_agent_file_call(struct core *c, const char *tenant, const char *id,
         .body_len = r->body_len,
         .type = r->type,
         .user = r->user,
+        .own_rights = r->own_rights,
         .range = r->range,
         .max_response_bytes = MIN(r->max_response, CORE_AGENT_ANSWER_MAX),
         .timeout_ms = CORE_AGENT_CALL_MS};

@@ -14,6 +14,7 @@ struct core_agent_file_call {
     const char *target;  /* path and query, encoded; copied */
     const char *type;    /* of the body, a literal; NULL: application/json */
     const char *user;    /* NULL: the sandbox's default; copied */
+    bool own_rights;     /* files are touched with the user's rights, not with root's */
     const char *range;   /* a Range header's value; NULL: none; copied */
     char *body;          /* malloc'd, taken over whatever comes; NULL: none */
     size_t body_len;     /* 0: body is a text */

@@ -38,6 +38,7 @@ struct call_agent_request {
     size_t body_len;             /* 0: the body is a text */
     const char *type;            /* of the body, a literal; NULL: application/json */
     const char *user;  /* the owner of the program or file; NULL: the sandbox's default. Copied */
+    bool own_rights;   /* files are touched with that user's rights, not with root's */
     const char *range; /* "bytes=0-99"; NULL: all. Copied, CALL_RANGE_SIZE at most */
     uint64_t agent_timeout_ms; /* told to the agent (Connect-Timeout-Ms); 0: not */
     /* whole seconds: how often a stream's agent shows that it lives; 0: as it likes */

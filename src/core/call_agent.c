@@ -32,7 +32,7 @@ struct agent_call {
     char target[CALL_TARGET_MAX + 1]; /* of call_unix */
     char *target_copy;                /* of a request with copy_target */
     char authorization[USER_MAX * 2], agent_timeout[24], agent_beat[24], range[CALL_RANGE_SIZE];
-    struct http_header headers[6];
+    struct http_header headers[7];
     size_t n_headers;
     uint16_t port;
     int fd; /* of call_agent_at; then the HTTP client's, while in_http */
@@ -207,6 +207,8 @@ static void prepare_agent(struct agent_call *a, const uint8_t key[static PRIVSEP
     add_header(a, AGENT_KEY_HEADER, a->key_hex);
     if (a->request.user)
         add_user(a, a->request.user);
+    if (a->request.own_rights)
+        add_header(a, AGENT_ACCESS_HEADER, "user");
     if (a->request.range) {
         (void)snprintf(a->range, sizeof(a->range), "%s", a->request.range);
         add_header(a, "Range", a->range);

@@ -23,9 +23,12 @@ void file_target(const char *path, char out[static FILE_TARGET_SIZE])
     out[n] = '\0';
 }
 
-static void call(struct request *r, const struct core_agent_file_call *a, core_agent_cb done)
+void file_call(struct request *r, const struct core_agent_file_call *a, core_agent_cb done)
 {
-    core_agent_file_call(r->core, r->tenant, r->sandbox, a, done, r);
+    struct core_agent_file_call mine = *a;
+
+    mine.own_rights = true;
+    core_agent_file_call(r->core, r->tenant, r->sandbox, &mine, done, r);
 }
 
 void file_get(struct request *r, const char *path, int64_t offset, size_t max, core_agent_cb done)
@@ -37,7 +40,7 @@ void file_get(struct request *r, const char *path, int64_t offset, size_t max, c
     file_target(path, target);
     (void)snprintf(range, sizeof(range), "bytes=%" PRId64 "-%" PRId64, offset,
                    offset + (int64_t)max - 1);
-    call(r, &a, done);
+    file_call(r, &a, done);
 }
 
 void file_put(struct request *r, const char *path, char *bytes, size_t len, core_agent_cb done)
@@ -51,7 +54,7 @@ void file_put(struct request *r, const char *path, char *bytes, size_t len, core
                                            .max_response = PUT_BYTES_MAX};
 
     file_target(path, target);
-    call(r, &a, done);
+    file_call(r, &a, done);
 }
 
 /* Takes the reference to body. */
@@ -64,7 +67,7 @@ static void call_json(struct request *r, const char *target, json_t *body, size_
                                            .max_response = max};
 
     json_decref(body);
-    call(r, &a, done);
+    file_call(r, &a, done);
 }
 
 void file_stat(struct request *r, const char *path, core_agent_cb done)

@@ -16,6 +16,10 @@ struct file_stat {
 /* "/files?path=..." of a path. */
 void file_target(const char *path, char out[static FILE_TARGET_SIZE]);
 
+/* Of the request's sandbox, with the rights that a command of "run" has: what is root's stays
+ * closed, also where a program in the sandbox laid a link to it in the path. */
+void file_call(struct request *r, const struct core_agent_file_call *a, core_agent_cb done);
+
 /* The contents from offset on, at most max bytes: status 206, or 416 beyond the end. */
 void file_get(struct request *r, const char *path, int64_t offset, size_t max, core_agent_cb done);
 

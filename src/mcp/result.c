@@ -85,7 +85,11 @@ bool result_agent_failed(struct request *r, const char *what, const struct err *
         return false;
     o = body ? json_load_answer(body, len) : NULL;
     message = json_string_value(json_object_get(o, "message"));
-    result_fail(r, "%s: %.600s", what, message ? message : "the sandbox refused it");
+    result_fail(r, "%s: %.600s%s", what, message ? message : "the sandbox refused it",
+                status == 403
+                    ? "; files are touched as the sandbox's user: what is another's takes "
+                      "\"run\", with \"user\""
+                    : "");
     json_decref(o);
     return true;
 }

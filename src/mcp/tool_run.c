@@ -3,9 +3,9 @@
  * be read from there piece by piece. While it runs, its client is told of it where it asked to be
  * (a progress token), and the command is killed when its client gives it up. */
 #include "base/clock.h"
-#include "core/agent_file_call.h"
 #include "core/exec.h"
 #include "http/json.h"
+#include "mcp/file_call.h"
 #include "mcp/result.h"
 #include "mcp/target.h"
 #include "mcp/tool.h"
@@ -232,7 +232,7 @@ static void save_next(struct request *r)
         return;
     }
     memcpy(ask.body, run->out[run->saving].data, ask.body_len);
-    core_agent_file_call(r->core, r->tenant, r->sandbox, &ask, on_saved, r);
+    file_call(r, &ask, on_saved);
 }
 
 /* -- while it runs ----------------------------------------------------------------------------- */

@@ -96,6 +96,37 @@ def test_run_with_all_that_it_takes(mcp):
     assert got["stdout"] == "b c root /tmp\ntext \u00fc"
 
 
+def test_files_are_touched_with_the_rights_of_a_command(fresh):
+    """Whatever leads to it: a link that a program laid does not open what is root's. The controls: root reads it, and the
+    user's own are read and written."""
+    fresh.tool("run", command="echo mine > /root/secret; chmod 600 /root/secret; chmod 755 /root; mkdir -m 700 /root/closed", user="root")
+    fresh.tool("run", command="ln -s /root/secret link; ln -s /root/closed folder; ln -s /etc/profile.d/made.sh to-be")
+    hint = '"run", with "user"'
+    for path in "/root/secret", "link", "/etc/shadow":
+        assert hint in fresh.refused("read", path=path), path
+        assert hint in fresh.refused("edit", path=path, old="mine", new="yours"), path
+        assert hint in fresh.refused("write", path=path, content="yours"), path
+    for path in "to-be", "/etc/made", "folder/made":
+        assert hint in fresh.refused("write", path=path, content="yours"), path
+    for path in "/root/closed", "folder":
+        assert hint in fresh.refused("list", path=path), path
+    sandbox = fresh.tool("list")["sandbox"]
+    refused = fresh.request("resources/read", {"uri": f"cay://{sandbox}/root/secret"})
+    assert "may not read it" in refused.error["message"]
+    assert fresh.tool("run", command="cat /root/secret; ls /etc/profile.d/made.sh /etc/made; ls /root/closed", user="root")["stdout"] == "mine\n"
+    fresh.tool("write", path="own", content="a")
+    fresh.tool("edit", path="own", old="a", new="b")
+    assert fresh.tool("read", path="own")["content"] == "b"
+    assert fresh.tool("run", command="id -un; stat -c %U own")["stdout"] == "user\nuser\n"
+
+
+def test_a_long_output_goes_where_the_commands_user_may_write(fresh):
+    """A folder of root's in its place takes none; the result says that it is not kept."""
+    fresh.tool("run", command="rm -rf /tmp/cay-output; mkdir -m 700 /root/out; ln -s /root/out /tmp/cay-output", user="root")
+    assert "stdout_file" not in fresh.tool("run", command="seq 100000")
+    assert fresh.tool("run", command="ls /root/out", user="root")["stdout"] == ""
+
+
 def test_files_stay_and_variables_do_not(mcp):
     mcp.tool("run", command="A=1; cd /tmp; echo kept > ~/kept")
     assert mcp.tool("run", command='echo "[$A] $(pwd)"; cat kept')["stdout"] == "[] /home/user\nkept\n"
