@@ -13,6 +13,7 @@
 #include "toolbox/call.h"
 #include "toolbox/routes.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -217,6 +218,12 @@ static bool is_refusal(int status)
     return false;
 }
 
+/* A file that is in use is no fault of the server: upstream's status of an upload that fails. */
+static bool is_busy(const char *text)
+{
+    return strcasestr(text, "text file busy") || strcasestr(text, strerror(EBUSY));
+}
+
 int toolbox_file_error(int status, const char *body, size_t len, const char *path,
                        const char **code, char *message, size_t size)
 {
@@ -250,7 +257,7 @@ int toolbox_file_error(int status, const char *body, size_t len, const char *pat
     }
     *code = status == 400 ? "INVALID_FILE_PATH" : NULL;
     toolbox_error_text(text, message, size);
-    return status == 412 ? 400 : status;
+    return status == 412 || is_busy(text) ? 400 : status;
 }
 
 const char *toolbox_whole_code(const char *code)

@@ -446,6 +446,26 @@ def test_put_acts_for_the_user_anywhere(files, home):
         files.good("Remove", path=path)
 
 
+def test_put_onto_a_program_that_runs(files, home):
+    """E2B's calls are refused as upstream refuses them, with the reason; with the user's own rights the name gets a new file."""
+    path = f"/home/user/{home}/program"
+    files.sh(f"cd {home}; cp $(readlink -f /bin/sleep) program; chmod 750 program; ln -s program link; setsid ./program 300 >/dev/null 2>&1 & "
+             f"until [ $(readlink /proc/$!/exe) = {path} ]; do sleep 0.1; done; echo $! >pid", user="user")
+    before = files.inside(path).read_bytes()
+    status, answer = files.put(path, b"new")
+    assert status == 500 and f"text file busy: a program runs from '{path}'" in answer["message"], answer
+    assert files.inside(path).read_bytes() == before
+    status, answer = files.put(f"{home}/link", b"new", **{"X-Cay-Access": "user"})
+    assert status == 200, answer
+    st = files.inside(path).stat()
+    assert files.inside(path).read_bytes() == b"new" and (st.st_uid, st.st_mode & 0o7777) == (1000, 0o750)
+    assert files.sh(f"readlink /proc/$(cat {home}/pid)/exe; readlink {home}/link", user="user") == f"{path} (deleted)\nprogram\n"
+    files.sh(f"cp $(readlink -f /bin/sleep) /root/{home}; chmod 755 /root /root/{home}; setsid /root/{home} 300 >/dev/null 2>&1 & echo $! >>/home/user/{home}/pid")
+    status, answer = files.put(f"/root/{home}", b"new", **{"X-Cay-Access": "user"})
+    assert status == 403, answer
+    files.sh(f"kill $(cat /home/user/{home}/pid); chmod 700 /root; rm /root/{home}")
+
+
 def test_put_form(files, home):
     status, answer = files.form([("file", f"{home}/one.txt", b"1"), ("other", "x", b"ignored"),
                                  ("file", f"/home/user/{home}/é \u2708.txt", b"22")])

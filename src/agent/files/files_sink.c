@@ -55,6 +55,11 @@ static int fail_errno(struct files_sink *s, int error, const char *what)
             s->announced);
     if (error == -ENOSPC || error == -EDQUOT)
         return files_sink_fail(s, 507, "not enough disk space available");
+    if (error == -ETXTBSY) /* the status is upstream's */
+        return files_sink_fail(s, 500,
+                               "%s: text file busy: a program runs from '%s'; end the program, or "
+                               "remove the file first",
+                               what, s->path);
     /* A directory that does not exist here was removed meanwhile, or is in /proc. */
     return files_sink_fail(s, error == -ENOENT ? 500 : files_status(error), "%s '%s': %s", what,
                            s->path, strerror(-error));
@@ -96,6 +101,8 @@ static int open_users(struct files_sink *s, struct stat *st)
     if (r < 0)
         return fail_errno(s, r, "error ensuring directories of");
     r = fs_open_for_write(s->path, s->user, st);
+    if (r == -ETXTBSY && s->user->own_rights)
+        r = fs_open_for_replacement(s->path, s->user, st);
     return r < 0 ? fail_errno(s, r, "error opening file") : r;
 }
 

@@ -3,7 +3,9 @@
  *
  * Blocking: belongs on the file worker. As with upstream a file is written in place, from its
  * start, so links, owners of open descriptors and watchers see one and the same file; an upload
- * that breaks off leaves what had arrived. */
+ * that breaks off leaves what had arrived. A program that runs cannot be written: with the user's
+ * own rights (Daytona's calls and MCP) its name is given to a new file, as Daytona's bulk upload
+ * does with every file; else it is refused, as with E2B's. */
 
 #include "agent/files/files_meta.h"
 #include "agent/files/files_owner.h"

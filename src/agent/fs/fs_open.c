@@ -244,6 +244,23 @@ int fs_open_for_write(const char *path, const struct user *u, struct stat *st)
     return TAKE_FD(fd);
 }
 
+int fs_open_for_replacement(const char *path, const struct user *u, struct stat *st)
+{
+    char real[AGENT_PATH_SIZE];
+    CLEANUP_CLOSE int fd = -1;
+    struct stat old;
+    int r = fs_eval_links(path, real);
+
+    if (r < 0)
+        return r;
+    if (lstat(real, &old) < 0 || unlink(real) < 0)
+        return -errno;
+    fd = fs_open_for_write(real, u, st);
+    if (fd < 0)
+        return fd;
+    return fchmod(fd, old.st_mode & 0777) < 0 ? -errno : TAKE_FD(fd);
+}
+
 int fs_open_parent(const char *path)
 {
     char dir[AGENT_PATH_SIZE];
