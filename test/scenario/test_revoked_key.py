@@ -77,6 +77,30 @@ class Logs(Terminal):
         self.connection = self.socket.connection
 
 
+class Download:
+    """A client that takes a part now and then: the rest is held by the server and both kernels when the key is revoked."""
+
+    HELD = 65536  # by the client's own kernel, which nothing takes away
+
+    def __init__(self, client, box, method="GET", path="/files/download?path=long", body=b""):
+        box.run("[ -e long ] || truncate -s 512M long")
+        self.connection = socket.socket()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.HELD)
+        self.connection.settimeout(60)
+        self.connection.connect((client.host, client.port))
+        self.connection.sendall(f"{method} /api/toolbox/{box.id}{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {client.key}\r\n"
+                                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert self.connection.recv(12) == b"HTTP/1.1 200"
+
+    def take(self):
+        return bool(self.connection.recv(self.HELD))
+
+
+class ManyFiles(Download):
+    def __init__(self, client, box):
+        super().__init__(client, box, "POST", "/files/bulk-download", json.dumps({"paths": ["/etc/passwd", "long", "long"]}).encode())
+
+
 class Exec:
     def __init__(self, client, box):
         self.connection = client.connect()
@@ -113,7 +137,7 @@ def ends(stream):
         assert not isinstance(e, TimeoutError), "nothing comes, and the stream does not end"
 
 
-@pytest.mark.parametrize("kind", [Terminal, Interpreter, Logs, Exec, Tool])
+@pytest.mark.parametrize("kind", [Terminal, Interpreter, Logs, Download, ManyFiles, Exec, Tool])
 def test_a_stream_that_a_key_has_opened_ends_with_it(cay, make_key, owner, box, kind):
     client = make_key()
     stream, control = kind(client, box), kind(owner, box)
