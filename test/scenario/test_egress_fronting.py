@@ -10,6 +10,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -200,6 +201,20 @@ def retried(s, p):
     n = lib.SSL_read(one, room, 4096)
     return f"certificate {whom} " + room.raw[:max(n, 0)].decode("latin-1")
 
+def send(s, p, pieces):
+    # "urgent": the number of one that TCP marks so; "ends": the client's end comes in one segment with the last.
+    for i, piece in enumerate(pieces):
+        ends = p.get("ends") and i == len(pieces) - 1
+        if ends:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        if i == p.get("urgent"):
+            s.send(piece, socket.MSG_OOB)
+        else:
+            s.sendall(piece)
+        if ends:
+            s.shutdown(socket.SHUT_WR)
+        time.sleep(0.3)
+
 def probe(p):
     try:
         with socket.create_connection((p["host"], p["port"]), 10) as s:
@@ -209,9 +224,7 @@ def probe(p):
                 return (retried if "second" in p["tls"] else wrapped)(s, p["tls"])
             if p.get("await"):
                 s.recv(1)
-            for piece in p["send"]:
-                s.sendall(piece.encode("latin-1"))
-                time.sleep(0.3)
+            send(s, p, [piece.encode("latin-1") for piece in p["send"]])
             return take(s)
     except (OSError, EOFError, ssl.SSLError) as e:
         return f"failed: {type(e).__name__}"
@@ -317,6 +330,63 @@ def test_first_bytes_hide_nothing(stack, box):
     assert "first message" in box.run("cay-denials").out
 
 
+# A look at the first bytes does not reach all of these, and the client's end is told with them: it ends at a mark of urgent
+# data, and has a length. Node, as nginx, skips any number of empty lines, and takes no byte that is marked.
+BEYOND = [("urgent data behind an empty line", {"send": ["\r\n", "X", GET], "urgent": 1, "ends": True}),
+          ("urgent data in the first word", {"send": ["\r\n", "X", "G", GET[1:]], "urgent": 1, "ends": True}),
+          ("empty lines beyond the look", {"send": ["\r\n", "\r\n" * 8400 + GET], "ends": True})]
+
+
+def test_an_end_hides_nothing(stack, box):
+    """A client that has ended sends no more: but what was looked at need not be all that it has sent."""
+    if not shutil.which("node"):
+        pytest.skip("Node is not installed")
+    rows = [{"host": WEB, "port": NODE, **how} for _, how in BEYOND]
+    greeted = [{"host": WEB, "port": GREETER, "await": True, "wait": 2, **how} for _, how in BEYOND]
+    for (name, _), got in zip(BEYOND, outside(stack, rows), strict=True):
+        assert for_other(got), (name, got)  # the control
+    for (name, how), got in zip(BEYOND, outside(stack, greeted), strict=True):
+        assert f"heard {sum(len(p) for i, p in enumerate(how['send']) if i != how.get('urgent'))}" in got, (name, got)
+    for (name, _), got in zip(BEYOND * 2, inside(box, rows + greeted), strict=True):
+        assert not for_other(got) and "heard" not in got, (name, got)
+    said = box.run("cay-denials").out
+    assert "urgent data (MSG_OOB) among the first bytes" in said and "behind a server's greeting" in said
+    # The last bytes of a client that ends are carried, and its answer comes back.
+    fine = [{"host": WEB, "port": NODE, "send": [GET.replace(OTHER, WEB)], "ends": True},
+            {"host": WEB, "port": internet.ECHO_PORT, "send": ["hello\n"], "ends": True},
+            {"host": WEB, "port": internet.SINK_PORT, "send": ["data:" + "x" * 100000, "!", "y" * 100000], "urgent": 1, "ends": True}]
+    got = inside(box, fine)
+    assert f"served {WEB}" in got[0] and got[1] == "hello\n" and got[2] == "200006", got
+
+
+def urgently(peer):
+    """The beginning of an answer, or of first words, that more is waited for of, and the rest behind an urgent byte."""
+    peer.settimeout(1)
+    asked = b""
+    with contextlib.suppress(TimeoutError):
+        asked = peer.recv(4096)
+    first, rest = (b"\x16\3\3\0\x7a\2", b"\0\x76\3\3") if asked else (b"\0\0\0\4", bytes(4))
+    peer.sendall(first)
+    peer.send(b"\0", socket.MSG_OOB)
+    peer.sendall(rest)
+
+
+def test_urgent_data_of_a_server(stack, box):
+    """Bytes before the mark were looked at again and again, at the cost of the thread that all share: for 10 s where a
+    server speaks first, for 5 minutes at its answer to a ClientHello."""
+    listener = internet.inside(stack.networks.net, lambda: socket.create_server((internet.WEB, 7998)))
+    probes = [{"host": WEB, "port": 7998, "send": [text], "wait": 15} for text in ("", tls_hello(WEB).decode("latin-1"))]
+    t = threading.Thread(target=inside, args=(box, probes))
+    t.start()
+    with listener, contextlib.ExitStack() as peers:
+        listener.settimeout(20)
+        for _ in probes:
+            urgently(peers.enter_context(listener.accept()[0]))
+        t.join()
+    said = box.run("cay-denials").out
+    assert "urgent data (MSG_OOB) among the server's first bytes" in said and "urgent data (MSG_OOB) in the server's answer" in said
+
+
 # A ClientHello for the neighbour, and what stands before or in it. "go" skips the second, by hand.
 TLS = {
     "plainly": {}, "an empty record first": {"prefix": "1603010000"}, "two empty records first": {"prefix": "16030100001603010000"},
@@ -398,7 +468,6 @@ except OSError:
     pass
 """.encode()).status == 200
     r = []
-    import threading
     t = threading.Thread(target=lambda: r.append(box.run("python3 /tmp/end.py", timeout=30)))
     t.start()
     with listener, contextlib.closing(listener.accept()[0]) as peer:

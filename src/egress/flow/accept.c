@@ -15,6 +15,7 @@
 #include "egress/flow/flow.h"
 #include "egress/flow/forward.h"
 #include "egress/flow/names.h"
+#include "egress/flow/peek.h"
 #include "egress/flow/rate.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/sandbox.h"
@@ -93,16 +94,17 @@ static int original_destination(int fd, struct policy_address *a, uint16_t *port
 static void on_first_bytes(struct flow *f, int events)
 {
     static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
-    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
+    bool all = false;
+    ssize_t n = peek_bytes(f->fd, data, sizeof(data), &all);
     int more;
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN)
         return;
     if (n <= 0) {
         flow_end(f);
         return;
     }
-    switch (sniff_bytes(data, (size_t)n, events & UV_DISCONNECT, true)) {
+    switch (sniff_bytes(data, (size_t)n, all && events & UV_DISCONNECT, true)) {
     case SNIFF_MORE:
         more = (int)n + 1;
         (void)!setsockopt(f->fd, SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more));
@@ -245,6 +247,7 @@ static void take(struct sandbox *s, int fd)
         return;
     }
     (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    peek_prepare(fd);
     arrivals_note(s);
     f = flow_new(s, fd);
     if (!f)

@@ -13,6 +13,7 @@
 #include "base/util.h"
 #include "egress/flow/deny.h"
 #include "egress/flow/flow.h"
+#include "egress/flow/peek.h"
 #include "egress/flow/protocol_detect.h"
 #include "egress/flow/target.h"
 #include "http/gate.h"
@@ -76,12 +77,12 @@ static void on_authority(struct flow *f, const char *authority)
 static void on_head(struct flow *f, int events)
 {
     static char data[CONNECT_HEAD_MAX]; /* one loop, used within this call */
-    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT), len;
+    ssize_t n = peek_bytes(f->fd, data, sizeof(data), NULL), len;
     char authority[300];
     size_t scanned = 0;
     int more;
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN)
         return;
     len = n <= 0 ? -EPIPE : gate_head_end(data, (size_t)n, &scanned);
     if (len == 0 && (size_t)n < sizeof(data) && !(events & UV_DISCONNECT)) {

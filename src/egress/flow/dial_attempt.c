@@ -4,6 +4,7 @@
 #include "base/util.h"
 #include "egress/flow/dial_internal.h"
 #include "egress/flow/egress.h"
+#include "egress/flow/peek.h"
 #include "egress/tls/turns.h"
 
 #include <errno.h>
@@ -85,6 +86,7 @@ static int open_socket(const struct policy_address *a)
         return -errno;
     (void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     (void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    peek_prepare(fd);
     return fd;
 }
 

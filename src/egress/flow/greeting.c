@@ -1,6 +1,7 @@
 #include "egress/flow/greeting.h"
 
 #include "egress/flow/flow.h"
+#include "egress/flow/peek.h"
 #include "egress/flow/sniff.h"
 #include "egress/flow/target.h"
 #include "egress/flow/verdict.h"
@@ -81,10 +82,14 @@ static int check_tls(struct flow *f, const void *data, size_t n, bool end)
 int greeting_inspect(struct flow *f, bool end)
 {
     static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
-    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
+    bool all = false;
+    ssize_t n = peek_bytes(f->fd, data, sizeof(data), &all);
 
+    if (n == -EPROTO)
+        return cut(f, "first-bytes", "urgent data (MSG_OOB) behind a server's greeting");
     if (n <= 0) /* nothing, its end, or an error, which reading tells again */
-        return n < 0 && (errno == EAGAIN || errno == EINTR) ? -EAGAIN : 0;
+        return n == -EAGAIN ? -EAGAIN : 0;
+    end = end && all;
     switch (sniff_bytes(data, (size_t)n, end, false)) {
     case SNIFF_MORE:
         return (size_t)n < sizeof(data)

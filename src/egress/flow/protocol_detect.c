@@ -12,6 +12,7 @@
 #include "egress/flow/flow.h"
 #include "egress/flow/forward.h"
 #include "egress/flow/greeting.h"
+#include "egress/flow/peek.h"
 #include "egress/flow/retry.h"
 #include "egress/flow/sniff.h"
 #include "egress/flow/target.h"
@@ -206,15 +207,20 @@ static void end_silence(struct flow *f)
 static void on_first_bytes(struct flow *f, int events)
 {
     static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
-    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
-    bool end = n == 0 || events & UV_DISCONNECT;
+    bool all = false, end;
+    ssize_t n = peek_bytes(f->fd, data, sizeof(data), &all);
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN)
         return;
+    if (n == -EPROTO) {
+        on_unreadable(f, "urgent data (MSG_OOB) among the first bytes hides what stands behind it");
+        return;
+    }
     if (n < 0) {
         flow_end(f);
         return;
     }
+    end = n == 0 || (all && events & UV_DISCONNECT);
     end_silence(f);
     if (n == 0 && f->must_inspect) { /* it has asked for nothing: nothing is refused */
         flow_end(f);
@@ -276,16 +282,18 @@ static bool on_upstream(struct flow *f)
     char byte;
     ssize_t n;
 
-    if (recv(f->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+    if (peek_bytes(f->fd, &byte, 1, NULL) > 0)
         return false;
-    n = recv(f->up_fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
+    n = peek_bytes(f->up_fd, data, sizeof(data), NULL);
     if (n == 0) {
         shutdown(f->fd, SHUT_WR);
         return false;
     }
     if (n > 0)
         on_greeting(f, data, (size_t)n);
-    else if (errno != EAGAIN && errno != EINTR)
+    else if (n == -EPROTO)
+        on_unreadable(f, "urgent data (MSG_OOB) among the server's first bytes");
+    else if (n != -EAGAIN)
         flow_reset(f);
     return true;
 }
@@ -294,7 +302,7 @@ static bool has_begun(struct flow *f)
 {
     char byte;
 
-    return recv(f->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    return peek_bytes(f->fd, &byte, 1, NULL) > 0;
 }
 
 /* Bytes that could still become TLS or a request are neither let through unread, nor waited for.

@@ -3,6 +3,7 @@
 #include "base/util.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/flow.h"
+#include "egress/flow/peek.h"
 #include "egress/flow/tunnel.h"
 #include "egress/flow/verdict.h"
 #include "egress/tls/clienthello.h"
@@ -99,11 +100,11 @@ static bool same_name(const struct flow *f, const struct clienthello *h)
 static void on_second(struct flow *f, int events)
 {
     static unsigned char data[EGRESS_SNIFF_MAX_BYTES]; /* one loop, used within this call */
-    ssize_t n = recv(f->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT), at;
+    ssize_t n = peek_bytes(f->fd, data, sizeof(data), NULL), at;
     struct clienthello h;
     int rc;
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN)
         return;
     if (n <= 0) {
         flow_end(f);
@@ -151,11 +152,15 @@ static void request_again(struct flow *f)
 static bool on_answer(struct flow *f)
 {
     unsigned char data[64];
-    ssize_t n = recv(f->up_fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
+    ssize_t n = peek_bytes(f->up_fd, data, sizeof(data), NULL);
     int rc;
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN)
         return true;
+    if (n == -EPROTO) {
+        refuse(f, "tls", "urgent data (MSG_OOB) in the server's answer hides what it asks for");
+        return true;
+    }
     rc = n > 0 ? retry_is_requested(data, (size_t)n) : 0;
     if (rc == -EAGAIN)
         low_water(f->up_fd, (int)n + 1);
@@ -172,7 +177,7 @@ static void on_client_end(struct flow *f, int events)
 {
     char byte;
 
-    if (recv(f->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+    if (peek_bytes(f->fd, &byte, 1, NULL) == 0)
         tunnel(f);
     else
         flow_end(f);

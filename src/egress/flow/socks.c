@@ -9,6 +9,7 @@
 
 #include "base/util.h"
 #include "egress/flow/flow.h"
+#include "egress/flow/peek.h"
 #include "egress/flow/protocol_detect.h"
 #include "egress/flow/target.h"
 #include "policy/policy.h"
@@ -155,9 +156,9 @@ void socks_connected(struct flow *f)
 
 static ssize_t peek(struct flow *f, unsigned char *data, size_t size)
 {
-    ssize_t n = recv(f->fd, data, size, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t n = peek_bytes(f->fd, data, size, NULL);
 
-    return n < 0 ? (errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno) : n == 0 ? -EPIPE : n;
+    return n == 0 ? -EPIPE : n;
 }
 
 /* Of the n bytes that are there, len are a message (0: it is not whole, negative: it is none).

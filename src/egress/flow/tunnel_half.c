@@ -212,8 +212,10 @@ static int fill(struct tunnel_pipes *pool, struct tunnel_half *h, uint64_t allow
     }
     if (n < 0)
         return errno == EINTR ? 1 : lose_from(h);
-    if (n == 0)
-        h->eof = true;
+    if (n == 0) { /* its end, or a mark of urgent data, which recv(2) alone passes */
+        h->bulk = false;
+        return h->writable ? carry_small(pool, h) : 0;
+    }
     h->held += (size_t)n;
     h->run += (size_t)n;
     return 1;

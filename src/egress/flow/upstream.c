@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "egress/flow/authority.h"
 #include "egress/flow/egress.h"
+#include "egress/flow/peek.h"
 #include "egress/flow/sandbox.h"
 #include "egress/flow/target.h"
 #include "http/gate.h"
@@ -254,10 +255,10 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct handshake *s = poll->data;
     unsigned char data[REPLY_MAX];
-    ssize_t n = recv(s->fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT), len;
+    ssize_t n = peek_bytes(s->fd, data, sizeof(data), NULL), len;
     int more;
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN)
         return;
     len = n <= 0 ? -EPROTO : answer_length(s, data, (size_t)n);
     more = len == 0 ? (int)n + 1 : 1;
