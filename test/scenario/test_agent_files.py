@@ -450,7 +450,7 @@ def test_put_onto_a_program_that_runs(files, home):
     """E2B's calls are refused as upstream refuses them, with the reason; with the user's own rights the name gets a new file."""
     path = f"/home/user/{home}/program"
     files.sh(f"cd {home}; cp $(readlink -f /bin/sleep) program; chmod 750 program; ln -s program link; setsid ./program 300 >/dev/null 2>&1 & "
-             f"until [ $(readlink /proc/$!/exe) = {path} ]; do sleep 0.1; done; echo $! >pid", user="user")
+             f"for i in $(seq 300); do [ \"$(readlink /proc/$!/exe)\" = {path} ] && break; sleep 0.1; done; echo $! >pid", user="user")
     before = files.inside(path).read_bytes()
     status, answer = files.put(path, b"new")
     assert status == 500 and f"text file busy: a program runs from '{path}'" in answer["message"], answer

@@ -526,7 +526,7 @@ def test_files_are_the_users_and_with_its_rights_alone(box):
 def test_a_program_that_runs_is_replaced(box):
     """As upstream's bulk upload does; the program goes on from the file that it had."""
     box.run("mkdir -p run; cd run; cp $(readlink -f /bin/sleep) program; (setsid ./program 300 >/dev/null 2>&1 & echo $! >pid); "
-            "until [ $(readlink /proc/$(cat pid)/exe) = $PWD/program ]; do sleep 0.1; done")
+            "for i in $(seq 300); do [ \"$(readlink /proc/$(cat pid)/exe)\" = $PWD/program ] && break; sleep 0.1; done")
     said = "#!/bin/sh\necho replaced\n".encode()
     reply = box.put([("run/program", said)])
     assert reply.status == 200, reply.body
