@@ -14,6 +14,33 @@
 #define FOLLOW_LIMIT "10000" /* the most that the server gives at a time */
 #define SEEN_MAX     512     /* records of the newest millisecond that were printed */
 
+/* Where to, and where it was sent instead. */
+static void print_destination(const json_t *r)
+{
+    bool by_name = *cli_text(r, "rerouted_name") != 0;
+
+    terminal_put(stdout, " ", cli_text(r, *cli_text(r, "name") ? "name" : "address"));
+    printf(":%d", (int)json_integer_value(json_object_get(r, "port")));
+    if (*cli_text(r, "said"))
+        terminal_put(stdout, " as ", cli_text(r, "said"));
+    if (!*cli_text(r, "rerouted"))
+        return;
+    terminal_put(stdout, " by way of ", cli_text(r, by_name ? "rerouted_name" : "rerouted"));
+    printf(":%d", (int)json_integer_value(json_object_get(r, "rerouted_port")));
+}
+
+/* A second record of a request, or the end of a renewal, is told apart by this alone. */
+static void print_outcome(const json_t *r)
+{
+    const char *outcome = cli_text(r, "outcome"), *reason = cli_text(r, "reason");
+
+    if (!*outcome || strcmp(outcome, "connected") == 0)
+        return;
+    terminal_put(stdout, " ", outcome);
+    if (*reason)
+        terminal_put(stdout, ": ", reason);
+}
+
 static void print_record(const struct cli *c, const json_t *r)
 {
     const char *credential = cli_text(r, "credential");
@@ -31,8 +58,9 @@ static void print_record(const struct cli *c, const json_t *r)
     }
     printf("%.23s %.8s %-10s %-5s", cli_text(r, "time"), cli_text(r, "sandbox"),
            cli_text(r, "event"), cli_text(r, "verdict"));
-    terminal_put(stdout, " ", cli_text(r, *cli_text(r, "name") ? "name" : "address"));
-    printf(":%d", (int)json_integer_value(json_object_get(r, "port")));
+    print_destination(r);
+    if (json_object_get(r, "command"))
+        printf(" (command %d)", (int)json_integer_value(json_object_get(r, "command")));
     if (*cli_text(r, "method")) {
         terminal_put(stdout, " ", cli_text(r, "method"));
         terminal_put(stdout, " ", cli_text(r, "path"));
@@ -43,10 +71,9 @@ static void print_record(const struct cli *c, const json_t *r)
     }
     if (json_is_true(json_object_get(r, "warned")))
         printf(" (would be denied)");
-    if (strcmp(cli_text(r, "outcome"), "unreachable") == 0)
-        fputs(" unreachable", stdout);
     if (*credential)
         terminal_put(stdout, " with ", credential);
+    print_outcome(r);
     if (json_object_get(r, "duration_ms"))
         printf(" up %lld down %lld bytes, %lld ms",
                (long long)json_integer_value(json_object_get(r, "bytes_up")),

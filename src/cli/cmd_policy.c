@@ -160,9 +160,20 @@ int cmd_policy_check(struct cli *c)
 
 /* -- denials ----------------------------------------------------------------------------------- */
 
+static void number_cell(struct table *t, const json_t *d, const char *key, const char *without)
+{
+    json_int_t n = json_integer_value(json_object_get(d, key));
+
+    if (n > 0)
+        table_cell(t, "%lld", (long long)n);
+    else
+        table_cell(t, "%s", without);
+}
+
 static void print_denials(const json_t *list)
 {
-    static const char *const heads[] = {"TIME", "WHERE", "REQUEST", "RULE", "WHY"};
+    static const char *const heads[] = {"TIME",  "WHERE", "REQUEST", "COMMAND",
+                                        "TIMES", "RULE",  "WHY"};
     struct table *t = table_new(heads, ARRAY_SIZE(heads));
     json_t *d;
     size_t i;
@@ -172,6 +183,8 @@ static void print_denials(const json_t *list)
         table_cell(t, "%s:%d", cli_text(d, "name"),
                    (int)json_integer_value(json_object_get(d, "port")));
         table_cell(t, "%s %s", cli_text(d, "method"), cli_text(d, "path"));
+        number_cell(t, d, "command", "");
+        number_cell(t, d, "count", "1");
         table_cell(t, "%s", cli_text(d, "rule"));
         table_cell(t, "%s", cli_text(d, "reason"));
     }

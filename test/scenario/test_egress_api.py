@@ -538,6 +538,37 @@ def test_the_command_line(stack, cli, tmp_path):
     assert "--domain" in cli("secret", "set", "A", given="long-enough", status=1)
 
 
+def test_the_log_in_text_says_what_became_of_it(stack, own, cli):
+    """Two records of a request that failed differ in their outcome, those of a command in its number, and the end of a connection
+    names the rule that let it through, not the one that refused a request on it later."""
+    policy = {"rules": [{"name": "web", "action": "allow", "domains": ["web.example.com"], "methods": ["GET"]}]}
+    one = own(policy=policy)
+    curl = ("curl", "-sS", "--max-time", "20")
+    one.run(" ".join([*curl, "http://web.example.com/cut"]))
+    one.run(" ".join([*curl, "https://web.example.com/good", "--next", *curl[1:], "-X", "PUT", "https://web.example.com/bad"]))
+    cli("exec", "--policy=public", one.id, *curl, "http://web.example.com/told")
+    cli("exec", "--policy=deny", one.id, *curl, "http://web.example.com/told")
+    lines = cli("audit", f"--sandbox={one.id}", "--limit=1000").splitlines()
+    first, second = [line for line in lines if " GET /cut " in line]
+    assert "failed" not in first and " [web] failed: the connection ended before" in second, (first, second)
+    told = [line.split(" ", 2)[2].split() for line in lines if "(command " in line]
+    assert [(words[0], words[1]) for words in told if words[0] != "end"] == [("request", "allow"), ("connection", "deny")]
+    records = [json.loads(line) for line in cli("audit", "--json", f"--sandbox={one.id}", "--limit=1000").splitlines()]
+    refused = next(r["flow"] for r in records if r.get("path") == "/bad")
+    assert [(r["event"], r["verdict"], r["rule"]) for r in records if r["flow"] == refused][-2:] == [
+        ("request", "deny", "deny"), ("end", "allow", "web")]
+
+
+def test_the_denials_of_a_command_are_told_apart(own, cli):
+    one = own(policy=WEB_ONLY)
+    for _ in range(2):
+        cli("exec", "--policy=deny", one.id, "curl", "-sS", "--max-time", "20", "http://web.example.com/")
+    one.run("for i in 1 2 3; do curl -sS --max-time 20 http://other.example.net/; done")
+    heads, *lines = [line.split() for line in cli("denials", one.id).splitlines()]
+    assert heads == ["TIME", "WHERE", "REQUEST", "COMMAND", "TIMES", "RULE", "WHY"]
+    assert {tuple(line[1:4]) for line in lines} == {("web.example.com:80", "1", "1"), ("web.example.com:80", "2", "1"), ("other.example.net:80", "3", "deny")}
+
+
 def test_what_is_learned_stays_within_the_owners_deny_rules(cli):
     """A program that asks for many harmless paths has the whole host opened; not what a rule denies. The control is a path that
     was not tried and that no rule denies."""

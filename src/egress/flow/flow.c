@@ -58,12 +58,13 @@ struct flow *flow_new(struct sandbox *s, int fd)
 
 static void record_end(struct flow *f)
 {
+    bool passed = !f->refused && !f->cut;
     const struct audit_record r = {
         .event = AUDIT_END,
         .sandbox = f->sandbox,
         .flow = f,
-        .allowed = !f->refused && !f->cut,
-        .rule = f->rule,
+        .allowed = passed,
+        .rule = passed && f->passed_rule[0] ? f->passed_rule : f->rule,
         .reason = f->cut ? (f->reason ? f->reason : "cut") : NULL,
         .up_bytes = f->up_bytes,
         .down_bytes = f->down_bytes,
@@ -138,6 +139,11 @@ void flow_set_rule(struct flow *f, const char *rule)
     for (; rule && rule[n] && n < sizeof(f->rule) - 1; n++)
         f->rule[n] = rule[n] >= 0x20 && rule[n] < 0x7f ? rule[n] : '?';
     f->rule[n] = '\0';
+}
+
+void flow_pass_rule(struct flow *f)
+{
+    memcpy(f->passed_rule, f->rule, sizeof(f->rule));
 }
 
 /* -- last words -------------------------------------------------------------------------------- */
@@ -227,6 +233,7 @@ void flow_allow(struct flow *f, const struct policy_verdict *v)
                                    .rule = f->rule,
                                    .source = v->source};
 
+    flow_pass_rule(f);
     f->sandbox->allowed++;
     audit_record(f->egress->audit, &r);
 }

@@ -105,8 +105,9 @@ struct flow {
 
     uint64_t rules_serial; /* of those that were asked about it last; 0: it is to be asked again */
     uint64_t started_ms, up_bytes, down_bytes;
-    char rule[POLICY_RULE_NAME_MAX + 1]; /* that decided last, for the record of its end */
-    char *reason;                        /* why it was refused, or NULL */
+    char rule[POLICY_RULE_NAME_MAX + 1];        /* that decided last */
+    char passed_rule[POLICY_RULE_NAME_MAX + 1]; /* that let through last: flow_pass_rule */
+    char *reason;                               /* why it was refused, or NULL */
 };
 
 /* Takes fd over, also on failure; NULL when memory or places are out. */
@@ -154,6 +155,10 @@ void flow_cut(struct flow *f, const struct policy_verdict *v, const char *rule, 
 
 /* f->rule, as printable ASCII: it goes into headers. */
 void flow_set_rule(struct flow *f, const char *rule);
+
+/* f->rule lets it, or a request of it, through: the record of its end names the last such one,
+ * whatever later requests on it were refused by. */
+void flow_pass_rule(struct flow *f);
 
 /* Sends these last bytes to the client, which may still be sending, and ends the flow. */
 void flow_answer(struct flow *f, const void *bytes, size_t n);

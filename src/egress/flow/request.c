@@ -126,6 +126,7 @@ void request_allow(struct flow *f, const struct target *t, const struct policy_v
                                    .credential = v->credential};
 
     flow_set_rule(f, v->name);
+    flow_pass_rule(f);
     f->dialed = true;
     f->sandbox->allowed++;
     f->sandbox->requests_total++;
