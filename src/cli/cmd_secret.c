@@ -171,15 +171,29 @@ static enum err_code add_oauth(const struct cli *c, json_t *bind, struct err *e)
     return ERR_OK;
 }
 
+/* Those that are about the token server have no meaning for another kind. */
+static enum err_code check_oauth_options(const struct cli *c, struct err *e)
+{
+    static const char *const options[] = {"client-id", "client-auth", "scope"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(options) && !cli_value(c, "oauth"); i++)
+        if (cli_value(c, options[i]))
+            return err_set(e, ERR_INVALID, "--%s: goes with --oauth=URL", options[i]);
+    return ERR_OK;
+}
+
 static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
 {
     static const char *const flags[] = {"insecure", "target", "bodies", "require"};
     const char *kind = cli_value(c, "kind"), *prefix = cli_value(c, "prefix");
 
+    if (check_oauth_options(c, e) != ERR_OK)
+        return e->code;
     if (cli_value(c, "oauth") ? add_oauth(c, bind, e) != ERR_OK
                               : add_kind(bind, kind ? kind : "bearer", e) != ERR_OK)
         return e->code;
     add_list(c, bind, "domain", "domains");
+    add_list(c, bind, "port", "ports");
     add_list(c, bind, "method", "methods");
     add_list(c, bind, "path", "paths");
     if (!json_object_get(bind, "domains"))
@@ -319,7 +333,8 @@ int cmd_secret_set(struct cli *c)
 
 static void print_secrets(const json_t *all)
 {
-    static const char *const heads[] = {"SECRET", "KIND", "DOMAINS", "METHODS", "PATHS", "MADE"};
+    static const char *const heads[] = {"SECRET",  "KIND",  "DOMAINS", "PORTS",
+                                        "METHODS", "PATHS", "MADE"};
     struct table *t = table_new(heads, ARRAY_SIZE(heads));
     json_t *item;
     size_t i;
@@ -330,6 +345,7 @@ static void print_secrets(const json_t *all)
         table_cell(t, "%s", cli_text(item, "name"));
         table_cell(t, "%s", cli_text(bind, "kind"));
         table_cell_list(t, json_object_get(bind, "domains"), " ", "");
+        table_cell_list(t, json_object_get(bind, "ports"), " ", "");
         table_cell_list(t, json_object_get(bind, "methods"), " ", "");
         table_cell_list(t, json_object_get(bind, "paths"), " ", "");
         table_cell(t, "%.16s", cli_text(item, "madeAt"));

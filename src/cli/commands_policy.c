@@ -130,6 +130,8 @@ const struct cli_command commands_policy[] = {
             "sends cay-secret:NAME. One of the same name is replaced, also for sandboxes that run.",
         .options = OPTIONS(
             {0, "domain", "HOST", "Who may see it: a name, or *.suffix; may be repeated.", NULL},
+            {0, "port", "PORT", "Only to this port, or a range as 8000-8100; may be repeated.",
+             NULL},
             {0, "method", "METHOD", "Only on such requests; may be repeated.", NULL},
             {0, "path", "PATH", "Only below such paths, as /v1*; may be repeated.", NULL},
             {0, "kind", "KIND",

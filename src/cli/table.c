@@ -63,10 +63,13 @@ void table_cell_list(struct table *t, const json_t *list, const char *between, c
 
     json_array_foreach (list, i, item) {
         const char *one = json_string_value(item);
+        char number[24] = "";
 
+        if (json_is_integer(item))
+            snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(item));
         if (used < sizeof(text))
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? between : "",
-                                     one ? one : "");
+                                     one ? one : number);
     }
     table_cell(t, "%s", text[0] ? text : none);
 }

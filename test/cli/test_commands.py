@@ -505,6 +505,22 @@ def test_a_secret_of_several_headers(cay):
     assert cay("secret", "rm", "SEVERAL").returncode == 0
 
 
+def test_a_secret_for_some_ports(cay):
+    assert cay("secret", "set", "PORTS", "--domain=a.example", "--port=8443", "--port=9000-9010", stdin=b"a-secret-value").returncode == 0
+    line = next(line for line in cay("secret", "ls").stdout.splitlines() if line.startswith("PORTS "))
+    assert line.split()[2:5] == ["a.example", "8443", "9000-9010"]
+    assert cay("secret", "rm", "PORTS").returncode == 0
+    refused = cay("secret", "set", "PORTS", "--domain=a.example", "--port=none", stdin=b"a-secret-value")
+    assert refused.returncode == 1 and "a port, 1 to 65535" in refused.stderr
+
+
+@pytest.mark.parametrize("option", ["client-id", "client-auth", "scope"])
+def test_an_option_of_oauth_alone_is_not_left_unsaid(cay, option):
+    refused = cay("secret", "set", "PLAIN", "--domain=a.example", f"--{option}=body", stdin=b"a-secret-value")
+    assert refused.returncode == 1 and "--oauth=URL" in refused.stderr
+    assert "PLAIN" not in cay("secret", "ls").stdout
+
+
 def test_a_secret_without_a_value_is_told_where_it_comes_from(cay):
     refused = cay("secret", "set", "EMPTY", "--domain=a.example")
     assert refused.returncode == 1 and "standard input" in refused.stderr
