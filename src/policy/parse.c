@@ -376,7 +376,7 @@ static enum err_code read_presets(struct parser *p, const json_t *json)
         at(p, "presets[%zu]", i);
         if (!preset)
             return bad(p, "found \"%.40s\", there are %s", name ? name : "(no string)",
-                       preset_names());
+                       preset_names((char[PRESET_NAMES_SIZE]){0}));
         p->policy->presets[p->policy->n_presets++] = preset;
     }
     return ERR_OK;

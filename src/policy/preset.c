@@ -2,6 +2,7 @@
 #include "policy/preset.h"
 #include "policy/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static union entry web[] = {{.ports = {80, 80}}, {.ports = {443, 443}}};
@@ -52,9 +53,19 @@ const struct rule *preset_find(const char *name)
     return NULL;
 }
 
-const char *preset_names(void)
+const struct rule *preset_at(size_t i)
 {
-    return "package-registries, github";
+    return i < ARRAY_SIZE(presets) ? &presets[i] : NULL;
+}
+
+const char *preset_names(char out[static PRESET_NAMES_SIZE])
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(presets) && used < PRESET_NAMES_SIZE; i++)
+        used += (size_t)snprintf(out + used, PRESET_NAMES_SIZE - used, "%s%s", used ? ", " : "",
+                                 presets[i].name);
+    return out;
 }
 
 bool preset_fallback(const char *name, enum fallback *out)

@@ -8,5 +8,8 @@ const struct rule *preset_find(const char *name);
 /* "deny", "public", "allow": false for another. */
 bool preset_fallback(const char *name, enum fallback *out);
 const char *preset_fallback_name(enum fallback f);
-/* Names of all presets, "a, b", for error texts. */
-const char *preset_names(void);
+/* The i-th, in the order of the table; NULL after the last. */
+const struct rule *preset_at(size_t i);
+/* Lists all names for errors, "a, b", in out. */
+#define PRESET_NAMES_SIZE 160
+const char *preset_names(char out[static PRESET_NAMES_SIZE]);

@@ -1,5 +1,5 @@
-"""What docs/policy.md and docs/audit.md list is what the program has: presets with their hosts, conditions of a rule, fields and
-events of the audit log. Who adds one is told here of the page that lacks it."""
+"""The lists of docs/policy.md and docs/audit.md are the program's own: presets with their hosts, conditions of a rule, fields and
+events of the audit log. A new entry of the program that a page lacks fails here."""
 
 import pathlib
 import re
@@ -35,12 +35,26 @@ def test_conditions_of_a_rule():
     assert [key for key in keys if f'"{key}"' not in page] == []  # in the example
 
 
+def test_a_secret_is_bound_by_options_to_all_that_a_binding_may_have():
+    keys = re.findall(r"^ +X\([A-Z]+, (\w+), [A-Z]+, true\)", (SRC / "policy/condition.h").read_text(), re.M)
+    options = dict(re.findall(r'add_list\(c, bind, "(\w+)", "(\w+)"\)', (SRC / "cli/cmd_secret.c").read_text()))
+    assert "domains" in keys and set(keys) <= set(options.values())
+    text = (SRC / "cli/commands_policy.c").read_text()
+    assert [option for option in options if f'{{0, "{option}", ' not in text] == []
+
+
 def test_fields_of_the_log():
     text = (SRC / "egress/flow/audit.c").read_text()
     fields = set(re.findall(r'put_(?:text|number|true)\(a, "(\w+)"', text))
     assert {"time", "prev", "warned", "port"} <= fields
     documented = [name for first, _ in rows("audit.md", "A record") for name in names(first)]
     assert len(documented) == len(set(documented)) and set(documented) == fields
+
+
+def test_a_line_of_the_log_has_room_for_all_of_its_texts():
+    text = (SRC / "egress/flow/audit.c").read_text()
+    room = int(re.search(r"#define TEXTS_MAX +(\d+)", text).group(1))
+    assert 10 < len(set(re.findall(r'put_text\(a, "(\w+)"', text))) <= room
 
 
 def test_events_of_the_log():

@@ -2,6 +2,8 @@
  * here fails, and so does one that a reader forgets. That the table has all functions of each condition is the compiler's
  * to say (test/scenario/test_policy_conditions.py). */
 #include "policy/internal.h"
+#include "policy/pattern.h"
+#include "policy/preset.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -291,6 +293,29 @@ static void test_unknown_conditions(void **state)
     }
 }
 
+/* A host that is spelled as no name is would never match, and a preset that an error does not name is not found. */
+static void test_presets(void **state)
+{
+    char names[PRESET_NAMES_SIZE], normal[POLICY_NAME_MAX + 3];
+    const struct rule *preset;
+    size_t i;
+
+    preset_names(names);
+    assert_true(strlen(names) + 1 < sizeof(names)); /* else one was cut */
+    for (i = 0; (preset = preset_at(i)); i++) {
+        const struct list *hosts = &preset->lists[CONDITION_DOMAINS];
+
+        assert_ptr_equal(preset_find(preset->name), preset);
+        assert_non_null(strstr(names, preset->name));
+        assert_true(hosts->n > 0 && preset->lists[CONDITION_PORTS].n > 0);
+        for (size_t k = 0; k < hosts->n; k++) {
+            assert_int_equal(pattern_domain_normalize(hosts->entries[k].text, normal), 0);
+            assert_string_equal(hosts->entries[k].text, normal);
+        }
+    }
+    assert_true(i >= 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_offers),
         cmocka_unit_test(test_overlaps),
         cmocka_unit_test(test_unknown_conditions),
+        cmocka_unit_test(test_presets),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
