@@ -107,6 +107,10 @@ static void on_data(struct http_exchange *x, const char *data, size_t len)
         refuse(x, u, 413, "the archive is larger than a build's may be");
         return;
     }
+    if (core_build_upload_is_gone(u->fd)) {
+        refuse(x, u, 404, "it was given up, or it took too long to send the files");
+        return;
+    }
     rc = io_write_full(u->fd, data, len);
     if (rc < 0) {
         refuse(x, u, 507, strerror(-rc));

@@ -23,6 +23,7 @@ struct upload {
     int64_t until_real_ms;
     uint32_t *parts;        /* bytes of each that is there; NULL: it comes whole */
     unsigned parts_written; /* that are just being received */
+    bool given_up;          /* it goes with the last of them */
 };
 
 struct build_files {

@@ -88,7 +88,8 @@ static struct upload *find_upload(const struct build_files *all, const char *nam
 {
     struct upload *u = all->uploads;
 
-    while (u && !(u->parts && strcmp(u->name, name) == 0 && strcmp(u->temp, id) == 0))
+    while (u &&
+           !(u->parts && !u->given_up && strcmp(u->name, name) == 0 && strcmp(u->temp, id) == 0))
         u = u->next;
     return u;
 }
@@ -151,7 +152,11 @@ enum err_code core_storage_part_end(struct core *c, uint64_t number, unsigned pa
     u->parts_written--;
     if (whole)
         u->parts[part - 1] = (uint32_t)bytes;
-    return ERR_OK;
+    if (!u->given_up)
+        return ERR_OK;
+    if (u->parts_written == 0)
+        build_files_remove_upload(c->build_files, u);
+    return no_upload(e);
 }
 
 /* All but the last have the same size. */
@@ -176,13 +181,36 @@ static enum err_code add_parts(const struct upload *u, uint64_t *bytes, struct e
                : err_set(e, ERR_TOO_LARGE, "an archive may have %u bytes", CORE_BUILD_FILE_MAX);
 }
 
+/* A part that was sent anew with less leaves the rest of what it was: behind the end it would be on
+ * the disk without counting. */
+static enum err_code cut(const struct build_files *all, const struct upload *u, uint64_t bytes,
+                         struct err *e)
+{
+    CLEANUP_CLOSE int fd = openat(all->dir_fd, u->temp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd >= 0 && ftruncate(fd, (off_t)bytes) == 0
+               ? ERR_OK
+               : err_set_sys(e, ERR_INTERNAL, errno, "ending what was sent");
+}
+
 static enum err_code complete(struct build_files *all, struct upload *u,
                               struct core_storage_call *s, struct err *e)
 {
     e->code = ERR_OK;
-    if (add_parts(u, &s->bytes, e) == ERR_OK && build_files_keep(all, u, s->bytes, e) == ERR_OK)
+    if (add_parts(u, &s->bytes, e) == ERR_OK && cut(all, u, s->bytes, e) == ERR_OK &&
+        build_files_keep(all, u, s->bytes, e) == ERR_OK)
         build_files_remove_upload(all, u);
     return e->code;
+}
+
+/* While parts of it are being received it goes on to count: what they have written is on the disk.
+ * They end with their next byte, as the file has no name any more (core_build_upload_is_gone). */
+static void give_up(struct build_files *all, struct upload *u)
+{
+    u->given_up = true;
+    (void)unlinkat(all->dir_fd, u->temp, 0);
+    if (u->parts_written == 0)
+        build_files_remove_upload(all, u);
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
@@ -223,7 +251,7 @@ static enum err_code of_upload(struct core *c, const char *name, struct core_sto
         return open_part(c->build_files, u, s, e);
     if (s->op == STORAGE_COMPLETE)
         return complete(c->build_files, u, s, e);
-    build_files_remove_upload(c->build_files, u);
+    give_up(c->build_files, u);
     return ERR_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "core/build_files.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 enum err_code core_build_upload_space(int fd, struct err *e)
@@ -17,4 +18,11 @@ enum err_code core_build_upload_space(int fd, struct err *e)
                        "less than %u %% of the disk that the server keeps archives on are free",
                        CORE_BUILD_FILES_FREE);
     return ERR_OK;
+}
+
+bool core_build_upload_is_gone(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
 }

@@ -110,17 +110,59 @@ def test_parts_in_any_order(storage, mine):  # noqa: F811
     assert mine.run(made, "sha256sum < /big").split()[0] == hashlib.sha256(bytes(range(256)) * (11 * 4096)).hexdigest()
 
 
+def test_a_part_that_is_sent_anew_with_less_leaves_nothing(storage, own_server):
+    """Three whole parts, of which the last are sent again, one byte and none: what they had is not on the disk any more."""
+    upload = storage.begin(md5(33))
+    assert [storage.part(md5(33), upload, i, bytes(PART)).status for i in (1, 2, 3)] == [200] * 3
+    assert [storage.part(md5(33), upload, i, body).status for i, body in ((2, b"x"), (3, b""))] == [200] * 2
+    assert storage.complete(md5(33), upload).status == 200
+    assert storage.call("HEAD", storage.name(md5(33))).headers["Content-Length"] == str(PART + 1)
+    if own_server:
+        kept = [one.stat().st_size for one in (own_server.state / "cayd/builds").iterdir() if one.name.endswith(md5(33))]
+        assert kept == [PART + 1]
+
+
+def open_part(storage, digits, upload, number):
+    """A part whose client sends one byte and no more."""
+    one = storage.cay.connect()
+    one.putrequest("PUT", f"/api/object-storage/s3/builds{storage.name(digits)}?partNumber={number}&uploadId={upload}&x-id=UploadPart")
+    for name, value in {"x-amz-security-token": storage.access["sessionToken"], "x-amz-content-sha256": hashlib.sha256(b"").hexdigest(),
+                        "Content-Length": "1000"}.items():
+        one.putheader(name, value)
+    one.endheaders(b"x")
+    return one
+
+
+def give_up(storage, digits, upload):
+    return storage.call("DELETE", f"{storage.name(digits)}?uploadId={upload}").status
+
+
+def test_parts_of_an_upload_that_was_given_up_count_until_they_end(storage):
+    """Their bytes are on the disk: as many as a tenant may receive, all given up, leave no place for another."""
+    uploads, begun = [storage.begin(md5(34)) for _ in range(4)], []
+    try:
+        for upload in uploads:
+            begun.append(open_part(storage, md5(34), upload, 1))
+            until(lambda: b"still being received" in storage.complete(md5(34), upload).body, 60, "the part is being received")
+            assert give_up(storage, md5(34), upload) == 204
+            refused(storage.part(md5(34), upload, 2, b"x"), 404, "NoSuchKey")
+        assert storage.call("POST", storage.name(md5(35)) + "?uploads=").status in (429, 503)
+        begun[0].send(b"x")
+        reply = begun[0].getresponse()
+        assert reply.status == 404 and b"given up" in reply.read()
+        upload = until(lambda: (r := storage.call("POST", storage.name(md5(35)) + "?uploads=")).status == 200 and r, 60, "a place is free").body
+        assert give_up(storage, md5(35), re.search(rb"<UploadId>(\w+)</UploadId>", upload)[1].decode()) == 204
+    finally:
+        for one in begun:
+            one.close()
+
+
 def test_parts_that_are_open_are_bounded(storage):
     """Sixteen parts whose clients send no more; a part is taken again when one of these has gone."""
     upload, begun = storage.begin(md5(30)), []
     try:
         for n in range(1, 17):
-            begun.append(storage.cay.connect())
-            begun[-1].putrequest("PUT", f"/api/object-storage/s3/builds{storage.name(md5(30))}?partNumber={n}&uploadId={upload}&x-id=UploadPart")
-            for name, value in {"x-amz-security-token": storage.access["sessionToken"], "x-amz-content-sha256": hashlib.sha256(b"").hexdigest(),
-                                "Content-Length": "1000"}.items():
-                begun[-1].putheader(name, value)
-            begun[-1].endheaders(b"x")
+            begun.append(open_part(storage, md5(30), upload, n))
         over = until(lambda: (r := storage.part(md5(30), upload, 17, b"x")).status != 200 and r, 60, "sixteen are received")
         assert over.status in (429, 503) and b"16 parts are being received" in over.body, (over.status, over.body)
         begun.pop().close()
