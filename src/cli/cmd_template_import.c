@@ -16,9 +16,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
-#define NOTE_BYTES   (64u << 10) /* src/unpack/additions.c takes as much */
-#define GIVE_BACK_MS 30000u
+#define NOTE_BYTES          (64u << 10) /* src/unpack/additions.c takes as much */
+#define GIVE_BACK_MS        30000u
+#define IMPORT_FREE_PERCENT 5u /* of the state directory's disk, as a layer is left there */
 
 struct import {
     struct cli *c;
@@ -204,12 +206,31 @@ static void close_spool(struct import *m)
     util_close(&m->dir_fd);
 }
 
+/* A layer of holes is as short as one likes where it comes from, and whole here, on the disk that
+ * the daemons write on. */
+static enum err_code check_space(const struct import *m, uint64_t bytes, struct err *e)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(m->dir_fd, &fs) < 0)
+        return err_set_sys(e, ERR_INTERNAL, errno, "looking at the disk of %s", m->path);
+    if ((uint64_t)fs.f_bavail * fs.f_frsize >=
+        bytes + (uint64_t)fs.f_blocks / 100 * IMPORT_FREE_PERCENT * fs.f_frsize)
+        return ERR_OK;
+    return err_set(e, ERR_NO_SPACE,
+                   "with a layer of %llu MiB the disk of %.100s would be left with less than %u %% "
+                   "free",
+                   (unsigned long long)(bytes >> 20), m->path, IMPORT_FREE_PERCENT);
+}
+
 static enum err_code put_layers(const struct import *m, struct err *e)
 {
     for (size_t i = 0; i < m->image.manifest.count; i++) {
         CLEANUP_CLOSE int fd = -1;
         char name[24];
 
+        if (check_space(m, m->image.manifest.layers[i].size, e) != ERR_OK)
+            return e->code;
         snprintf(name, sizeof(name), "%zu", i);
         fd = openat(m->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)

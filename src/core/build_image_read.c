@@ -4,7 +4,6 @@
 #include "core/build_image_read.h"
 
 #include "base/clock.h"
-#include "base/io.h"
 #include "core/agent_file_call.h"
 #include "core/build_command.h"
 #include "core/core_internal.h"
@@ -147,16 +146,14 @@ static enum err_code take_piece(struct build_image_read *m, const char *body, si
                                 struct err *e)
 {
     uint64_t left = m->manifest.layers[m->layer].size - m->at;
-    int r;
 
     if (!body || len == 0 || len > left)
         return err_set(e, ERR_INVALID, "layer %zu has not the length that the manifest says",
                        m->layer + 1);
     if (clock_mono_ms() > m->r->until_ms)
         return err_set(e, ERR_TIMEOUT, "the time of the build is over");
-    r = io_write_full(m->fd, body, len);
-    if (r < 0)
-        return err_set_sys(e, err_code_from_errno(r), r, "keeping layer %zu", m->layer + 1);
+    if (image_spool_write(m->fd, body, len, m->layer, e) != ERR_OK)
+        return e->code;
     if (EVP_DigestUpdate(m->sum, body, len) != 1)
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     m->at += len;

@@ -92,11 +92,11 @@ enum err_code image_spool_make(const struct core *c, uint32_t number, struct err
     return err_set_sys(e, ERR_UNAVAILABLE, errno, "making a folder for the image");
 }
 
-static enum err_code check_space(int dir_fd, uint64_t bytes, struct err *e)
+static enum err_code check_space(int fd, uint64_t bytes, struct err *e)
 {
     struct statvfs fs;
 
-    if (fstatvfs(dir_fd, &fs) < 0)
+    if (fstatvfs(fd, &fs) < 0)
         return err_set_sys(e, ERR_INTERNAL, errno, "looking at the disk of images");
     if ((uint64_t)fs.f_bavail * fs.f_frsize >=
         bytes + (uint64_t)fs.f_blocks / 100 * IMAGE_SPOOL_FREE_PERCENT * fs.f_frsize)
@@ -122,6 +122,14 @@ int image_spool_open(const struct core *c, uint32_t number, size_t layer, uint64
     if (fd < 0)
         err_set_sys(e, ERR_INTERNAL, errno, "making a file for layer %zu", layer + 1);
     return fd;
+}
+
+enum err_code image_spool_write(int fd, const char *bytes, size_t n, size_t layer, struct err *e)
+{
+    enum err_code code = check_space(fd, n, e);
+    int r = code == ERR_OK ? io_write_full(fd, bytes, n) : 0;
+
+    return r < 0 ? err_set_sys(e, err_code_from_errno(r), r, "keeping layer %zu", layer + 1) : code;
 }
 
 enum err_code image_spool_note(const struct core *c, uint32_t number, const char *name,

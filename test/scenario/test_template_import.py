@@ -2,6 +2,7 @@
 with one is said, and leaves neither a name nor a file."""
 
 import os
+import subprocess
 
 import pytest
 from imagelib import docker_archive, layout, tar
@@ -45,6 +46,22 @@ def test_its_command_is_run_where_that_is_asked_for(cli, cay, tmp_path):
     assert made.returncode == 0, made.stderr
     with cay.create(template="made") as box:
         until(lambda: box.run("test -e /tmp/started && echo started").out == "started\n", what="its command has run")
+
+
+def test_layers_leave_room_on_the_disk_that_they_are_left_on(cli, tmp_path):
+    """A disk of 64 MiB in the place of the state directory's, so that the machine's own is not filled: a layer that leaves less than
+    5 % of it is refused before it is written; a shorter one is written, and then not found by the server, which has another."""
+    (tmp_path / "disk").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=755", "tmpfs", tmp_path / "disk"], check=True)
+    try:
+        (tmp_path / "disk/privd").mkdir()
+        for megabytes, said in (63, "the disk of"), (62, "the disk of"), (1, "no image was given to this template"):
+            docker_archive(tmp_path / "image.tar", [bytes(megabytes << 20)])
+            done = cli.imported(f"docker-archive:{tmp_path}/image.tar", f"--state-dir={tmp_path}/disk")
+            assert done.returncode == 1 and said in done.stderr, done.stderr
+            assert megabytes == 1 or "would be left with less than 5 % free" in done.stderr
+    finally:
+        subprocess.run(["umount", tmp_path / "disk"], check=True)
 
 
 def halve(path):
