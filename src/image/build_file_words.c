@@ -117,6 +117,12 @@ static enum err_code set_variable(json_t *set, const char *name, size_t len, str
     return ERR_OK;
 }
 
+/* The text's end is the name's in the old form alone, where the value is missed next. */
+static bool ends_name(char c, bool old_form)
+{
+    return old_form ? c == '\0' || strchr(BLANKS, c) : c == '=';
+}
+
 /* "NAME=VALUE", or with a blank instead ("NAME VALUE to the end"). *at moves behind it, and *room
  * is less by the value. */
 static enum err_code take_pair(const char **at, bool old_form, const struct words *w, json_t *set,
@@ -127,7 +133,7 @@ static enum err_code take_pair(const char **at, bool old_form, const struct word
     CLEANUP_BUF struct buf value;
 
     buf_init(&value, *room + 1);
-    if (len == 0 || len >= VARIABLE_MAX || !strchr(old_form ? BLANKS : "=", name[len]))
+    if (len == 0 || len >= VARIABLE_MAX || !ends_name(name[len], old_form))
         return err_set(e, ERR_INVALID, "it is NAME=VALUE... or NAME VALUE; not \"%.40s\"", name);
     *at = name + len + (old_form ? strspn(name + len, BLANKS) : 1);
     if (old_form && !**at)

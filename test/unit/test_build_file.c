@@ -128,6 +128,33 @@ static void expect_env(const char *text, const char *name, const char *value)
     json_decref(set);
 }
 
+/* Nothing is read behind the end of the text: there may be whatever the process has. */
+static void expect_no_env(const char *text, size_t len)
+{
+    char behind[64] = "";
+    json_t *set = json_object();
+    struct err e = {0};
+
+    assert_in_range(len, 1, sizeof(behind) - 10);
+    memset(behind + len + 1, 'x', 8);
+    memcpy(behind, text, len);
+    assert_int_equal(build_file_env(behind, NULL, set, &e), ERR_INVALID);
+    json_object_clear(set);
+    assert_int_equal(build_file_env_for_shell(behind, set, &e), ERR_INVALID);
+    json_decref(set);
+}
+
+static void test_a_pair_that_is_cut(void **state)
+{
+    static const char *const cut[] = {"A=1 B",   "A=1 B=2 C", "A=1 B.c", "A=1 B ",
+                                      "A=1 B C", "A",         "A "};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cut); i++)
+        expect_no_env(cut[i], strlen(cut[i]));
+    expect_env("A=1 B=", "B", "");
+    expect_env("A=1 B=2", "B", "2");
+}
+
 static void test_variables(void **state)
 {
     CLEANUP_BUF struct buf out;
@@ -226,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_a_pair_that_is_cut),
         cmocka_unit_test_setup_teardown(test_names_that_leave_the_folder, set_up, tear_down),
     };
 
