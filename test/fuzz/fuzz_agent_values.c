@@ -5,6 +5,7 @@
 #include "agent/files/files_meta.h"
 #include "agent/fs/fs_entry.h"
 #include "agent/fs/fs_json.h"
+#include "base/utf8.h"
 #include "fuzz.h"
 #include "http/json.h"
 
@@ -114,7 +115,7 @@ static void file_name(const char *bytes, size_t n)
     FUZZ_CHECK(buf_append_str(&out, ",\"b\":") == 0);
     FUZZ_CHECK(fs_json_string(&out, bytes, strlen(bytes)) == 0 && buf_append(&out, "}", 1) == 0);
     FUZZ_CHECK(json_parse(out.data, out.len, false, &value, &e) == ERR_OK);
-    if (fs_json_is_utf8(bytes, strlen(bytes)))
+    if (utf8_is_valid(bytes, strlen(bytes)))
         FUZZ_CHECK(strcmp(json_string_value(json_object_get(value, "a")), bytes) == 0);
     json_decref(value);
     buf_clear(&out);

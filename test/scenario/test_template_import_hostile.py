@@ -57,11 +57,14 @@ def test_archives_that_are_refused(cli, server, cay, outside, tmp_path):  # noqa
         assert left(server, cay) == [], said
 
 
-def test_what_a_name_says_does_no_harm_to_a_terminal(cli, tmp_path):  # noqa: F811
+def test_what_a_name_says_does_no_harm_to_a_terminal_or_the_log(cli, server, tmp_path):  # noqa: F811
     layout(tmp_path / "layout", [tar(("\x1b]0;owned\x07\nE 0 done\ncaf\udce9" + "n" * 300, "file"))])
     done = cli.imported(f"oci:{tmp_path}/layout")
     assert done.returncode == 1 and "has a part of over 255 bytes" in done.stderr
     assert "\x1b" not in done.stderr and "\x07" not in done.stderr and "\nE 0 done" not in done.stderr
+    if server.own:  # its log is text, for all who read it
+        told = [line for line in server.own.log.read_bytes().splitlines() if b"owned" in line]
+        assert told and all(b"E 0 done?caf?nnn" in line for line in told), told
 
 
 LINKS = [(name, "link", {"to": to}) for name, to in (

@@ -186,6 +186,31 @@ static void err_texts_hold_no_control_characters(void **state)
     assert_string_equal(e.text, "open: No such file or directory");
 }
 
+static void said(const char *text, const char *expected)
+{
+    char last[256];
+
+    log_write(LOG_ERROR, "%s", text);
+    log_last_error(last, sizeof(last));
+    assert_string_equal(last, expected);
+}
+
+/* A line is read as UTF-8, and shown by terminals: names that others chose are part of some. */
+static void lines_of_the_log_are_text(void **state)
+{
+    char much[300], cut[256];
+
+    said("caf\xc3\xa9 \xe6\x97\xa5 \xf0\x9f\x98\x80", "caf\xc3\xa9 \xe6\x97\xa5 \xf0\x9f\x98\x80");
+    said("caf\xe9 \xe9\x95", "caf? ??");
+    said("\xc0\xaf \xed\xa0\x80 \xff", "?? ??? ?");
+    said("a\n\x1b[31m \x9b \xc2\x9b \xc2\xa0", "a??[31m ? ?? \xc2\xa0");
+    memset(much, 'n', sizeof(much));
+    memcpy(much + 254, "\xc3\xa9", 3); /* only its first byte is kept for those who ask later */
+    memset(cut, 'n', sizeof(cut));
+    memcpy(cut + 254, "?", 2);
+    said(much, cut);
+}
+
 /* A holder that takes what it can leaves room for another, and so on; a place that was given back can
  * be taken. */
 static void share_leaves_space_for_others(void **state)
@@ -404,6 +429,7 @@ int main(void)
         cmocka_unit_test(log_rates),
         cmocka_unit_test(signal_names_are_found_both_ways),
         cmocka_unit_test(err_texts_hold_no_control_characters),
+        cmocka_unit_test(lines_of_the_log_are_text),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "agent/common/path.h"
 #include "agent/fs/fs_json.h"
 #include "agent/fs/fs_open.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -95,8 +96,8 @@ static int append_attribute(struct buf *out, const char *path, const char *name,
     size_t cost = strlen(name) + (size_t)MAX(n, 0);
     int r;
 
-    if (n < 0 || cost > *budget || !fs_json_is_utf8(name, strlen(name)) ||
-        !fs_json_is_utf8(value, (size_t)n))
+    if (n < 0 || cost > *budget || !utf8_is_valid(name, strlen(name)) ||
+        !utf8_is_valid(value, (size_t)n))
         return 0;
     r = buf_append_str(out, *any ? "," : ",\"metadata\":{");
     if (r == 0)

@@ -4,8 +4,6 @@
 
 #include "base/buf.h"
 
-#include <stdbool.h>
-
 /* A quoted JSON string. File names are bytes: bytes that are not UTF-8 become U+FFFD, since JSON
  * cannot say it otherwise. 0, -EMSGSIZE or -ENOMEM. */
 int fs_json_string(struct buf *out, const char *bytes, size_t n) WARN_UNUSED;
@@ -13,8 +11,3 @@ int fs_json_string(struct buf *out, const char *bytes, size_t n) WARN_UNUSED;
 /* `"name":"value"` with a comma before it unless out ends with an opening bracket. name is ours and
  * is not escaped. */
 int fs_json_field(struct buf *out, const char *name, const char *value) WARN_UNUSED;
-
-/* Length of the well-formed UTF-8 sequence at bytes (at most n), or 0. */
-size_t fs_json_utf8(const char *bytes, size_t n);
-
-bool fs_json_is_utf8(const char *bytes, size_t n);
