@@ -119,6 +119,10 @@ static enum err_code finish(const struct spool *s, const struct unpack *u, struc
     if (u->set_id_dropped)
         printf("P 90 %llu files lost their set-id bits: they have cay-init's own id\n",
                (unsigned long long)u->set_id_dropped);
+    /* Names of the image's are among it: a line of theirs would be taken for this program's. */
+    for (size_t i = 0; i < said.len; i++)
+        if (said.data[i] == '\n')
+            said.data[i] = '?';
     for (char *at = said.len ? said.data : NULL, *next; at; at = next) {
         next = strstr(at, "; ");
         if (next) {

@@ -67,6 +67,14 @@ def test_what_a_name_says_does_no_harm_to_a_terminal_or_the_log(cli, server, tmp
         assert told and all(b"E 0 done?caf?nnn" in line for line in told), told
 
 
+def test_a_folder_with_lines_in_its_name_says_nothing_for_the_unpacker(cli, tmp_path):  # noqa: F811
+    """It would say that the import has failed, and why."""
+    layout(tmp_path / "layout", [shell()], {"WorkingDir": "/srv/a\nE 28 the disk is full"})
+    made = cli.imported(f"oci:{tmp_path}/layout")
+    assert made.returncode == 0 and "added the folder /srv/a?E 28 the disk is full" in made.stderr, made.stderr
+    assert cli("template", "rm", "made").returncode == 0
+
+
 LINKS = [(name, "link", {"to": to}) for name, to in (
     ("dev", "/proc/1/root/dev"), ("proc", "/"), ("sys", "/etc"), ("run", "/etc"), ("etc/cay", "/etc"), ("etc/resolv.conf", "/etc/shadow"),
     ("etc/group", "/etc/shadow"), ("home/user", "/etc"), ("bin/bash", "/etc/shadow"), ("tmp", "/etc"), ("out", "/proc/1/root/etc"))]
