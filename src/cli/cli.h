@@ -112,6 +112,8 @@ void cli_note(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);
 
 /* generate.c */
 void cli_print_help(const struct cli_command *command, FILE *out);
+/* The options of every command once, behind all of them. */
+void cli_print_help_of_group(const struct cli_command *const *commands, size_t n, FILE *out);
 void cli_print_overview(FILE *out);
 
 /* The help of each command of a group ("template"), to standard output. False: it is no group. */

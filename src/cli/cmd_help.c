@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define GROUP_MAX 32u /* commands of one group */
+
 static const struct cli_command *find_by_words(char **words, int count)
 {
     char name[64];
@@ -18,15 +20,14 @@ static const struct cli_command *find_by_words(char **words, int count)
 
 bool cli_print_group(const char *word)
 {
+    const struct cli_command *members[GROUP_MAX];
     size_t len = strlen(word), found = 0;
 
-    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k)) {
-        if (strncmp(k->name, word, len) != 0 || k->name[len] != ' ')
-            continue;
-        if (found++ > 0)
-            putchar('\n');
-        cli_print_help(k, stdout);
-    }
+    for (const struct cli_command *k = cli_command_next(NULL); k; k = cli_command_next(k))
+        if (strncmp(k->name, word, len) == 0 && k->name[len] == ' ' && found < GROUP_MAX)
+            members[found++] = k;
+    if (found > 0)
+        cli_print_help_of_group(members, found, stdout);
     return found > 0;
 }
 

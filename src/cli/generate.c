@@ -51,7 +51,7 @@ static void print_options(FILE *out, const char *title, const struct cli_option 
         print_option(out, options);
 }
 
-void cli_print_help(const struct cli_command *command, FILE *out)
+static void print_help(const struct cli_command *command, FILE *out, bool with_common)
 {
     fprintf(out, "cay %s %s\n\n  %s\n", command->name, command->operands, command->summary);
     if (command->text) {
@@ -59,7 +59,8 @@ void cli_print_help(const struct cli_command *command, FILE *out)
         print_text(out, command->text, "  ", 96);
     }
     print_options(out, "Options", command->options);
-    print_options(out, "With every command", cli_global_options);
+    if (with_common)
+        print_options(out, "With every command", cli_global_options);
     if (command->takes_settings)
         fputs("\nSettings are options too, such as --listen-port=4000: `cay help settings`.\n",
               out);
@@ -67,6 +68,21 @@ void cli_print_help(const struct cli_command *command, FILE *out)
         fputs("\nExamples:\n", out);
     for (const struct cli_example *x = command->examples; x && x->line; x++)
         fprintf(out, "  %-48s # %s\n", x->line, x->what);
+}
+
+void cli_print_help(const struct cli_command *command, FILE *out)
+{
+    print_help(command, out, true);
+}
+
+void cli_print_help_of_group(const struct cli_command *const *commands, size_t n, FILE *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            fputc('\n', out);
+        print_help(commands[i], out, false);
+    }
+    print_options(out, "With every command", cli_global_options);
 }
 
 void cli_print_overview(FILE *out)

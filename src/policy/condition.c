@@ -229,7 +229,8 @@ static bool condition_paths_overlaps(const union entry *a, const union entry *b)
 
 static void condition_paths_describe(const struct subject *s, char *out, size_t size)
 {
-    (void)snprintf(out, size, "this path");
+    (void)snprintf(out, size, "this path%s",
+                   s->is_ambiguous ? " (it can be read in two ways)" : "");
 }
 
 /* -- the table --------------------------------------------------------------------------------- */

@@ -87,6 +87,7 @@ struct subject subject_of(const char *name, const struct policy_address *a, uint
 /* The middle two: cannot be told before the address, or the request, is known. */
 enum match { MATCH_NO, MATCH_ADDRESS, MATCH_REQUEST, MATCH_YES };
 
+#define CONDITION_WHAT_SIZE 48   /* of what did not match, in words */
 #define CONDITION_TEXT_SIZE 1040 /* of one entry: a path of PATH_MAX_BYTES */
 
 struct condition {
@@ -101,7 +102,8 @@ struct condition {
     bool (*matches)(const union entry *e, const struct subject *s, bool denies);
     /* Could something match both? True where that is not certain. */
     bool (*overlaps)(const union entry *a, const union entry *b);
-    /* Describes the part of the subject that did not match: "port 22", "this method". */
+    /* Describes the part of the subject that did not match, in CONDITION_WHAT_SIZE: "port 22",
+     * "this method". */
     void (*describe)(const struct subject *s, char *out, size_t size);
     void (*print)(const union entry *e, char *out, size_t size);
     void (*clear)(union entry *e);

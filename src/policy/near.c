@@ -92,7 +92,7 @@ static void say_list(struct text *t, const struct condition *c, const struct lis
 
 static void say_misses(struct text *t, const struct nearest *n, const struct subject *s)
 {
-    char address[INET6_ADDRSTRLEN], what[24];
+    char address[INET6_ADDRSTRLEN], what[CONDITION_WHAT_SIZE];
 
     if (n->misses & MISS_PRIVATE) {
         policy_address_format(s->a, address);
@@ -109,7 +109,7 @@ static void say_misses(struct text *t, const struct nearest *n, const struct sub
 /* "this host", or "this address" */
 static void say_destination(struct text *t, const struct rule *r, const struct subject *s)
 {
-    char what[24];
+    char what[CONDITION_WHAT_SIZE];
 
     for (size_t i = 0; i < CONDITION_COUNT; i++)
         if (conditions[i].stage == (s->name ? CONDITION_NAME : CONDITION_ADDRESS)) {

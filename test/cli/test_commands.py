@@ -44,6 +44,7 @@ def test_a_group_says_what_it_goes_on_with(cay):
     assert 'unknown command "templates"' in unknown.stderr
     helped = cay("template", "--help")
     assert helped.returncode == 0 and helped.stdout == cay("help", "template").stdout and "cay template rm" in helped.stdout
+    assert helped.stdout.count("With every command:") == 1 and helped.stdout.count("--api-key=KEY") == 1
 
 
 def test_what_is_made_of_a_snapshot_is_shown_so(cay, box):

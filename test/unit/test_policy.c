@@ -784,6 +784,9 @@ static void test_near_misses(void **state)
     v = policy_request(p, "api.example", NULL, 443, "GET", "/v2");
     policy_explain(p, &v, "api.example", NULL, 443, "GET", "/v2", out);
     assert_non_null(strstr(out, "rule 2 \"near\" has this host; not this path, only /v1*"));
+    v = policy_request(p, "api.example", NULL, 443, "GET", "//v1/x"); /* a joined base address */
+    policy_explain(p, &v, "api.example", NULL, 443, "GET", "//v1/x", out);
+    assert_non_null(strstr(out, "not this path (it can be read in two ways), only /v1*"));
     v = policy_address(p, "api.example", &private, 443);
     policy_explain(p, &v, "api.example", &private, 443, NULL, NULL, out);
     assert_non_null(
