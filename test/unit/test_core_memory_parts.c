@@ -139,7 +139,7 @@ static void follow(struct telling *t)
     assert_int_equal(core_events_follow(t->w->core, TENANT, "e2b_key", &from, &t->fd, &e), ERR_OK);
 }
 
-/* What there is for the follower now, with a NUL. true: its stream has ended. */
+/* Reads all that there is for the follower now, with a NUL. true: its stream has ended. */
 static bool read_told(struct telling *t, char *text, size_t max)
 {
     size_t len = 0;

@@ -1,7 +1,7 @@
 #pragma once
 /* A look at what a socket has, without taking it: how first messages are read before anything is
- * decided about them. What was looked at is what is carried then, from its first byte to its last,
- * so that a decision holds for it. */
+ * decided about them. The bytes that were looked at are those that are carried then, from the
+ * first to the last, so that a decision holds for them. */
 
 #include <stdbool.h>
 #include <stddef.h>
