@@ -411,6 +411,11 @@ const char *contexts_home(const struct contexts *all)
     return all->config.home;
 }
 
+const char *context_language(const struct context *c)
+{
+    return c->language;
+}
+
 json_t *context_describe(const struct context *c)
 {
     return json_pack("{s:s, s:s, s:s}", "id", c->id, "language", c->language, "cwd", c->cwd);

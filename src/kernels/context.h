@@ -67,6 +67,8 @@ bool contexts_python_starts(const struct contexts *all);
 /* Where a context works of which no directory is asked for. */
 const char *contexts_home(const struct contexts *all);
 
+const char *context_language(const struct context *c);
+
 /* {id, language, cwd}; a new object or NULL. */
 json_t *context_describe(const struct context *c);
 

@@ -1,7 +1,9 @@
 #include "kernels/env_code.h"
 
 #include "base/buf.h"
+#include "base/util.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define CODE_MAX (16u * 1024u * 1024u)
@@ -65,41 +67,98 @@ static int bash_one(struct buf *b, const char *name, const char *value)
     return buf_append_str(b, "'\n");
 }
 
-static int r_one(struct buf *b, const char *name, const char *value)
+/* As a text a name may be any; as a word it would have to be one of R's names. */
+static int r_text(struct buf *b, const char *text)
 {
-    if (!value)
-        return buf_printf(b, "Sys.unsetenv(\"%s\")\n", name);
-    if (buf_printf(b, "Sys.setenv(%s = \"", name) < 0 || append_escaped(b, value, "\"\\", "\\") < 0)
+    if (buf_append_str(b, "\"") < 0 || append_escaped(b, text, "\"\\", "\\") < 0)
         return -1;
-    return buf_append_str(b, "\")\n");
+    return buf_append_str(b, "\"");
 }
 
-static int each(struct buf *b, const json_t *vars,
-                int (*one)(struct buf *b, const char *name, const char *value))
+static int r_one(struct buf *b, const char *name, const char *value)
+{
+    if (buf_append_str(b, value ? "Sys.setenv(" : "Sys.unsetenv(") < 0 || r_text(b, name) < 0)
+        return -1;
+    if (value && (buf_append_str(b, " = ") < 0 || r_text(b, value) < 0))
+        return -1;
+    return buf_append_str(b, ")\n");
+}
+
+/* POSIX.1, "Name": what a shell has as a variable. */
+static bool is_shell_name(const char *name)
+{
+    for (const char *p = name; *p; p++)
+        if (*p != '_' && !(*p >= 'a' && *p <= 'z') && !(*p >= 'A' && *p <= 'Z') &&
+            (p == name || *p < '0' || *p > '9'))
+            return false;
+    return *name != '\0';
+}
+
+/* A language sets all of them by one text, or one after the other. */
+static const struct way {
+    const char *language;
+    int (*all)(struct buf *b, const json_t *vars);
+    int (*one)(struct buf *b, const char *name, const char *value);
+    bool (*is_name)(const char *name); /* NULL: any is */
+} ways[] = {
+    {"python", .all = python},
+    {"javascript", .all = javascript},
+    {"typescript", .all = javascript},
+    {"bash", .one = bash_one, .is_name = is_shell_name},
+    {"r", .one = r_one},
+};
+
+static const struct way *way_of(const char *language)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
+        if (strcmp(ways[i].language, language) == 0)
+            return &ways[i];
+    return NULL;
+}
+
+static bool can_have(const struct way *w, const char *name)
+{
+    return !w->is_name || w->is_name(name);
+}
+
+enum err_code env_check(const char *language, const json_t *vars, struct err *e)
+{
+    const struct way *w = way_of(language);
+    const char *name;
+    json_t *value;
+
+    if (!w)
+        return err_set(e, ERR_INVALID,
+                       "env_vars: how a kernel of %.64s sets variables is not known here: give "
+                       "them to the sandbox's create, or set them in the code",
+                       language);
+    json_object_foreach ((json_t *)(uintptr_t)vars, name, value)
+        if (!can_have(w, name))
+            return err_set(e, ERR_INVALID, "env_vars: %s has no variable with the name \"%.64s\"",
+                           language, name);
+    return ERR_OK;
+}
+
+static int one_by_one(const struct way *w, struct buf *b, const json_t *vars)
 {
     const char *name;
     json_t *value;
 
     json_object_foreach ((json_t *)(uintptr_t)vars, name, value)
-        if (one(b, name, json_string_value(value)) < 0)
+        if (can_have(w, name) && w->one(b, name, json_string_value(value)) < 0)
             return -1;
     return 0;
 }
 
 char *env_code(const char *language, const json_t *vars)
 {
+    const struct way *w = way_of(language);
     CLEANUP_BUF struct buf b;
     int ret = -1;
 
     buf_init(&b, CODE_MAX);
-    if (strcmp(language, "python") == 0)
-        ret = python(&b, vars);
-    else if (strcmp(language, "javascript") == 0 || strcmp(language, "typescript") == 0)
-        ret = javascript(&b, vars);
-    else if (strcmp(language, "bash") == 0)
-        ret = each(&b, vars, bash_one);
-    else if (strcmp(language, "r") == 0)
-        ret = each(&b, vars, r_one);
+    if (w)
+        ret = w->all ? w->all(&b, vars) : one_by_one(w, &b, vars);
     return ret < 0 ? NULL : buf_take(&b);
 }
 

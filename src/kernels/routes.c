@@ -4,6 +4,7 @@
 #include "kernels/routes.h"
 
 #include "http/json.h"
+#include "kernels/env_code.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,35 +85,47 @@ static enum err_code read_execute(const json_t *body, struct execute *r, struct 
     return code;
 }
 
-static void execute(struct http_exchange *x, struct contexts *all, const struct execute *r)
+/* NULL: x is answered. */
+static struct context *context_of(struct http_exchange *x, struct contexts *all,
+                                  const struct execute *r)
 {
     char language[SPEC_NAME_MAX];
     struct context *c = NULL;
     struct err e = {0};
-    char *code;
 
     if (r->context_id && r->language) {
         answer_text(x, 400, "Only one of context_id or language can be provided");
-        return;
-    }
-    if (r->context_id) {
+    } else if (r->context_id) {
         c = contexts_find(all, r->context_id);
-        if (!c) {
+        if (!c)
             answer_no_context(x, r->context_id);
-            return;
-        }
     } else if (!spec_language(r->language ? r->language : "", language)) {
         answer_text(x, 500, "no language has such a name");
-        return;
     } else if (contexts_default(all, language, NULL, &c, &e) != ERR_OK) {
         answer_text(x, 500, e.text);
+        return NULL;
+    }
+    return c;
+}
+
+static void execute(struct http_exchange *x, struct contexts *all, const struct execute *r)
+{
+    json_t *env = json_object_size(r->env) > 0 ? r->env : NULL;
+    struct context *c = context_of(x, all, r);
+    struct err e = {0};
+    char *code;
+
+    if (!c)
+        return;
+    if (env && env_check(context_language(c), env, &e) != ERR_OK) {
+        answer_unfit(x, &e);
         return;
     }
     code = strdup(r->code);
     if (!code)
         answer_text(x, 500, "out of memory");
     else
-        context_execute(c, x, code, json_object_size(r->env) > 0 ? json_deep_copy(r->env) : NULL);
+        context_execute(c, x, code, env ? json_deep_copy(env) : NULL);
 }
 
 static void on_execute_body(struct http_exchange *x, char *body, size_t len)

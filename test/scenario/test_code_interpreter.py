@@ -26,11 +26,12 @@ def template(cay):
     if subprocess.run(["/usr/bin/python3", "-c", "import ipykernel"], capture_output=True).returncode:
         pytest.skip("the machine has no python3-ipykernel (scripts/deps test)")
     with cay.create() as box:
-        assert box.run("mkdir -p /opt/cay/kernels/python3 /opt/cay/kernels/deno /opt/cay/python/cay_kernel /etc/cay; chown -R user /opt/cay /etc/cay",
+        assert box.run("mkdir -p /opt/cay/kernels/{python3,deno,mine} /opt/cay/python/cay_kernel /etc/cay; chown -R user /opt/cay /etc/cay",
                        user="root").exit_code == 0
         files = {"/opt/cay/cay-kernels": (BUILD / "src/kernels/cay-kernels").read_bytes(),
                  "/opt/cay/kernels/python3/kernel.json": json.dumps(SPEC).encode(),
                  "/opt/cay/kernels/deno/kernel.json": json.dumps(SPEC).encode(),  # Python's in the place of JavaScript's
+                 "/opt/cay/kernels/mine/kernel.json": json.dumps(SPEC).encode(),
                  "/etc/cay/start.json": json.dumps(START).encode()}
         for path in (ROOT / "src/kernels/python/cay_kernel").glob("*.py"):
             files[f"/opt/cay/python/cay_kernel/{path.name}"] = path.read_bytes()
@@ -171,6 +172,12 @@ class NaTType:
 """
 
 
+def test_figures_of_plotly_can_be_shown():
+    """Its figures are an error in Jupyter without nbformat, which is no requirement of its, nor of any other package here."""
+    lines = (ROOT / "packaging/templates/code-interpreter/requirements.txt").read_text().splitlines()
+    assert {"plotly", "nbformat"} <= {line.partition("==")[0] for line in lines}
+
+
 def test_a_data_frame_of_all_kinds_of_values_is_shown(box):
     box.write("/home/user/pandas.py", PANDAS.encode())
     execute(box, "import pandas, datetime, decimal\nclass Bad:\n    def __str__(self): raise ValueError\nitself = []; itself += [itself, itself]")
@@ -215,6 +222,14 @@ def test_variables_of_an_execution(box):
     before = int(text(box, "len(In)"))
     execute(box, "pass", env_vars={"MINE": "x"})
     assert int(text(box, "len(In)")) == before + 2
+
+
+def test_variables_of_a_language_that_is_not_known(box):
+    """Of a kernel that was put there by hand: how it sets them could only be guessed."""
+    assert text(box, "6 * 7", language="mine") == "42"
+    refused = ask(box, "POST", "/execute", {"code": "1", "language": "mine", "env_vars": {"MINE": "x"}})
+    assert refused.status == 422 and "give them to the sandbox's create" in refused.json["detail"]
+    assert text(box, "import os; os.environ['GIVEN']", language="mine") == "of the sandbox"
 
 
 def test_contexts_are_apart(box):

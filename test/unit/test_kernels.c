@@ -316,6 +316,44 @@ static void test_variables_stay_data(void **state)
     json_decref(vars);
 }
 
+/* Nor is a name: bash has none of this kind, to R it is a text. */
+static void test_names_stay_data(void **state)
+{
+    static const char *const odd[] = {"a; echo ran #", "1a", "a-b", "a\"); ran(\"", "\xc3\xa9"};
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+        json_t *vars = json_pack("{s:s, s:s}", odd[i], "v", "_a1", "w");
+        CLEANUP_FREE char *bash = env_code("bash", vars);
+
+        assert_string_equal(bash, "export _a1='w'\n");
+        assert_int_equal(env_check("bash", vars, &e), ERR_INVALID);
+        assert_int_equal(env_check("python", vars, &e), ERR_OK);
+        assert_int_equal(env_check("r", vars, &e), ERR_OK);
+        assert_int_equal(env_check("cobol", vars, &e), ERR_INVALID);
+        assert_int_equal(json_object_del(vars, odd[i]), 0);
+        assert_int_equal(env_check("bash", vars, &e), ERR_OK);
+        json_decref(vars);
+    }
+}
+
+static void assert_r(const char *name, json_t *value, const char *expected)
+{
+    json_t *vars = json_pack("{s:o}", name, value);
+    CLEANUP_FREE char *code = env_code("r", vars);
+
+    assert_string_equal(code, expected);
+    json_decref(vars);
+}
+
+/* R's own grammar: a name in quotes may be any text, _A and TRUE as words are errors. */
+static void test_names_of_r_are_texts(void **state)
+{
+    assert_r("_A", json_string("v\"\\"), "Sys.setenv(\"_A\" = \"v\\\"\\\\\")\n");
+    assert_r("TRUE", json_null(), "Sys.unsetenv(\"TRUE\")\n");
+    assert_r("a\"); ran(\"", json_null(), "Sys.unsetenv(\"a\\\"); ran(\\\"\")\n");
+}
+
 static void test_variables_are_put_back(void **state)
 {
     json_t *vars = json_pack("{s:s, s:s}", "A", "1", "B", "2"), *back;
@@ -396,6 +434,8 @@ int main(void)
         cmocka_unit_test(test_languages),
         cmocka_unit_test(test_specifications),
         cmocka_unit_test(test_variables_stay_data),
+        cmocka_unit_test(test_names_stay_data),
+        cmocka_unit_test(test_names_of_r_are_texts),
         cmocka_unit_test(test_variables_are_put_back),
         cmocka_unit_test(test_the_identity_is_renewed),
     };
