@@ -23,13 +23,6 @@ static bool name_is_clean(const char *name)
 
 /* -- build ------------------------------------------------------------------------------------- */
 
-/* base and host are the server's own, and are always meant by these names. */
-bool template_name_is_own(const char *name)
-{
-    return plain_name_is_valid(name, 100) && strspn(name, ".") != strlen(name) &&
-           strcmp(name, "base") != 0 && strcmp(name, "host") != 0;
-}
-
 static void show_progress(const struct cli *c, const json_t *job)
 {
     json_t *line;
@@ -127,6 +120,22 @@ enum err_code template_build_follow(struct cli *c, struct api *a, const char *na
     return e->code;
 }
 
+/* That no template of the server's can be called, as ./tools, Dockerfile. */
+static bool is_path(const char *operand)
+{
+    return strchr(operand, '/') || strspn(operand, ".") == strlen(operand) ||
+           (!name_is_clean(operand) && access(operand, F_OK) == 0);
+}
+
+static void hint_at_folder(const char *name, struct err *e)
+{
+    if (access(name, F_OK) == 0)
+        err_hint(e, "to build by the folder of that name: `cay template build %.60s ./%.60s`", name,
+                 name);
+    else
+        err_hint(e, "to build one of your own give its folder: `cay template build NAME DIR`");
+}
+
 int cmd_template_build(struct cli *c)
 {
     const char *name = c->operand_count > 0 ? c->operands[0] : "base";
@@ -140,6 +149,8 @@ int cmd_template_build(struct cli *c)
         return cli_usage(c, "\"%s\" cannot be the name of a template of one's own", name);
     if (c->operand_count == 2)
         return template_build_file(c, name, c->operands[1]);
+    if (is_path(name))
+        return template_build_file(c, NULL, name);
     if (template_shipped(name, shipped, sizeof(shipped)))
         return template_build_file(c, NULL, shipped);
     if (!name_is_clean(name) || strlen(name) > 100)
@@ -154,7 +165,7 @@ int cmd_template_build(struct cli *c)
         bytes = size_of(&a, name);
     api_close(&a);
     if (e.code == ERR_NOT_FOUND)
-        err_hint(&e, "to build one of your own give its folder: `cay template build NAME DIR`");
+        hint_at_folder(name, &e);
     if (e.code != ERR_OK)
         return cli_fail(c, &e);
     if (c->json)

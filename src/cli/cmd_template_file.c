@@ -40,6 +40,13 @@ struct build {
 
 /* -- what is asked for ------------------------------------------------------------------------- */
 
+/* base and host are the server's own, and are always meant by these names. */
+bool template_name_is_own(const char *name)
+{
+    return plain_name_is_valid(name, 100) && strspn(name, ".") != strlen(name) &&
+           strcmp(name, "base") != 0 && strcmp(name, "host") != 0;
+}
+
 bool template_shipped(const char *name, char *path, size_t size)
 {
     char self[1024], file[PATH_MAX];
@@ -104,8 +111,14 @@ static enum err_code read_options(struct build *b, const char *path, struct err 
         return e->code;
     if (!b->name && b->file.name[0])
         b->name = b->file.name;
-    if (!b->name)
-        return err_set(e, ERR_INVALID, "%s has no LABEL cay.name", path);
+    if (!b->name) {
+        err_set(e, ERR_INVALID, "%s has no LABEL cay.name", path);
+        err_hint(e, "Give the template a name: `cay template build NAME %.100s`.", path);
+        return e->code;
+    }
+    if (!template_name_is_own(b->name))
+        return err_set(e, ERR_INVALID, "\"%s\" cannot be the name of a template of one's own",
+                       b->name);
     if (ttl && (config_parse_time_ms(ttl, &b->ttl_ms) < 0 || b->ttl_ms < 1000))
         return err_set(e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30m or 2h", ttl);
     if (policy)

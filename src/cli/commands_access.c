@@ -28,7 +28,7 @@ const struct cli_command commands_access[] = {
     },
     {
         .name = "template build",
-        .operands = "[OPTION...] [NAME [DIR|DOCKERFILE]]",
+        .operands = "[OPTION...] [NAME | [NAME] DIR|DOCKERFILE]",
         .summary = "make a template, or watch it being made",
         .text =
             "base is a real Debian; its build runs on the server and goes on without this "
@@ -37,7 +37,8 @@ const struct cli_command commands_access[] = {
             "COPY, ENV, WORKDIR, USER, EXPOSE, CMD. The steps run in a sandbox that reaches what "
             "--policy allows, and its files are kept under NAME, for `cay create NAME`; a template "
             "that had the name is there until the new one is complete. The sandbox is ended in "
-            "every case.\n\n"
+            "every case. Without NAME the file's LABEL cay.name says it, and a folder's name has "
+            "a slash in it, as ./tools.\n\n"
             "code-interpreter comes with cay: the template code-interpreter-v1 of E2B's code "
             "interpreter SDKs.",
         .options = OPTIONS({'d', "detach", NULL, "Do not wait (base).", NULL},
@@ -47,11 +48,13 @@ const struct cli_command commands_access[] = {
                             "file"},
                            {0, "ttl", "TIME", "How long the steps may take. Default: 1h.", NULL},
                            OPTION_QUIET),
-        .examples = EXAMPLES({"cay template build base", "make base and show how it goes"},
-                             {"cay template build code-interpreter", "E2B's code interpreter"},
-                             {"cay template build tools ./tools", "by tools/Dockerfile"},
-                             {"cay template build tools ./tools --policy=mirror.json",
-                              "from a mirror of one's own"}),
+        .examples = EXAMPLES(
+            {"cay template build base", "make base and show how it goes"},
+            {"cay template build code-interpreter", "E2B's code interpreter"},
+            {"cay template build tools ./tools", "by tools/Dockerfile"},
+            {"cay template build .", "by Dockerfile, whose LABEL cay.name says the name"},
+            {"cay template build tools ./tools --policy=mirror.json",
+             "from a mirror of one's own"}),
         .operands_max = 2,
         .raw_after = -1,
         .complete = "template",

@@ -19,6 +19,7 @@
 #define EXPORT_TTL_MS   (60ull * 60 * 1000)
 #define EXPORT_SAID_MAX 4096u /* of tar's, that are shown */
 #define EXPORT_NOTE_MAX 65536u
+#define TAR_HINT        "The template has to have GNU tar (the package tar)."
 #define START           "/files?path=/etc/cay/start.json&username=root"
 #define IMAGE           "/files?path=/etc/cay/image.json&username=root"
 
@@ -168,6 +169,8 @@ static enum err_code write_layer(struct image_of *x, struct err *e)
     json_decref(process);
     progress_end(&x->bar, x->layer_bytes);
     show_messages(&messages);
+    if (status == CLI_NOT_RUN || status == CLI_NO_PROGRAM)
+        err_hint(e, TAR_HINT);
     if (status == 0 || e->code != ERR_OK)
         return e->code;
     if (x->layer_bytes > IMAGE_BLOB_MAX)
@@ -176,7 +179,7 @@ static enum err_code write_layer(struct image_of *x, struct err *e)
     if (lseek(x->archive.fd, 0, SEEK_CUR) != x->archive.layer_at + (off_t)x->layer_bytes)
         return err_set(e, ERR_NO_SPACE, "the files could not be written whole");
     err_set(e, ERR_INTERNAL, "tar ended with status %d in the sandbox", status);
-    err_hint(e, "The template has to have GNU tar (the package tar).");
+    err_hint(e, TAR_HINT);
     return e->code;
 }
 

@@ -170,7 +170,8 @@ static enum err_code read_from(enum build_file_form form, struct build_file_step
     if (form == BUILD_FILE_OF_TEMPLATE && !plain_name_is_valid(s->text, BUILD_NAME_MAX))
         return err_set(e, ERR_INVALID,
                        "it is one name of a template or a snapshot, as `cay template ls` and `cay "
-                       "snapshot ls` have them; not \"%.60s\"",
+                       "snapshot ls` have them; not \"%.60s\". An image becomes a template by "
+                       "`cay template import NAME docker://IMAGE`",
                        s->text);
     return ERR_OK;
 }

@@ -29,15 +29,16 @@ CMD ["python3", "-m", "http.server", "--bind", "127.0.0.1", "8124"]
 @pytest.fixture
 def build(server, cay, tmp_path):
     """Builds what it is given, in tmp_path, and says how that went."""
-    def run(text, name="built", wait=True, json_too=False, **files):
+    def run(text, name="built", wait=True, json_too=False, command=None, **files):
         (tmp_path / "Dockerfile").write_text(text)
         (tmp_path / "tools").mkdir(exist_ok=True)
         for path, data in {"one.txt": "1\n", "two.txt": "2\n", "tools/tool": '#!/bin/sh\necho "$GREETING"\n', **files}.items():
             (tmp_path / path).write_text(data)
-        command = [BUILD / "src/cli/cay", *(["--json"] if json_too else []), "template", "build", name, tmp_path]
+        operands = command or (name, tmp_path)
+        command = [BUILD / "src/cli/cay", *(["--json"] if json_too else []), "template", "build", *operands]
         env = {**os.environ, "CAY_URL": server.url, "E2B_API_KEY": server.key}
         child = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-                                 stdin=subprocess.DEVNULL)
+                                 stdin=subprocess.DEVNULL, cwd=tmp_path)
         if not wait:
             return child
         out, err = child.communicate(timeout=100)
@@ -76,6 +77,23 @@ def test_a_template_has_what_its_steps_made(cay, build):
         assert box.request("GET", "/said", port=PORT).body == b"hello you!\n"
         assert box.run("echo $GREETING $MORE").out == "hello you hello you!\n"
     assert builds(cay) == []
+
+
+def test_a_file_says_the_name(cay, build, tmp_path):
+    """Without a name on the command line, where a folder is told from a template's name by its slash."""
+    def told(*operands):
+        done = build("", command=operands)
+        return done.returncode, done.stdout + done.stderr
+
+    (tmp_path / "other").mkdir()
+    for text, status, said in (("FROM host\nLABEL cay.name=built\n", 0, "built is ready"), ("FROM host\n", 1, "has no LABEL cay.name"),
+                               ("FROM host\nLABEL cay.name=base\n", 1, '"base" cannot be the name')):
+        (tmp_path / "other/Dockerfile").write_text(text)
+        got, output = told("./other")
+        assert got == status and said in output, output
+    assert len(named(cay, "built")) == 1
+    assert "cay template build other ./other" in told("other")[1]  # a name: there is no such template
+    assert told("Dockerfile")[0] == 1 and told("./nowhere")[0] == 1
 
 
 CHOWN = """FROM host

@@ -211,7 +211,7 @@ def test_what_cannot_be_written(cli, cay, made, tmp_path):
         assert box.run("/bin/chmod", user="root", args=["0", "/bin/tar"]).exit_code == 0
         without = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {}).json["snapshotID"]
     done = cli("template", "export", without, tmp_path / "out.tar")
-    assert done.returncode != 0 and "tar" in done.stderr, done.stderr
+    assert done.returncode != 0 and "has to have GNU tar" in done.stderr, done.stderr
     assert cay.call("DELETE", f"/templates/{without}").status == 204
     none_is_left(cay)
     assert not (tmp_path / "out.tar").exists()

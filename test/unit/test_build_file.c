@@ -59,6 +59,7 @@ static void test_refusals(void **state)
         {"FROM base\nFROM base\n", "line 2, FROM"},
         {"FROM a/b\n", "line 1, FROM: it is one name"},
         {"FROM base AS x\n", "line 1, FROM: it is one name"},
+        {"FROM python:3.12\n", "cay template import NAME docker://IMAGE"},
         {"FROM base\n\nADD a b\n", "line 3: ADD is not supported"},
         {"FROM base\nENTRYPOINT a\n", "line 2: ENTRYPOINT is not supported"},
         {"FROM base\nRUN\n", "line 2, RUN: there is nothing"},
