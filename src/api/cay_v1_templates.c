@@ -126,14 +126,20 @@ static bool add_build(void *arg, const struct build *b)
         return true;
     tags = json_array();
     core_build_each_tag(b, add_tag, tags);
+    if (json_array_size(tags) == 0) { /* its files are gone: a newer one has each of its tags */
+        json_decref(tags);
+        return true;
+    }
     json_array_append_new(
-        l->out, json_pack("{s:s, s:b, s:b, s:i, s:o, s:o, s:o, s:s, s:s, s:s, s:o}", "id", b->name,
-                          "ready", b->state == BUILD_READY, "building", b->state == BUILD_BUILDING,
-                          "sizeBytes", 0, "madeAt", api_json_time(b->made_real_ms), "note",
-                          json_sprintf("built by the tenant %s%s%s", b->tenant,
-                                       base[0] ? ", stands on " : "", base),
-                          "limits", limits_json(&limits), "source", "", "digest", "", "tenant",
-                          b->tenant, "tags", tags));
+        l->out,
+        json_pack("{s:s, s:b, s:b, s:i, s:o, s:o, s:o, s:s, s:s, s:s, s:o}", "id", b->name, "ready",
+                  b->state == BUILD_READY, "building", b->state == BUILD_BUILDING, "sizeBytes", 0,
+                  "madeAt", api_json_time(b->made_real_ms), "note",
+                  json_sprintf("%s by the tenant %s%s%s",
+                               b->state == BUILD_WAITING ? "asked for, and not begun," : "built",
+                               b->tenant, base[0] ? ", stands on " : "", base),
+                  "limits", limits_json(&limits), "source", "", "digest", "", "tenant", b->tenant,
+                  "tags", tags));
     return true;
 }
 

@@ -19,6 +19,9 @@ static const char *const types[] = {
     [BUILD_OP_USER] = "USER", [BUILD_OP_COPY] = "COPY",
 };
 
+_Static_assert(ARRAY_SIZE(types) == BUILD_OP_COUNT,
+               "each step has its type, and the error names it");
+
 /* Images of E2B's, by which its SDKs mean what the templates of those names are here. */
 static const struct image_name images[] = {{"e2bdev/base", "base"},
                                            {"e2bdev/code-interpreter", "code-interpreter-v1"}};

@@ -16,17 +16,18 @@
 #define FOLDER      "/tmp/cay-copy"
 
 /* $1 source as the client named it, $2 target, $3 owner or nothing, $4 mode or nothing, $5 what tar
- * is told where several archives stand one behind the other, or nothing. A folder's contents go
+ * is told where several archives stand one behind the other, or nothing. Without a group it is the
+ * owner's own, of a number the same number. A folder's contents go
  * into the target, which is made with that owner and mode where it is not there; a file gets its
  * name, or goes into it where it is a folder or ends with a slash. Folders above that are made have
  * that owner too, and not the mode, which may be one of files. Several sources (of a pattern) go
  * into it, each by the same rule. */
 static const char script[] =
-    "set -e; own=$3; mode=$4; d=" FOLDER
-    "; trap 'rm -rf \"$d\"' EXIT; mkdir -p \"$d/x\"; chmod 700 \"$d\"\n"
+    "set -e; own=$3; mode=$4; case $own in *:*|'') ;; *[!0-9]*) own=$own:;; *) own=$own:$own;; "
+    "esac; d=" FOLDER "; trap 'rm -rf \"$d\"' EXIT; mkdir -p \"$d/x\"; chmod 700 \"$d\"\n"
     "for p in \"$d\"/part-*; do cat \"$p\"; rm -f \"$p\"; done > \"$d/all\"\n"
     "tar $5 --no-same-owner -xpf \"$d/all\" -C \"$d/x\"; rm -f \"$d/all\"; cd \"$d/x\"\n"
-    "[ -z \"$3\" ] || find . -mindepth 1 -exec chown -h -- \"$3\" {} +\n"
+    "[ -z \"$own\" ] || find . -mindepth 1 -exec chown -h -- \"$own\" {} +\n"
     "[ -z \"$4\" ] || find . -mindepth 1 ! -type l -exec chmod -- \"$4\" {} +\n"
     "folders() { [ ! -d \"$1\" ] || return 0; folders \"$(dirname -- \"$1\")\"\n"
     "  [ ! -d \"$1\" ] || return 0; mkdir -- \"$1\"; [ -z \"$own\" ] || chown -- \"$own\" \"$1\"; "

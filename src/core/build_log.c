@@ -66,7 +66,7 @@ static void add(struct build_log *l, const char *level, const char *step, const 
         return;
     for (char *p = copy; *p; p++)
         if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f)
-            *p = '?';
+            *p = *p == '\n' ? ' ' : '?';
     line = &l->lines[l->n++];
     *line = (struct build_log_line){.at_real_ms = clock_real_ms(), .level = level, .text = copy};
     (void)snprintf(line->step, sizeof(line->step), "%s", step);

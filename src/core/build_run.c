@@ -258,7 +258,8 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
     if (s)
         memcpy(r->o->made, s->id, sizeof(r->o->made));
     else if (!r->core->stopping)
-        build_run_fail(r, "keeping the template: %s", why->text);
+        build_run_fail(r, "keeping the template: %s%s%s", why->text, why->hint[0] ? "; " : "",
+                       why->hint);
     if (go_on(r))
         try_start(r);
 }

@@ -27,6 +27,8 @@ static const struct {
     [BUILD_OP_COPY] = {"COPY", 2, 4},
 };
 
+_Static_assert(ARRAY_SIZE(ops) == BUILD_OP_COUNT, "each step has its words");
+
 const char *build_op_name(enum build_op op)
 {
     return ops[op].name;

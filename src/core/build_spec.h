@@ -4,7 +4,14 @@
 
 #include "core/build.h"
 
-enum build_op { BUILD_OP_RUN, BUILD_OP_ENV, BUILD_OP_WORKDIR, BUILD_OP_USER, BUILD_OP_COPY };
+enum build_op {
+    BUILD_OP_RUN,
+    BUILD_OP_ENV,
+    BUILD_OP_WORKDIR,
+    BUILD_OP_USER,
+    BUILD_OP_COPY,
+    BUILD_OP_COUNT
+};
 
 /* As the log shows it. */
 const char *build_op_name(enum build_op op);

@@ -88,8 +88,10 @@ static void step_workdir(struct build_run *r, const struct build_step *s)
         return;
     }
     memcpy(r->cwd, path, (size_t)n + 1);
-    run_script(r, "[ -d \"$1\" ] || { mkdir -p -- \"$1\" && chown -- \"$2\" \"$1\"; }", r->cwd,
-               r->user, on_run);
+    run_script(r,
+               "[ -d \"$1\" ] || { mkdir -p -- \"$1\" && "
+               "chown -- \"$2:$(id -g -- \"$2\")\" \"$1\"; }",
+               r->cwd, r->user, on_run);
 }
 
 static void step_user(struct build_run *r, const struct build_step *s)
@@ -221,5 +223,6 @@ void build_step_begin(struct build_run *r, void (*done)(struct build_run *r))
         next_variable(r);
         return;
     case BUILD_OP_COPY: build_copy_begin(r, done); return;
+    case BUILD_OP_COUNT: break; /* build_spec_check has seen to it */
     }
 }

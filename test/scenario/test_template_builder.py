@@ -90,7 +90,7 @@ def test_a_template_has_what_its_steps_made(sdk, cay, name):
     with Sandbox.create(name) as box:
         assert box.commands.run("cat /srv/files/who /srv/said; tool; echo $GREETING").stdout == \
             "user\n/srv/files\nhello you!\ntool\nhello you\n"
-        assert box.commands.run("stat -c %U /srv/files").stdout == "user\n"
+        assert box.commands.run("stat -c %U:%G /srv/files").stdout == "user:user\n"
     with Sandbox.create(made.template_id) as box:
         assert box.get_info().memory_mb == 256
     # built on: variables, user and folder go on to hold, and the name moves
@@ -205,13 +205,16 @@ def test_folders_that_a_copy_makes_are_its_users(sdk, cay, name, tmp_path):
     (tmp_path / "tools/one").write_text("1\n")
     template = (Template(file_context_path=str(tmp_path)).from_template("host").copy("a.txt", "/srv/new/of/a.txt").copy("a.txt", "/srv/into/")
                 .copy("a.txt", "mine/a.txt", mode=0o600).copy("*.txt", "/srv/all/./").copy("tools", "/srv/deep/tools", mode=0o700)
-                .copy("a.txt", "/srv/roots/a.txt", user="root").copy("a.txt", "/srv/gone/../here.txt"))
+                .copy("a.txt", "/srv/roots/a.txt", user="root").copy("a.txt", "/srv/gone/../here.txt")
+                .copy("tools", "/srv/number", user="1000").copy("tools", "/srv/both", user="user:root"))
     Template.build(template, name)
     with Sandbox.create(name) as box:
         said = box.commands.run("cd /srv; stat -c '%U %a %n' . new new/of into ~/mine ~/mine/a.txt all deep deep/tools roots gone here.txt").stdout
+        groups = box.commands.run("cd /srv; stat -c '%G %n' . new/of into/a.txt deep/tools/one roots number/one both/one").stdout
     assert said.splitlines() == ["root 755 .", "user 755 new", "user 755 new/of", "user 755 into", "user 755 /home/user/mine",
                                  "user 600 /home/user/mine/a.txt", "user 755 all", "user 755 deep", "user 700 deep/tools",
                                  "root 755 roots", "user 755 gone", "user 644 here.txt"]
+    assert groups.splitlines() == ["root .", "user new/of", "user into/a.txt", "user deep/tools/one", "root roots", "user number/one", "root both/one"]
 
 
 def test_a_hostile_archive_harms_its_sandbox_alone(cay, own_server, name):
@@ -299,6 +302,17 @@ def test_the_ready_command_ends_the_build(cay, name):
     assert ended(cay, made)["status"] == "ready"
 
 
+def listed(cay, name):
+    return [t for t in cay.call("GET", "/cay/v1/templates").json if t["id"] == name]
+
+
+def test_one_that_is_not_begun_is_shown_as_that(cay, name):
+    """As where the client found its files missing after it had asked for the template."""
+    request(cay, name)
+    (shown,) = listed(cay, name)
+    assert not shown["ready"] and shown["note"].startswith("asked for, and not begun, by the tenant")
+
+
 def test_tags(sdk, cay, name):
     def built(text, tag):
         return Template.build(Template().from_template("host").run_cmd(f"echo {text} > /tmp/said"), f"{name}:{tag}")
@@ -316,13 +330,13 @@ def test_tags(sdk, cay, name):
     assert says("stable") == "two"
     assert {(t.tag, t.build_id) for t in Template.get_tags(name)} == \
         {("v1", one.build_id), ("default", one.build_id), ("v2", two.build_id), ("stable", two.build_id)}
-    listed = [sorted(t["tags"]) for t in cay.call("GET", "/cay/v1/templates").json if t["id"] == name]
-    assert sorted(listed) == [["default", "v1"], ["stable", "v2"]]
+    assert sorted(sorted(t["tags"]) for t in listed(cay, name)) == [["default", "v1"], ["stable", "v2"]]
     shown = subprocess.run([BUILD / "src/cli/cay", "template", "ls"], stdout=subprocess.PIPE, text=True, check=True,
                            env={**os.environ, "CAY_URL": cay.url, "E2B_API_KEY": cay.key})
     assert sorted(",".join(sorted(line.split()[1].split(","))) for line in shown.stdout.splitlines() if line.startswith(f"{name} ")) == \
         ["default,v1", "stable,v2"]
     Template.remove_tags(name, ["v2", "stable"])
+    assert [sorted(t["tags"]) for t in listed(cay, name)] == [["default", "v1"]]  # the other's files are gone
     assert not Template.exists(f"{name}:v2") and cay.call("POST", "/v2/sandboxes", {"templateID": f"{name}:v2"}).status == 404
     for bad in (":bad", f"{name}:", "", "a b", "x" * 65, "../x"):
         with pytest.raises(Exception, match="no tag"):
