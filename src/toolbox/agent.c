@@ -255,7 +255,10 @@ void toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r
     if (!op || !r->target || (!r->body && r->body_len > 0)) {
         struct err e;
 
-        err_set(&e, ERR_UNAVAILABLE, "memory is out");
+        if (r->no_text)
+            err_set(&e, ERR_INVALID, "the path is not text (UTF-8)");
+        else
+            err_set(&e, ERR_UNAVAILABLE, "memory is out");
         free(op);
         free(r->target);
         free(r->body);
@@ -293,7 +296,10 @@ void toolbox_agent_cancel(struct toolbox_call *c)
 
 void toolbox_agent_body(struct toolbox_agent_request *r, json_t *o)
 {
-    r->body = json_was_cut() ? NULL : json_text(o, JSON_COMPACT);
+    bool cut = json_was_cut();
+
+    r->no_text = !o && !cut;
+    r->body = cut ? NULL : json_text(o, JSON_COMPACT);
     r->body_len = r->body ? strlen(r->body) : 1; /* toolbox_agent sees that it is missing */
     r->type = "application/json";
     json_decref(o);

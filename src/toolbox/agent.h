@@ -13,6 +13,7 @@ struct toolbox_agent_request {
     char *target; /* malloc'd, taken over; NULL: memory is out, which done is told */
     char *body;   /* malloc'd, taken over, or NULL */
     size_t body_len;
+    bool no_text;     /* the body could not be made: a text of its is not UTF-8; done is told */
     const char *type; /* of the body, a literal */
     bool body_streams;
     size_t last_bytes; /* no more of the file than so many at its end (Range); 0: all */
@@ -41,7 +42,8 @@ void toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r
 /* Ends all that c asks of its agent: each done is called with ERR_CANCELED, from inside. */
 void toolbox_agent_cancel(struct toolbox_call *c);
 
-/* JSON as the request's body; o is stolen. Where memory is out, done is told. */
+/* JSON as the request's body; o is stolen. NULL for one with a text that is not UTF-8 (done is told
+ * ERR_INVALID), and where memory is out (ERR_UNAVAILABLE). */
 void toolbox_agent_body(struct toolbox_agent_request *r, json_t *o);
 
 /* A unary call of Connect's: body is stolen. */

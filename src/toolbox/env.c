@@ -38,6 +38,10 @@ static void changed(void *arg, const struct http_head *head, const char *body, s
                      "variables that it has: make a new one");
     else if (head->status == 400)
         refuse(c, body, len);
+    else if (head->status == 413)
+        toolbox_fail(c, 413, NULL,
+                     "the variables of one call have more than 2 MiB of JSON: set "
+                     "them in several calls");
     else
         toolbox_fail(c, 500, NULL, "the sandbox did not take its variables");
 }

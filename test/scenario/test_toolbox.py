@@ -485,11 +485,13 @@ def parts_of(reply):
         yield head.decode(), contents.removesuffix(b"\r\n")
 
 
-@pytest.mark.parametrize("path, query", [
-    ("/files/move", {"source": b"/tmp/\xff", "destination": "/tmp/to"}),
-    ("/files/permissions", {"path": b"/tmp/\xff", "mode": "600"})])
-def test_a_path_that_is_not_text_is_refused_and_not_left_out(box, path, query):
-    box.refused(400, "POST", path, query=query, why="not text")
+@pytest.mark.parametrize("method, path, query", [
+    ("POST", "/files/move", {"source": b"/tmp/\xff", "destination": "/tmp/to"}),
+    ("POST", "/files/permissions", {"path": b"/tmp/\xff", "mode": "600"}),
+    *((method, path, {"path": b"/tmp/\xff"}) for method, path in (
+        ("GET", "/files"), ("DELETE", "/files"), ("GET", "/files/info"), ("POST", "/files/folder"), ("GET", "/git/status")))])
+def test_a_path_that_is_not_text_is_refused_and_not_left_out(box, method, path, query):
+    box.refused(400, method, path, query=query, why="not text")
 
 
 def test_many_files_in_one_answer_each_with_its_error(box):
@@ -684,6 +686,11 @@ def test_a_variable_that_no_program_can_be_started_with(cay, box):
         assert box.good("POST", "/process/execute", {"command": "echo ${#V}"})["result"] == f"{128 * 1024 - 3}\n"
     finally:
         box.good("POST", "/env", {"unset": ["V"]})
+
+
+def test_more_variables_than_a_call_takes(box):
+    """The agent takes 2 MiB, the toolbox a body of 4."""
+    box.refused(413, "POST", "/env", {"set": {f"V{i}": "x" * 100000 for i in range(30)}}, why="several calls")
 
 
 def test_of_changes_of_variables_at_once_none_is_lost(box):
