@@ -52,7 +52,7 @@ CONFIGURATION = ROOT / "examples/mcp"
 def test_the_page_shows_the_same():
     page = (ROOT / "docs/mcp.md").read_text()
     files = sorted(CONFIGURATION.iterdir())
-    assert len(files) == 4
+    assert len(files) == 5
     for path in files:
         assert path.read_text() in page, path
 
@@ -78,13 +78,14 @@ async def ask_policy(streams):
             return json.loads(shown.stdout)["default"]
 
 
-@pytest.mark.parametrize("name, policy", [("claude-code.mcp.json", "public"), ("codex.config.toml", "public"), ("cursor.mcp.json", "deny")])
+@pytest.mark.parametrize("name, policy", [("claude-code.mcp.json", "public"), ("codex.config.toml", "public"), ("cursor.mcp.json", "deny"),
+                                          ("gemini-cli.settings.json", "public")])
 def test_a_client_that_speaks_http(name, policy):
     server = configured(name)
     headers = {**server.get("headers", {}), **server.get("http_headers", {})}
     if "bearer_token_env_var" in server:
         headers["Authorization"] = f"Bearer {os.environ[server['bearer_token_env_var']]}"
-    assert asyncio.run(ask_policy(streamablehttp_client(server["url"], headers=headers))) == policy
+    assert asyncio.run(ask_policy(streamablehttp_client(server.get("url") or server["httpUrl"], headers=headers))) == policy
 
 
 def test_a_client_that_starts_a_program():
