@@ -855,6 +855,16 @@ def test_names_of_another_sandbox_are_not_there(world):
     until(lambda: not kept.exists())
 
 
+def test_addresses_of_names_are_their_tenants_own(world, box):
+    """Numbers were those of all tenants: an attacker who asked for 4,000 names in sandboxes of his own knew which of them would stand
+    at the address that another tenant's program had kept over a pause, if that sandbox asked for it first. The control:
+    sandboxes of one tenant have the same, as one that comes again has to."""
+    names = [f"n{i}.example.com" for i in range(3)]
+    one, again, other = box(), box(), box(tenant="tenant2")
+    asked = [[s.resolve(name)[1] for name in names] for s in (one, again, other)]
+    assert asked[0] == asked[1] and asked[0] != asked[2] and all(len(a) == 1 for a in asked[2])
+
+
 def test_events_tell_denials(world, box):
     from internet import UnixConnection
     s = box()

@@ -99,6 +99,29 @@ static void names_have_their_addresses_again(void **state)
     names_free(other);
 }
 
+/* Else a tenant's sandboxes would tell which names have one number in another's. */
+static void numbers_of_names_are_their_tenants_own(void **state)
+{
+    struct names *one = names_new(names_key), *again = names_new(names_key),
+                 *other = names_new(names_key), *late = names_new(names_key);
+    uint32_t number = names_number(late, "a.example.com"), own;
+
+    names_set_tenant(one, "tenant1");
+    names_set_tenant(one, "tenant1"); /* with each policy */
+    names_set_tenant(again, "tenant1");
+    names_set_tenant(other, "tenant2");
+    names_set_tenant(late, "tenant1"); /* asked for before its policy came: it stays */
+    own = names_number(one, "a.example.com");
+    assert_int_equal(names_number(again, "a.example.com"), own);
+    assert_int_not_equal(names_number(other, "a.example.com"), own);
+    assert_int_not_equal(number, own);
+    assert_int_equal(names_number(late, "a.example.com"), number);
+    names_free(one);
+    names_free(again);
+    names_free(other);
+    names_free(late);
+}
+
 static void restore_in(void *to, uint32_t number, const char *name)
 {
     assert_true(names_restore(to, number, name));
@@ -1148,6 +1171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_keep_their_addresses),
         cmocka_unit_test(names_have_their_addresses_again),
+        cmocka_unit_test(numbers_of_names_are_their_tenants_own),
         cmocka_unit_test(restored_names_keep_what_was_theirs),
         cmocka_unit_test(addresses_of_others_are_no_names),
         cmocka_unit_test(names_are_bounded),

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <stdio.h>
 #include <string.h>
 
 #define BUCKETS   1024u       /* a power of two */
@@ -23,6 +24,7 @@ struct entry {
 
 struct names {
     unsigned char key[NAMES_KEY_BYTES];
+    bool has_tenant; /* the key is its tenant's */
     uint32_t count;
     void (*on_new)(void *arg, uint32_t number, const char *name);
     void *arg;
@@ -36,6 +38,22 @@ struct names *names_new(const unsigned char key[static NAMES_KEY_BYTES])
     if (n)
         memcpy(n->key, key, sizeof(n->key));
     return n;
+}
+
+void names_set_tenant(struct names *n, const char *tenant)
+{
+    static const char use[] = "tenant:"; /* no name has a colon */
+    char text[sizeof(use) + POLICY_NAME_MAX];
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    int len = snprintf(text, sizeof(text), "%s%s", use, tenant);
+
+    if (n->has_tenant || n->count > 0 || len >= (int)sizeof(text) ||
+        !HMAC(EVP_sha256(), n->key, sizeof(n->key), (const unsigned char *)text, (size_t)len, sum,
+              NULL))
+        return;
+    memcpy(n->key, sum, sizeof(n->key));
+    explicit_bzero(sum, sizeof(sum));
+    n->has_tenant = true;
 }
 
 void names_free(struct names *n)

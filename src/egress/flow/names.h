@@ -4,11 +4,11 @@
  * them) from 198.18.0.16 on, and fdca:79ee:18::/96 with the same number in its last 32 bits.
  *
  * A name keeps its address for the sandbox's life, since programs keep what they resolved: a name's
- * number follows from the name and a key that outlives this process. So a sandbox that comes again
- * (after a pause, as a copy) finds the same ones, and an address that was not given out yet stands
- * for no name. Where two names have the same number the later one has the next: names_kept.h keeps
- * those of a sandbox over a restart. Whether a name may be connected to is asked when it is
- * dialled, not here. Bounded: NAMES_MAX names; further ones get none. Pure memory. */
+ * number follows from the name, its tenant, and a key that outlives this process. So a sandbox that
+ * comes again (after a pause, as a copy) finds the same ones, and an address that was not given out
+ * yet stands for no name. Where two names have the same number the later one has the next:
+ * names_kept.h keeps those of a sandbox over a restart. Whether a name may be connected to is asked
+ * when it is dialled, not here. Bounded: NAMES_MAX names; further ones get none. Pure memory. */
 
 #include "policy/policy.h"
 
@@ -25,6 +25,11 @@ struct names;
 
 struct names *names_new(const unsigned char key[static NAMES_KEY_BYTES]);
 void names_free(struct names *n);
+
+/* Numbers follow from the tenant, too; unless there are names already, which keep theirs. An
+ * attacker who asks for very many names finds out which have one number, and so which of his own
+ * would have a program's kept address where it is asked for first: in his own sandboxes alone. */
+void names_set_tenant(struct names *n, const char *tenant);
 
 /* The number of a normalized name, made when it is new. 0 when there is no room. */
 uint32_t names_number(struct names *n, const char *name);

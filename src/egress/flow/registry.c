@@ -248,6 +248,7 @@ static void take_command_sandbox_rules(struct sandbox *s, struct command_sandbox
     r->over = false;
     memcpy(r->id, s->id, sizeof(r->id));
     memcpy(r->tenant, s->tenant, sizeof(r->tenant));
+    names_set_tenant(r->names, r->tenant);
     r->policy = rules->policy;
     r->allows = rules->allows;
     r->credentials = rules->credentials;
@@ -269,9 +270,10 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
     registry_free_rules(s);
     is_new = strcmp(s->id, rules->id) != 0;
     memcpy(s->id, rules->id, sizeof(s->id));
+    memcpy(s->tenant, rules->tenant, sizeof(s->tenant));
+    names_set_tenant(s->names, s->tenant);
     if (is_new)
         names_kept_open(s);
-    memcpy(s->tenant, rules->tenant, sizeof(s->tenant));
     s->policy = rules->policy;
     memcpy(s->ceilings, rules->ceilings, sizeof(s->ceilings));
     s->upstream = rules->upstream;
