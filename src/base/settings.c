@@ -5,6 +5,7 @@
 
 #include "base/settings.h"
 
+#include "base/bucket.h"
 #include "base/log.h"
 #include "base/otlp_url.h"
 
@@ -136,6 +137,20 @@ const struct config_key settings_keys[] = {
     {"pause", "to_disk_below", CONFIG_INT, FIELD(pause_to_disk_below), "0", 0, 90, "PERCENT",
      "While less of the host's memory is available, that of the sandbox that is frozen longest "
      "goes to the disk; 0: none does."},
+
+    {"archive", "bucket", CONFIG_STRING, FIELD(archive.name), NULL, 0, 0, "NAME",
+     "Bucket of an S3 server that archives of kept files go to, so that the state disk has their "
+     "room again (docs/archive.md). When absent, they stay on the state disk."},
+    {"archive", "endpoint", CONFIG_STRING, FIELD(archive.endpoint), NULL, 0, 0, "URL",
+     "Where that server is: https://HOST or https://HOST:PORT; http:// to a loopback address "
+     "alone. The bucket's name is the first part of the path there."},
+    {"archive", "region", CONFIG_STRING, FIELD(archive.region), "us-east-1", 0, 0, "NAME",
+     "Region of the bucket, which requests are signed with."},
+    {"archive", "credentials", CONFIG_STRING, FIELD(archive.credentials), NULL, 0, 0, "FILE",
+     "File for root alone to read, with aws_access_key_id, aws_secret_access_key and, where it is "
+     "needed, aws_session_token, each as NAME = VALUE on a line. It is read for each request."},
+    {"archive", "ca_file", CONFIG_STRING, FIELD(archive.ca_file), NULL, 0, 0, "FILE",
+     "PEM file of certificate authorities to trust for that server, instead of the system's."},
 
     {"mcp", "pause", CONFIG_TIME_MS, FIELD(mcp_pause_ms), "10m", SECOND, 3650 * DAY, "TIME",
      "How long nothing is asked of a sandbox that was made by the Model Context Protocol before it "
@@ -280,6 +295,18 @@ static enum err_code check_traces(const struct settings *s, struct err *e)
                    wrong);
 }
 
+static enum err_code check_bucket(const struct settings *s, struct err *e)
+{
+    const struct bucket b = {.name = s->archive.name,
+                             .endpoint = s->archive.endpoint,
+                             .region = s->archive.region,
+                             .credentials = s->archive.credentials,
+                             .ca_file = s->archive.ca_file};
+    const char *key, *wrong = bucket_check(&b, &key);
+
+    return wrong ? err_set(e, ERR_INVALID, "[archive] %s: %s", key, wrong) : ERR_OK;
+}
+
 static enum err_code check(const struct settings *s, struct err *e)
 {
     static const char *const backends[] = {"auto", "btrfs", "memory"};
@@ -297,7 +324,7 @@ static enum err_code check(const struct settings *s, struct err *e)
                        "btrfs and memory",
                        s->state_disk_backend);
     if (check_tls(s, e) != ERR_OK || check_host_dirs(s, e) != ERR_OK ||
-        check_traces(s, e) != ERR_OK)
+        check_traces(s, e) != ERR_OK || check_bucket(s, e) != ERR_OK)
         return e->code;
     if (strcmp(s->egress_ceiling, "deny") != 0 && strcmp(s->egress_ceiling, "public") != 0 &&
         strcmp(s->egress_ceiling, "allow") != 0)

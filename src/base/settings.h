@@ -34,6 +34,10 @@ struct settings {
     uint64_t pause_archive_after_ms; /* 0: never */
     uint64_t pause_to_disk_after_ms; /* 0: never */
     int64_t pause_to_disk_below;     /* percent; 0: never */
+    /* [archive] */
+    struct {
+        char *name, *endpoint, *region, *credentials, *ca_file; /* base/bucket.h has the rules */
+    } archive;
     /* [server] */
     char *server_domain; /* cay.localhost:PORT where the file names none */
     char *server_user, *server_log_level;

@@ -281,6 +281,7 @@ static enum err_code start_core(struct control *c, uv_loop_t *loop, const struct
         .max_ttl_ms = s->sandbox_max_ttl_ms,
         .default_ttl_ms = s->sandbox_default_ttl_ms,
         .archive_after_ms = s->pause_archive_after_ms,
+        .archive_bucket = s->archive.name != NULL,
         .to_disk_after_ms = s->pause_to_disk_after_ms,
         .to_disk_below_pct = (unsigned)s->pause_to_disk_below,
         .output_bytes = s->sandbox_output_bytes,

@@ -225,6 +225,19 @@ static void add_host_dirs(struct arguments *a, const struct settings *s)
             add(a, "--privd-arg=--host-dir-%d=%s:%s", i + 1, d.name, d.path);
 }
 
+/* The path of the credentials alone: root opens that file. */
+static void add_bucket(struct arguments *a, const struct settings *s)
+{
+    if (!s->archive.name)
+        return;
+    add(a, "--privd-arg=--bucket=%s", s->archive.name);
+    add(a, "--privd-arg=--bucket-endpoint=%s", s->archive.endpoint);
+    add(a, "--privd-arg=--bucket-region=%s", s->archive.region);
+    add(a, "--privd-arg=--bucket-credentials=%s", s->archive.credentials);
+    if (s->archive.ca_file)
+        add(a, "--privd-arg=--bucket-ca-file=%s", s->archive.ca_file);
+}
+
 static void keep_arguments(struct arguments *a, const struct programs *p, const struct settings *s)
 {
     add(a, "%s", p->keep);
@@ -260,6 +273,7 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--privd-arg=--disk-size=%" PRIu64, s->state_disk_size_bytes);
     add(a, "--privd-arg=--template-inodes=%" PRId64, s->state_template_inodes);
     add_host_dirs(a, s);
+    add_bucket(a, s);
     add_settings(a, s, "cayd-arg", is_for_cayd);
     add_settings(a, s, "egress-arg", is_for_egress);
 }

@@ -37,5 +37,9 @@ _Static_assert(sizeof(struct meta) == 96, "the file has one size");
 /* number: 0; removes what replaced templates and broken builds left */
 #define JOB_SWEEP      4u
 #define JOB_ARCHIVE    5u /* number: of a kept layer; contract/archive.h */
-#define JOB_KIND_COUNT 6u
-#define JOB_LINE_MAX   256 /* bytes of a line, newline included; the rest is dropped */
+#define JOB_BUCKET_PUT 6u /* likewise: its archive goes to the bucket; contract/bucket.h */
+#define JOB_BUCKET_GET 7u /* likewise: it comes back */
+/* number: 0; objects that no layer has any more are removed from the bucket */
+#define JOB_BUCKET_SWEEP 8u
+#define JOB_KIND_COUNT   9u
+#define JOB_LINE_MAX     256 /* bytes of a line, newline included; the rest is dropped */

@@ -56,6 +56,7 @@ static const struct {
     {PRIVSEP_DUMP, "dump"},
     {PRIVSEP_ARCHIVE, "archive"},
     {PRIVSEP_ARCHIVE_STOP, "archive_stop"},
+    {PRIVSEP_FETCH, "fetch"},
     {PRIVSEP_KEPT, "kept"},
     {PRIVSEP_VOLUME, "volume"},
     {PRIVSEP_ITEM, "item"},
@@ -68,7 +69,7 @@ static const struct {
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
 
-_Static_assert(PRIVSEP_REQUEST_COUNT == 25, "a new request: give it a name in op_names");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 26, "a new request: give it a name in op_names");
 
 static const char *const level_names[PRIVSEP_LEVEL_COUNT] = {
     [PRIVSEP_LEVEL_PROCESS] = "process",

@@ -138,14 +138,22 @@ enum privsep_op {
      * -EINPROGRESS as of KEEP */
     PRIVSEP_DUMP,
     /* u.kept.number and .owner: its layer, of which nothing is in use, becomes one compressed file
-     * (docs/archive.md), on which a CREATE boots as on the layer. Reply once it is on the disk, or
-     * when the layer is as it was, and u.refused says why: -ENOENT, -EBUSY, -EPERM as of DROP;
-     * -EAGAIN (another is under way), -ECANCELED (ARCHIVE_STOP came first), -EALREADY (it was done
-     * before), -EOPNOTSUPP, -ENOSPC, -ETIMEDOUT */
+     * (docs/archive.md), on which a CREATE boots as on the layer; where the server has a bucket,
+     * that goes there, and FETCH comes before CREATE. Reply once it is done (u.refused says why it
+     * is not in the bucket where it is not; the same ARCHIVE tries again), or when the layer is as
+     * it was, and u.refused says why: -ENOENT, -EBUSY, -EPERM as of DROP; -EAGAIN (another is under
+     * way), -ECANCELED (ARCHIVE_STOP came first), -EALREADY (it was done before), -EOPNOTSUPP,
+     * -ENOSPC, -ETIMEDOUT */
     PRIVSEP_ARCHIVE,
     /* The same: where that is under way it is given up, or ends at once. Reply at once; the one to
      * ARCHIVE comes when the layer can be used */
     PRIVSEP_ARCHIVE_STOP,
+    /* u.kept.number and .owner: where its archive is in a bucket, it is brought back, so that a
+     * CREATE can boot on it. Reply when it is here, or was all the time; or u.refused says why it
+     * is not, and it stays in the bucket: -ENOENT, -EBUSY, -EPERM as of DROP; -EBADMSG (the object
+     * is not what was stored), -ENODATA (there is none), -EACCES, -EIO, -ENOSPC, -EOPNOTSUPP (this
+     * server has no bucket), -ECANCELED (DROP came first), -ETIMEDOUT */
+    PRIVSEP_FETCH,
     PRIVSEP_REQUEST_COUNT,
 
     /* event: slot, gen, u.item. Beside a LIST: a sandbox that was restored from its memory for an

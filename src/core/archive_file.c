@@ -26,7 +26,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define BUSY_AGAIN_MS 60000u /* privd had no place for the job */
+#define BUSY_AGAIN_MS         60000u  /* privd had no place for the job */
+#define ARCHIVE_SEND_AGAIN_MS 600000u /* the bucket did not take the archive */
 
 static void on_archived(struct core *c, const char *id, int status, const struct privsep_msg *m,
                         int *fds, size_t n_fds, void *arg);
@@ -65,6 +66,26 @@ static void start_that_waits(struct sandbox_obj *o)
         pause_not_resumed(o, SANDBOX_KEPT, &e);
 }
 
+/* Where the bucket did not take it, it lies on the state disk until it does. */
+static void is_archived(struct sandbox_obj *o, const char *stays)
+{
+    if (!o->s.in_archive) {
+        log_info("sandbox %s: its files are archived", o->s.id);
+        logs_add(o, "info", "its files are archived");
+    }
+    o->archive_here = false;
+    o->archive_sent = !stays[0];
+    if (stays[0]) {
+        log_warn("sandbox %s: its archive is not in the bucket: %.*s", o->s.id, PRIVSEP_WHY_SIZE,
+                 stays);
+        o->archive_not_before_ms = clock_mono_ms() + ARCHIVE_SEND_AGAIN_MS;
+    }
+    if (!o->s.in_archive) {
+        o->s.in_archive = true;
+        sandbox_write_row(o);
+    }
+}
+
 static void on_archived(struct core *c, const char *id, int status, const struct privsep_msg *m,
                         int *fds, size_t n_fds, void *arg)
 {
@@ -77,13 +98,11 @@ static void on_archived(struct core *c, const char *id, int status, const struct
         o->archiving = false;
         o->archive_asked = busy && !o->archivers; /* a caller is told, and may ask again */
         o->archive_tried = m && status != -ECANCELED && !busy;
+        o->archive_sent = o->archive_tried;
         o->archive_not_before_ms = busy ? clock_mono_ms() + BUSY_AGAIN_MS : 0;
         refusal(&why, status, m);
         if (status == 0) {
-            o->s.in_archive = true;
-            sandbox_write_row(o);
-            log_info("sandbox %s: its files are archived", id);
-            logs_add(o, "info", "its files are archived");
+            is_archived(o, m->u.refused.why);
         } else if (status != -ECANCELED) {
             log_info("sandbox %s: %s", id, why.text);
         }
@@ -141,6 +160,8 @@ void core_sandbox_archive_files(struct core *c, const char *tenant, const char *
         return;
     }
     if (o->s.in_archive) {
+        o->archive_not_before_ms = 0;
+        archive_file_arm(c);
         done(arg, &o->s, NULL);
         return;
     }
@@ -177,13 +198,75 @@ enum err_code archive_file_stop(struct sandbox_obj *o, struct err *e)
     return ERR_OK;
 }
 
+/* -- from the bucket --------------------------------------------------------------------------- */
+
+/* Also where no answer to ARCHIVE came: privd knows, and answers at once where nothing is away. */
+bool archive_file_may_be_away(const struct sandbox_obj *o)
+{
+    return core_sandbox_is_stopped(&o->s) && !o->archive_here && !o->rollback_to[0] &&
+           (o->s.in_archive || o->core->config.archive_bucket);
+}
+
+/* Its files are as they were: here or there. */
+static void not_fetched(struct sandbox_obj *o, int status, const struct privsep_msg *m)
+{
+    struct err why;
+
+    if (!m)
+        (void)call_privd_err(&why, status, "fetching the sandbox's archive");
+    else
+        err_set(&why, status == -ENOSPC ? ERR_NO_SPACE : ERR_UNAVAILABLE,
+                "the sandbox is paused still: %.*s", PRIVSEP_WHY_SIZE, m->u.refused.why);
+    logs_add(o, "warn", "%s", why.text);
+    pause_not_resumed(o, SANDBOX_KEPT, &why);
+}
+
+static void on_fetched(struct core *c, const char *id, int status, const struct privsep_msg *m,
+                       int *fds, size_t n_fds, void *arg)
+{
+    struct sandbox_obj *o = sandbox_get(c, NULL, id);
+
+    if (!o || !o->fetching)
+        return;
+    o->fetching = false;
+    if (!core_sandbox_is_stopped(&o->s) || c->stopping)
+        return; /* it was rolled back meanwhile */
+    if (status != 0) {
+        not_fetched(o, status, m);
+        return;
+    }
+    o->archive_here = true;
+    o->archive_sent = false;
+    o->archive_not_before_ms = clock_mono_ms() + ARCHIVE_SEND_AGAIN_MS;
+    start_that_waits(o);
+}
+
+enum err_code archive_file_fetch(struct sandbox_obj *o, struct err *e)
+{
+    int64_t rc;
+
+    if (o->fetching)
+        return ERR_OK;
+    rc = ask(o, PRIVSEP_FETCH, on_fetched);
+    if (rc < 0)
+        return call_privd_err(e, rc, "fetching the sandbox's archive");
+    o->fetching = true;
+    timers_cancel(&o->core->timers, &o->end); /* it is being started */
+    return ERR_OK;
+}
+
 /* -- turns ------------------------------------------------------------------------------------- */
 
 static bool may_be_archived(const struct sandbox_obj *o)
 {
-    return core_sandbox_is_stopped(&o->s) && !o->s.in_archive && !o->resumers &&
-           (o->archive_asked ||
-            (o->core->config.archive_after_ms && !o->archive_tried && o->s.kept_real_ms > 0));
+    const struct core_config *config = &o->core->config;
+
+    if (!core_sandbox_is_stopped(&o->s) || o->resumers || o->fetching)
+        return false;
+    if (o->s.in_archive)
+        return config->archive_bucket && !o->archive_sent;
+    return o->archive_asked ||
+           (config->archive_after_ms && !o->archive_tried && o->s.kept_real_ms > 0);
 }
 
 static uint64_t left_ms(const struct sandbox_obj *o)
@@ -193,7 +276,7 @@ static uint64_t left_ms(const struct sandbox_obj *o)
     uint64_t now = clock_mono_ms();
     uint64_t again = o->archive_not_before_ms > now ? o->archive_not_before_ms - now : 0;
 
-    return MAX(o->archive_asked ? 0 : (uint64_t)age, again);
+    return MAX(o->archive_asked || o->s.in_archive ? 0 : (uint64_t)age, again);
 }
 
 static bool comes_before(const struct sandbox_obj *a, const struct sandbox_obj *b)

@@ -24,6 +24,11 @@ void archive_file_try(struct sandbox_obj *o);
 bool archive_file_is_under_way(const struct sandbox_obj *o);
 enum err_code archive_file_stop(struct sandbox_obj *o, struct err *e);
 
+/* Whether it may be in the bucket, so that it has to be fetched before a start on it: that follows
+ * (ERR_OK), or those who wait for it are told why not; or *e says why it cannot be asked for. */
+bool archive_file_may_be_away(const struct sandbox_obj *o);
+enum err_code archive_file_fetch(struct sandbox_obj *o, struct err *e);
+
 /* A sandbox was stopped, or is not being archived any more: when is the next one due? */
 void archive_file_arm(struct core *c);
 

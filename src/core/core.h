@@ -143,6 +143,7 @@ struct core_config {
     const char *domain;             /* of host names, "localhost:3000" */
     struct privsep_limits limits;   /* defaults for new sandboxes */
     uint64_t max_ttl_ms, default_ttl_ms;
+    bool archive_bucket;       /* archives go to a bucket (docs/archive.md) */
     uint64_t archive_after_ms; /* files that are kept so long become an archive; 0: none do */
     uint64_t to_disk_after_ms; /* to_disk.h; 0: none are, as below */
     unsigned to_disk_below_pct;

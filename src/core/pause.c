@@ -180,6 +180,8 @@ enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 {
     if (archive_file_is_under_way(o))
         return archive_file_stop(o, e);
+    if (archive_file_may_be_away(o))
+        return archive_file_fetch(o, e);
     return o->core->tiers[tier_number(&o->s)].resume(o, e);
 }
 

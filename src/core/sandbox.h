@@ -96,6 +96,9 @@ struct sandbox_obj {
     bool archive_asked;             /* by a call: it waits for its turn, or is being archived */
     bool archive_tried;             /* since it was stopped: it is not tried again by age */
     uint64_t archive_not_before_ms; /* clock_mono_ms */
+    bool archive_sent;              /* it is in the bucket, or is not to go there */
+    bool archive_here;              /* it was fetched for a start */
+    bool fetching;                  /* privd owes the answer to FETCH */
     struct pause_waiter *archivers;
 
     /* dump.c */

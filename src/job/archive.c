@@ -193,7 +193,11 @@ static int make_file(const struct archiving *a)
                                        "-mem",
                                        "256M",
                                        NULL};
-    const struct archive_walls walls = {a->kept_fd, a->new_fd};
+    const struct archive_walls walls = {.layer_fd = a->kept_fd,
+                                        .out_fd = a->new_fd,
+                                        .in_fd = -1,
+                                        .data_fd = -1,
+                                        .bytes_max = ARCHIVE_BYTES_MAX};
     char said[RUN_LINE_MAX] = "";
 
     if (access(MKSQUASHFS, X_OK) < 0)

@@ -2,7 +2,6 @@
 
 #include "base/host_links.h"
 #include "base/util.h"
-#include "contract/archive.h"
 #include "sys/caps.h"
 #include "sys/mnt.h"
 
@@ -15,11 +14,13 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NOBODY 65534
-#define SHOWN  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+#define NOBODY   65534
+#define COPY_MAX (1 << 20)
+#define SHOWN    (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 static int put_links(int root_fd)
 {
@@ -43,14 +44,54 @@ static int show(int root_fd, const char *name, int tree_fd)
     return mkdirat(root_fd, name, 0755) < 0 ? -errno : mnt_attach(tree_fd, root_fd, name);
 }
 
+/* The contents, as the host's own file may be a link to what the new root does not have. */
+static int copy_file(int root_fd, const char *from, const char *to)
+{
+    CLEANUP_CLOSE int in = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+
+    if (in < 0)
+        return -errno;
+    if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > COPY_MAX)
+        return -EINVAL;
+    CLEANUP_CLOSE int out = openat(root_fd, to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (out < 0)
+        return -errno;
+    for (ssize_t n, left = st.st_size; left > 0; left -= n) {
+        n = sendfile(out, in, NULL, (size_t)left);
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+    }
+    return 0;
+}
+
+static int put_copies(int root_fd, const struct archive_walls *w)
+{
+    static const char *const names[] = {"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"};
+    int rc = w->authorities ? copy_file(root_fd, w->authorities, ARCHIVE_WALLS_CA + 1) : 0;
+
+    if (rc == 0 && w->names && mkdirat(root_fd, "etc", 0755) < 0)
+        rc = -errno;
+    for (size_t i = 0; rc == 0 && w->names && i < ARRAY_SIZE(names); i++) {
+        rc = copy_file(root_fd, names[i], names[i] + 1);
+        if (rc == -ENOENT)
+            rc = 0;
+    }
+    return rc;
+}
+
+static int clone_of(int fd, uint64_t attr)
+{
+    return fd < 0 ? -ENOENT : mnt_clone(fd, "", attr);
+}
+
 /* The trees are copied first: of the descriptors' own mounts the new namespace has none. */
 static int enter_root(const struct archive_walls *w)
 {
-    const struct mnt_option options[] = {{"mode", "0755"}, {"size", "64k"}, {NULL, NULL}};
+    const struct mnt_option options[] = {{"mode", "0755"}, {"size", "4m"}, {NULL, NULL}};
     CLEANUP_CLOSE int usr = mnt_clone(AT_FDCWD, "/usr", SHOWN | MOUNT_ATTR_RDONLY);
-    CLEANUP_CLOSE int layer = mnt_clone(w->layer_fd, "",
-                                        SHOWN | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
-    CLEANUP_CLOSE int out = mnt_clone(w->out_fd, "", SHOWN | MOUNT_ATTR_NOEXEC);
+    CLEANUP_CLOSE int layer = clone_of(w->layer_fd, SHOWN | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
+    CLEANUP_CLOSE int out = clone_of(w->out_fd, SHOWN | MOUNT_ATTR_NOEXEC);
     CLEANUP_CLOSE int root = unshare(CLONE_NEWNS) < 0 ? -errno : mnt_new("tmpfs", options, SHOWN);
 
     if (root < 0)
@@ -60,16 +101,18 @@ static int enter_root(const struct archive_walls *w)
         rc = put_links(root);
     if (rc == 0)
         rc = show(root, "usr", usr);
-    if (rc == 0)
+    if (rc == 0 && w->layer_fd >= 0)
         rc = show(root, "layer", layer);
-    if (rc == 0)
+    if (rc == 0 && w->out_fd >= 0)
         rc = show(root, "out", out);
+    if (rc == 0)
+        rc = put_copies(root, w);
     return rc == 0 ? mnt_pivot(root) : rc;
 }
 
-static int limit(void)
+static int limit(uint64_t bytes_max)
 {
-    const struct rlimit none = {0, 0}, file = {ARCHIVE_BYTES_MAX, ARCHIVE_BYTES_MAX};
+    const struct rlimit none = {0, 0}, file = {bytes_max, bytes_max};
 
     return setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_FSIZE, &file) < 0 ||
                    setpriority(PRIO_PROCESS, 0, 19) < 0
@@ -81,13 +124,17 @@ static int limit(void)
  * may write is the mount of /out alone. */
 int archive_walls_enter(const void *walls)
 {
+    const struct archive_walls *w = walls;
     const char *what = "a root";
-    int rc = enter_root(walls);
+    int rc = enter_root(w);
 
     if (rc == 0) {
         what = "limits";
-        rc = limit();
+        rc = limit(w->bytes_max);
     }
+    if (rc == 0 && ((w->in_fd >= 0 && dup2(w->in_fd, STDIN_FILENO) < 0) ||
+                    (w->data_fd >= 0 && dup2(w->data_fd, STDOUT_FILENO) < 0)))
+        rc = -errno;
     if (rc == 0 && close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         rc = -errno;
     if (rc == 0) {

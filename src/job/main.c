@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "contract/meta.h"
 #include "job/archive.h"
+#include "job/bucket.h"
 #include "job/import.h"
 #include "job/kinds.h"
 #include "job/layers.h"
@@ -44,15 +45,20 @@ static int sweep(uint32_t number)
     return r < 0 ? r : import_sweep();
 }
 
+enum network { NETWORK_NONE, NETWORK_OF_BASE, NETWORK };
+
 static const struct {
     int (*run)(uint32_t number);
-    bool needs_network;
+    enum network network;
 } kinds[JOB_KIND_COUNT] = {
-    [JOB_TEMPLATE_BUILD] = {build, true},
-    [JOB_TEMPLATE_REMOVE] = {layers_remove_template, false},
-    [JOB_TEMPLATE_REFRESH] = {refresh, false},
-    [JOB_SWEEP] = {sweep, false},
-    [JOB_ARCHIVE] = {archive_build, false},
+    [JOB_TEMPLATE_BUILD] = {build, NETWORK_OF_BASE},
+    [JOB_TEMPLATE_REMOVE] = {layers_remove_template, NETWORK_NONE},
+    [JOB_TEMPLATE_REFRESH] = {refresh, NETWORK_NONE},
+    [JOB_SWEEP] = {sweep, NETWORK_NONE},
+    [JOB_ARCHIVE] = {archive_build, NETWORK_NONE},
+    [JOB_BUCKET_PUT] = {bucket_put, NETWORK},
+    [JOB_BUCKET_GET] = {bucket_get, NETWORK},
+    [JOB_BUCKET_SWEEP] = {bucket_sweep, NETWORK},
 };
 
 /* The namespaces are new already; what they hold is not. */
@@ -108,6 +114,7 @@ static int parse(int argc, char **argv, struct arguments *out)
 int main(int argc, char **argv)
 {
     struct arguments a = {.state_dir = NULL};
+    enum network network;
     int r;
 
     log_init("cay-job", LOG_INFO);
@@ -121,7 +128,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "cay-job: it must be started by cay-privd\n");
         return 2;
     }
-    r = settle(kinds[a.kind].needs_network && a.number == BASE);
+    network = kinds[a.kind].network;
+    r = settle(network == NETWORK || (network == NETWORK_OF_BASE && a.number == BASE));
     if (r == 0)
         r = enter_templates(a.state_dir);
     template_set_first_inode(a.first_inode);

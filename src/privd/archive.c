@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "contract/meta.h"
+#include "privd/bucket.h"
 #include "privd/jobs.h"
 #include "privd/keep.h"
 #include "privd/kept.h"
@@ -25,7 +26,7 @@ static void answer(struct privd *p, const struct reply_to *to, uint16_t op, int 
 {
     struct privsep_msg m = {.op = op, .status = status};
 
-    snprintf(m.u.refused.why, sizeof(m.u.refused.why), "%s", status < 0 ? why : "");
+    snprintf(m.u.refused.why, sizeof(m.u.refused.why), "%s", why);
     if (to->seq != 0)
         (void)reply_send(p, to, &m, NULL, 0);
 }
@@ -36,8 +37,10 @@ static void end(struct privd *p, int status, const char *why)
     uint32_t number = p->archiver.number;
     struct reply_to to = p->archiver.requested;
 
-    if (status < 0 && status != -EALREADY && runtime_is_archived(p->rt, number))
+    if (status < 0 && status != -EALREADY && runtime_is_archived(p->rt, number)) {
         status = 0;
+        why = p->options.bucket.name ? why : "";
+    }
     int left = runtime_archive_undo(p->rt, number);
     if (left < 0)
         left = runtime_archive_undo(p->rt, number);
@@ -46,6 +49,23 @@ static void end(struct privd *p, int status, const char *why)
     kept_settle(&p->kept, number, runtime_is_kept(p->rt, number) ? KEPT_WHOLE : KEPT_NONE);
     p->archiver = (struct archiver){.task = TASK_NONE, .source = LOOP_SOURCE_NONE};
     answer(p, &to, PRIVSEP_ARCHIVE, status, why);
+}
+
+/* It is archived, in the bucket or here. */
+static void on_sent(struct privd *p, uint32_t number, int status, const char *reason)
+{
+    bucket_sweep(p, 0); /* it answers, or may have what is nobody's */
+    end(p, status == -EALREADY ? status : 0, status < 0 ? reason : "");
+}
+
+static void send_it(struct privd *p)
+{
+    int rc = p->archiver.stop ? -ECANCELED
+                              : jobs_start(p, JOB_BUCKET_PUT, p->archiver.number, NULL, on_sent);
+
+    p->archiver.swaps = false;
+    if (rc < 0)
+        end(p, 0, rc == -ECANCELED ? "it was wanted meanwhile" : strerror(-rc));
 }
 
 static void on_swapped(void *arg, uint32_t events)
@@ -59,10 +79,13 @@ static void on_swapped(void *arg, uint32_t events)
     if (rc == -EAGAIN &&
         loop_add(&p->loop, &p->archiver.source, p->archiver.task.pidfd, on_swapped, p) == 0)
         return;
-    end(p, rc, why[0] ? why : strerror(-rc));
+    if (rc == 0 && p->options.bucket.name)
+        send_it(p);
+    else
+        end(p, rc, why[0] || rc == 0 ? why : strerror(-rc));
 }
 
-static void on_made(struct privd *p, int status, const char *reason)
+static void on_made(struct privd *p, uint32_t number, int status, const char *reason)
 {
     int rc = p->archiver.stop ? -ECANCELED : status;
 
@@ -78,6 +101,7 @@ static void on_made(struct privd *p, int status, const char *reason)
                              : strerror(-rc));
 }
 
+/* 0: the answer comes; 1: it was done before, all of it. */
 static int begin(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     uint32_t number = m->u.kept.number;
@@ -87,12 +111,18 @@ static int begin(struct privd *p, const struct reply_to *to, const struct privse
         rc = 0;
     if (rc == 0 && (!runtime_can_keep(p->rt) || !p->options.seal))
         rc = -EOPNOTSUPP;
+    if (rc == 0 && p->options.bucket.name && runtime_is_away(p->rt, number))
+        return 1;
     if (rc == 0)
         rc = kept_enter(&p->kept, number, KEPT_ARCHIVING);
     if (rc < 0)
         return rc;
     p->archiver = (struct archiver){
         .number = number, .requested = *to, .task = TASK_NONE, .source = LOOP_SOURCE_NONE};
+    if (p->options.bucket.name && runtime_is_archived(p->rt, number)) {
+        send_it(p);
+        return 0;
+    }
     rc = jobs_start(p, JOB_ARCHIVE, number, NULL, on_made);
     if (rc < 0) {
         p->archiver.requested = (struct reply_to){0};
@@ -105,6 +135,8 @@ void archive_requested(struct privd *p, const struct reply_to *to, const struct 
 {
     int rc = begin(p, to, m);
 
+    if (rc == 1)
+        answer(p, to, PRIVSEP_ARCHIVE, 0, "");
     if (rc < 0)
         answer(p, to, PRIVSEP_ARCHIVE, rc,
                rc == -EAGAIN || rc == -EBUSY ? "other work is under way" : strerror(-rc));
@@ -118,6 +150,7 @@ void archive_stop(struct privd *p, uint32_t number)
         return;
     a->stop = true;
     jobs_cancel(p, JOB_ARCHIVE, a->number);
+    jobs_cancel(p, JOB_BUCKET_PUT, a->number);
 }
 
 /* That it is another's is found here, as the record is busy for keep_may_take. */
@@ -133,5 +166,5 @@ void archive_stop_requested(struct privd *p, const struct reply_to *to, const st
 {
     int rc = archive_give_up(p, m);
 
-    answer(p, to, PRIVSEP_ARCHIVE_STOP, rc, strerror(-rc));
+    answer(p, to, PRIVSEP_ARCHIVE_STOP, rc, rc < 0 ? strerror(-rc) : "");
 }

@@ -1,6 +1,7 @@
 #pragma once
 /* ARCHIVE: the layer of a kept number becomes one file (contract/archive.h), which counts as that
- * layer. There is one at a time: a job makes the file, a task signs it and puts it in its place. */
+ * layer. There is one at a time: a job makes the file, a task signs it and puts it in its place,
+ * and where there is a bucket another job sends it there. */
 
 #include "contract/proto.h"
 #include "privd/loop.h"

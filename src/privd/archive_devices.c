@@ -3,6 +3,8 @@
 #include "base/share.h"
 #include "privd/privd.h"
 
+#include <stdio.h>
+
 bool archive_devices_left(const struct privd *p, uint32_t kept, uint32_t account)
 {
     const size_t devices_max = p->options.archive_devices;
@@ -23,4 +25,13 @@ bool archive_devices_left(const struct privd *p, uint32_t kept, uint32_t account
         held += c->on_archive && c->account == account;
     }
     return share_leaves_space(devices_max, used, held);
+}
+
+bool archive_is_away(const struct privd *p, uint32_t kept, char why[static PRIVSEP_WHY_SIZE])
+{
+    bool away = runtime_is_away(p->rt, kept);
+
+    snprintf(why, PRIVSEP_WHY_SIZE, "%s",
+             away ? "its archive is in the bucket, and was not fetched" : "");
+    return away;
 }

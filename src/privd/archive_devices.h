@@ -9,3 +9,6 @@
 /* May a sandbox of that account begin with what is kept by that number? It may where that is no
  * archive. */
 bool archive_devices_left(const struct privd *p, uint32_t kept, uint32_t account);
+
+/* Whether that archive is in the bucket (bucket.h), so that no create may begin with it: why. */
+bool archive_is_away(const struct privd *p, uint32_t kept, char why[static PRIVSEP_WHY_SIZE]);

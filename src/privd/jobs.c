@@ -5,6 +5,7 @@
 #include "privd/jobs.h"
 
 #include "base/log.h"
+#include "contract/bucket.h"
 #include "contract/meta.h"
 #include "privd/host_dirs.h"
 #include "privd/image_groups.h"
@@ -37,7 +38,10 @@
 #define JOBS_MAX     4
 #define MEMORY_BYTES (2048ull * 1024 * 1024)
 #define PIDS_MAX     1024
-#define TEXT_MAX     (sizeof(((struct privsep_msg *)0)->u.progress.text) - 1)
+
+#define JOB_ENV_BUCKET 5
+#define JOB_ENV_SIZE   (BUCKET_TEXT_MAX + 64)
+#define TEXT_MAX       (sizeof(((struct privsep_msg *)0)->u.progress.text) - 1)
 
 _Static_assert(JOBS_MAX <= IMAGE_GROUPS_FIRST, "apart from those of images");
 
@@ -70,13 +74,14 @@ _Static_assert(JOB_TEMPLATE_BUILD == (uint32_t)PRIVSEP_JOB_TEMPLATE_BUILD &&
 static const uint32_t deadlines_ms[JOB_KIND_COUNT] = {
     [JOB_TEMPLATE_BUILD] = 15 * 60 * 1000, [JOB_TEMPLATE_REMOVE] = 10 * 60 * 1000,
     [JOB_TEMPLATE_REFRESH] = 60 * 1000,    [JOB_SWEEP] = 30 * 60 * 1000,
-    [JOB_ARCHIVE] = 15 * 60 * 1000,
+    [JOB_ARCHIVE] = 15 * 60 * 1000,        [JOB_BUCKET_PUT] = 15 * 60 * 1000,
+    [JOB_BUCKET_GET] = 15 * 60 * 1000,     [JOB_BUCKET_SWEEP] = 15 * 60 * 1000,
 };
 
 /* Whether its number is a template's. */
 static bool is_of_template(uint32_t kind)
 {
-    return kind != JOB_SWEEP && kind != JOB_ARCHIVE;
+    return kind <= JOB_TEMPLATE_REFRESH;
 }
 
 /* -- what it says ------------------------------------------------------------------------------ */
@@ -206,7 +211,7 @@ static void on_end(void *arg, uint32_t events)
     if (j->reply_to.seq != 0)
         reply_status(p, &j->reply_to, PRIVSEP_JOB, result, PRIVSEP_STAGE_NONE);
     if (j->done)
-        j->done(p, result, j->reason);
+        j->done(p, j->number, result, j->reason);
     jobs_sweep_if_idle(p); /* last: it may take j's place */
 }
 
@@ -253,6 +258,25 @@ static int hide_host_dirs(void)
                : 0;
 }
 
+/* Only for jobs that speak to it. In the environment, as arguments are for all users to read. */
+static void add_bucket(const struct bucket *b, char *texts, char **env)
+{
+    const struct {
+        const char *name, *value;
+    } all[JOB_ENV_BUCKET] = {{BUCKET_ENV_NAME, b->name},
+                             {BUCKET_ENV_ENDPOINT, b->endpoint},
+                             {BUCKET_ENV_REGION, b->region},
+                             {BUCKET_ENV_CREDENTIALS, b->credentials},
+                             {BUCKET_ENV_CA_FILE, b->ca_file}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++, texts += JOB_ENV_SIZE) {
+        if (!all[i].value)
+            continue;
+        snprintf(texts, JOB_ENV_SIZE, "%s=%s", all[i].name, all[i].value);
+        *env++ = texts;
+    }
+}
+
 NORETURN static void become_job(const struct jobs *all, const struct job *j, int out_fd)
 {
     const struct options *o = &j->privd->options;
@@ -260,7 +284,8 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
     static char name[] = "cay-job", lang[] = "LANG=C.UTF-8", home[] = "HOME=/nonexistent";
     static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     char *argv[] = {name, state, inodes, kind, number, NULL};
-    char *env[] = {path, lang, home, NULL};
+    char *env[4 + JOB_ENV_BUCKET] = {path, lang, home};
+    char bucket[JOB_ENV_BUCKET * JOB_ENV_SIZE];
     sigset_t none;
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC), r;
 
@@ -277,6 +302,8 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
     /* Layers that are memory have numbers of another file system. */
     snprintf(inodes, sizeof(inodes), "--template-inodes=%u",
              runtime_can_keep(j->privd->rt) ? o->template_inodes : 0);
+    if (j->kind >= JOB_BUCKET_PUT && o->bucket.name)
+        add_bucket(&o->bucket, bucket, env + 3);
     snprintf(kind, sizeof(kind), "%u", j->kind);
     snprintf(number, sizeof(number), "%u", j->number);
     sigemptyset(&none);

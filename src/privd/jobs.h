@@ -15,7 +15,7 @@ void jobs_free(struct privd *p);
 
 /* kind as in contract/meta.h; who NULL: privd itself asks, done is told. done may be NULL. 0,
  * -EBUSY: one for the same template runs, or too many run. */
-typedef void (*jobs_done_cb)(struct privd *p, int status, const char *reason);
+typedef void (*jobs_done_cb)(struct privd *p, uint32_t number, int status, const char *reason);
 int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct reply_to *to,
                jobs_done_cb done);
 

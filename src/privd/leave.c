@@ -44,6 +44,7 @@ static void leave_timers(struct privd *p)
     loop_disarm(&p->loop, &p->image_groups_timer);
     loop_disarm(&p->loop, &p->pace.timer);
     loop_disarm(&p->loop, &p->stop_timer);
+    bucket_leave(p);
 }
 
 void leave_loop(struct privd *p)

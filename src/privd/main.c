@@ -276,8 +276,10 @@ static int make_dirs(struct privd *p)
 
 static int confine(struct privd *p)
 {
+    const struct bucket *b = &p->options.bucket;
+    /* The operator's files too, by their directories, so that one that is replaced is seen. */
     const char *const programs[] = {p->options.agent, p->options.job, p->options.checkpoint,
-                                    p->options.seal};
+                                    p->options.seal,  b->credentials, b->ca_file};
     int r = confine_process();
 
     return r < 0 ? r
@@ -342,7 +344,7 @@ static bool any_template(const struct privd *p)
     return false;
 }
 
-static void on_host_template(struct privd *p, int status, const char *reason)
+static void on_host_template(struct privd *p, uint32_t number, int status, const char *reason)
 {
     if (status < 0 && !any_template(p)) {
         char text[KEEP_REASON_MAX];
@@ -395,6 +397,8 @@ static int set_up(struct privd *p)
     }
     if (r == 0)
         slots_refill(p);
+    if (r == 0) /* an earlier one may have ended before they were removed */
+        bucket_sweep(p, BUCKET_SWEEP_FIRST_MS);
     return r;
 }
 

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum kind { KIND_PATH, KIND_NUMBER32, KIND_NUMBER64, KIND_DISK, KIND_HOST_DIR };
+enum kind { KIND_PATH, KIND_NUMBER32, KIND_NUMBER64, KIND_DISK, KIND_HOST_DIR, KIND_TEXT };
 
 struct option_row {
     const char *name;
@@ -62,6 +62,11 @@ static const struct option_row rows[] = {
      "where inode numbers of templates begin, beyond those of layers; 0: anywhere (1048576)"},
     {"archive-devices", KIND_NUMBER32, AT(archive_devices), 1, RUNTIME_ARCHIVE_DEVICES_MAX,
      "sandboxes at a time whose files lie on archives: loop devices (256)"},
+    {"bucket", KIND_TEXT, AT(bucket.name), 0, 0, "of S3, for archives (none)"},
+    {"bucket-endpoint", KIND_TEXT, AT(bucket.endpoint), 0, 0, "https://HOST of its server"},
+    {"bucket-region", KIND_TEXT, AT(bucket.region), 0, 0, "which requests are signed with"},
+    {"bucket-credentials", KIND_TEXT, AT(bucket.credentials), 0, 0, "file with the keys"},
+    {"bucket-ca-file", KIND_TEXT, AT(bucket.ca_file), 0, 0, "authorities (the system's)"},
     HOST_DIR(1),
     HOST_DIR(2),
     HOST_DIR(3),
@@ -144,6 +149,10 @@ static int parse_value(const struct option_row *row, const char *text, struct op
 
     if (row->kind == KIND_PATH)
         return parse_path(row, text, field);
+    if (row->kind == KIND_TEXT) {
+        *(const char **)field = text;
+        return 0;
+    }
     if (row->kind == KIND_DISK)
         return parse_disk(text, field);
     if (row->kind == KIND_HOST_DIR)
@@ -188,6 +197,15 @@ static int check_range(const struct options *o)
     return -EINVAL;
 }
 
+static int check_bucket(const struct options *o)
+{
+    const char *key, *wrong = bucket_check(&o->bucket, &key);
+
+    if (wrong)
+        fprintf(stderr, "cay-privd: --bucket, %s: %s\n", key, wrong);
+    return wrong ? -EINVAL : 0;
+}
+
 static int check_needed(const struct options *o)
 {
     if (o->egress_processes > 0 && (!o->egress_uid || o->egress_uid == o->peer_uid)) {
@@ -225,7 +243,7 @@ int options_parse(int argc, char **argv, struct options *out)
         if (parse_one(argv[i], &o) < 0)
             return -EINVAL;
     }
-    if (check_needed(&o) < 0 || check_range(&o) < 0)
+    if (check_needed(&o) < 0 || check_range(&o) < 0 || check_bucket(&o) < 0)
         return -EINVAL;
     *out = o;
     return 0;

@@ -1,6 +1,7 @@
 #pragma once
 /* privd's options: from argv alone, as cay-keep gives them. No file is read. */
 
+#include "base/bucket.h"
 #include "base/host_dir.h"
 #include "base/instance.h"
 #include "runtime/runtime.h"
@@ -18,7 +19,8 @@ struct options {
     uint32_t archive_devices; /* archive_devices.h */
     uint32_t uid_base;
     uint32_t peer_uid;
-    uint32_t egress_uid, egress_processes;    /* cay-egress; 0 processes: there is none */
+    uint32_t egress_uid, egress_processes; /* cay-egress; 0 processes: there is none */
+    struct bucket bucket;                  /* its texts point into argv; no name: there is none */
     struct host_dir host_dirs[HOST_DIRS_MAX]; /* by number less 1; no name: there is none */
     int ready_fd;                             /* -1: no process waits */
 };

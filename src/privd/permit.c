@@ -19,7 +19,7 @@
 
 _Static_assert(SLOT_STATE_COUNT == 12,
                "a new state: decide what each request in ops and each transition does in it");
-_Static_assert(PRIVSEP_REQUEST_COUNT == 25, "a new request: give it a row in ops");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 26, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -265,6 +265,7 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_DUMP] = {true, check_kept_of, WHILE_IT_RUNS},
     [PRIVSEP_ARCHIVE] = {.fields = check_kept_of},
     [PRIVSEP_ARCHIVE_STOP] = {.fields = check_kept_of},
+    [PRIVSEP_FETCH] = {.fields = check_kept_of},
 };
 
 bool permit_needs_sandbox(uint16_t op)

@@ -4,7 +4,8 @@
  * Which file does what: slots_make.c makes slots ahead and gives them out; sandbox.c starts one in
  * a slot; end.c ends it and cleans up, for every reason there is, as fast as pace.c lets it;
  * recover.c does the same for what an earlier privd left; freeze.c stops and lets go on;
- * dump.c keeps memory; archive.c makes one file of kept files;
+ * dump.c keeps memory; archive.c makes one file of kept files, and bucket.c fetches it from where
+ * it went;
  * command_sandbox.c makes and ends networks for single commands; jobs.c runs cay-job; template.c
  * says which templates are there; request.c checks and distributes what the peer asks. All of it
  * runs on one loop, nothing blocks: what takes longer than 100 µs runs in a task (a child,
@@ -12,6 +13,7 @@
 
 #include "base/log.h"
 #include "privd/archive.h"
+#include "privd/bucket.h"
 #include "privd/command_sandbox.h"
 #include "privd/copy.h"
 #include "privd/dump.h"
@@ -56,6 +58,7 @@ struct privd {
     struct dropper dropper;
     struct copier copier;
     struct archiver archiver;
+    struct fetcher fetcher;
     struct dumper dumpers[DUMPS_MAX];
     struct opened_images opened;
     struct volume_records volumes;

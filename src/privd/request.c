@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "contract/checkpoint_boot.h"
 #include "privd/archive.h"
+#include "privd/bucket.h"
 #include "privd/copy.h"
 #include "privd/dump.h"
 #include "privd/end.h"
@@ -123,9 +124,14 @@ static void do_job(struct privd *p, const struct reply_to *to, const struct priv
 /* Where it is just being archived this is EBUSY, and the peer asks again. */
 static void do_drop(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
+    bool away = runtime_is_away(p->rt, m->u.kept.number);
+
     (void)archive_give_up(p, m);
+    bucket_give_up(p, m);
     members_discard_kept(p, m->u.kept.number, m->u.kept.owner);
     keep_drop_requested(p, to, m);
+    if (away)
+        bucket_note_drop(p, m->u.kept.number);
 }
 
 /* -- with a sandbox ---------------------------------------------------------------------------- */
@@ -198,8 +204,9 @@ static const struct {
     [PRIVSEP_DUMP] = {.sandbox = dump_requested},
     [PRIVSEP_ARCHIVE] = {.plain = archive_requested},
     [PRIVSEP_ARCHIVE_STOP] = {.plain = archive_stop_requested},
+    [PRIVSEP_FETCH] = {.plain = bucket_fetch_requested},
 };
-_Static_assert(PRIVSEP_REQUEST_COUNT == 25, "a new request: give it a handler");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 26, "a new request: give it a handler");
 
 void request_handle(void *privd, const struct privsep_msg *m)
 {
@@ -239,6 +246,7 @@ void request_peer(void *privd, bool there)
     command_sandbox_end_all(privd); /* their keys were the peer's alone */
     freeze_forget_all(privd);
     archive_stop(privd, 0); /* the next one may want to start what is being archived */
+    bucket_stop_fetches(privd);
     list_forget(privd);
     sandbox_forget_waiting(privd);
 }

@@ -440,6 +440,8 @@ static int may_create(struct privd *p, const struct privsep_msg *m, uint32_t *st
     if (m->u.create.kept && !keep_is_of_level(p, m->u.create.kept, m->u.create.level, why))
         return -EOPNOTSUPP;
     *stage = PRIVSEP_STAGE_ARCHIVE;
+    if (m->u.create.kept && archive_is_away(p, m->u.create.kept, why))
+        return -ENODATA;
     if (m->u.create.kept && !archive_devices_left(p, m->u.create.kept, m->u.create.account))
         return -EAGAIN;
     *stage = PRIVSEP_STAGE_MEMORY;

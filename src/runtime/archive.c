@@ -136,3 +136,10 @@ bool runtime_is_archived(const struct runtime *rt, uint32_t number)
 
     return file >= 0;
 }
+
+bool runtime_is_away(const struct runtime *rt, uint32_t number)
+{
+    const struct disk *d = &rt->disk;
+
+    return d->backend->archive_is_away && d->backend->archive_is_away(d, number);
+}

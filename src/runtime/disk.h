@@ -32,6 +32,7 @@ struct disk_backend {
      * removed; one commit of the file system has it. undo: the new one is removed, where it is. */
     int (*archive_open)(const struct disk *d, uint32_t slot, uint32_t gen);
     int (*archive_open_kept)(const struct disk *d, uint32_t n);
+    bool (*archive_is_away)(const struct disk *d, uint32_t n); /* contract/bucket.h */
     int (*archive_open_new)(const struct disk *d, uint32_t n);
     int (*archive_swap)(const struct disk *d, uint32_t n);
     int (*archive_undo)(const struct disk *d, uint32_t n);

@@ -10,6 +10,7 @@
 
 #include "base/util.h"
 #include "contract/archive.h"
+#include "contract/bucket.h"
 #include "runtime/disk_name.h"
 #include "runtime/recycled_layer.h"
 #include "sys/btrfs.h"
@@ -272,6 +273,15 @@ static int btrfs_archive_open_kept(const struct disk *d, uint32_t n)
     return fd < 0 ? fd : mnt_open_beneath(fd, ARCHIVE_FILE, O_RDONLY, 0);
 }
 
+/* Where that cannot be told, it is taken to be. */
+static bool btrfs_archive_is_away(const struct disk *d, uint32_t n)
+{
+    CLEANUP_CLOSE int fd = open_kept(d, n);
+
+    return fd >= 0 &&
+           (faccessat(fd, BUCKET_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT);
+}
+
 static int btrfs_archive_open_new(const struct disk *d, uint32_t n)
 {
     char path[DISK_NAME_SIZE + sizeof(ARCHIVE_FILE)], name[DISK_NAME_SIZE];
@@ -385,6 +395,7 @@ const struct disk_backend disk_btrfs_backend = {
     .names_forget = btrfs_names_forget,
     .archive_open = btrfs_archive_open,
     .archive_open_kept = btrfs_archive_open_kept,
+    .archive_is_away = btrfs_archive_is_away,
     .archive_open_new = btrfs_archive_open_new,
     .archive_swap = btrfs_archive_swap,
     .archive_undo = btrfs_archive_undo,

@@ -140,6 +140,9 @@ void runtime_archive_undo_all(struct runtime *rt);
 /* Whether the kept layer of that number has an archive. */
 bool runtime_is_archived(const struct runtime *rt, uint32_t number);
 
+/* Whether it has one whose contents are in the bucket: nothing can start on it. */
+bool runtime_is_away(const struct runtime *rt, uint32_t number);
+
 /* Whether there is a volume of that number. */
 bool runtime_is_volume(const struct runtime *rt, uint32_t number);
 

@@ -409,6 +409,8 @@ static void do_archive(struct fake *f, const struct privsep_msg *m)
 
     f->archive_stopped = false;
     f->counts.archives++;
+    if (f->knobs[FAKE_ARCHIVE_STAYS])
+        snprintf(r.u.refused.why, sizeof(r.u.refused.why), "the bucket is away");
     if (!f->kept[m->u.kept.number] || !is_of(f, m->u.kept.number, m->u.kept.owner))
         reply(f, &r, -ENOENT);
     else
@@ -427,6 +429,16 @@ static void do_archive_stop(struct fake *f, const struct privsep_msg *m)
         f->knobs[FAKE_HOLD_ARCHIVES] = 0;
         release_held(f);
     }
+}
+
+static void do_fetch(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+
+    f->counts.fetches++;
+    if (f->knobs[FAKE_FETCH_ERRNO])
+        snprintf(r.u.refused.why, sizeof(r.u.refused.why), "the bucket is away");
+    reply(f, &r, f->knobs[FAKE_FETCH_ERRNO]);
 }
 
 static void do_kepts(struct fake *f, const struct privsep_msg *m)
@@ -607,6 +619,7 @@ static const struct {
     {PRIVSEP_DUMP, do_dump, FAKE_HOLD_DUMPS},
     {PRIVSEP_ARCHIVE, do_archive, FAKE_HOLD_ARCHIVES},
     {PRIVSEP_ARCHIVE_STOP, do_archive_stop, FAKE_KNOB_COUNT},
+    {PRIVSEP_FETCH, do_fetch, FAKE_KNOB_COUNT},
     {PRIVSEP_COPY, do_copy, FAKE_HOLD_COPIES},
     {PRIVSEP_RESIZE, do_resize, FAKE_HOLD_RESIZES},
     {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},

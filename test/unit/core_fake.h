@@ -15,7 +15,7 @@ struct fake_counts {
     unsigned command_sandboxes, command_sandbox_ends,
         starts; /* a start is answered as FAKE_START says */
     unsigned freezes, thaws, keeps, drops, resizes;
-    unsigned archives;
+    unsigned archives, fetches;
     unsigned prepares, dumps, restores; /* agents asked, DUMPs, CREATEs on memory that is there */
     unsigned volume_ends; /* agents that were asked to serve a volume's contents no more */
     unsigned live;        /* sandboxes that live now */
@@ -63,6 +63,8 @@ enum fake_knob {
     FAKE_MEMORY_ERRNO,  /* EOPNOTSUPP; of a dump ETIMEDOUT and ECHILD keep its files */
     FAKE_PREPARE, /* status of an agent's answer when it is to prepare for a dump: 204; 0: none comes */
     FAKE_ARCHIVE_ERRNO, /* of an answer to ARCHIVE, as it is sent: 0 or -errno */
+    FAKE_ARCHIVE_STAYS, /* 1: an ARCHIVE that is done says that the bucket did not take it */
+    FAKE_FETCH_ERRNO,   /* as FAKE_ARCHIVE_ERRNO, to FETCH */
     FAKE_LATE_GO_ONS,   /* that many times an agent that is to go on says that it cannot yet */
     FAKE_STUCK_COPIES,  /* that many copies fail with -ENOTRECOVERABLE: their sandbox is frozen */
     FAKE_KNOB_COUNT

@@ -182,6 +182,72 @@ static void a_broken_channel_is_told(void **state)
     assert_true(archived(w, "default", id).good);
 }
 
+static char ids_sent[IDS_SANDBOX_SIZE];
+
+static struct answer resumed(struct world *w, const char *id)
+{
+    struct answer a = {0};
+
+    core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    return a;
+}
+
+/* The fetch fails: the start is refused with its reason, and the next one asks again. */
+static void an_archive_is_fetched_before_its_start(void **state)
+{
+    struct world *w = *state;
+    struct answer a, both[2] = {{0}, {0}};
+    char id[IDS_SANDBOX_SIZE];
+
+    make_stopped(w, id);
+    assert_true(archived(w, "default", id).good);
+    fake_set(w->fake, FAKE_FETCH_ERRNO, -EIO);
+    a = resumed(w, id);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    assert_non_null(strstr(a.why.text, "the bucket is away"));
+    assert_string_equal(tier(w, id), "archive");
+    fake_set(w->fake, FAKE_FETCH_ERRNO, -ENOSPC);
+    assert_int_equal(resumed(w, id).why.code, ERR_NO_SPACE);
+    fake_set(w->fake, FAKE_FETCH_ERRNO, 0);
+    for (size_t i = 0; i < 2; i++)
+        core_sandbox_resume(w->core, "default", id, 0, false, world_on_answer, &both[i]);
+    for (size_t i = 0; i < 2; i++) {
+        world_run_until(w, &both[i].calls, 1);
+        assert_true(both[i].good);
+    }
+    assert_int_equal(object(w, id)->s.state, SANDBOX_RUNNING);
+    WORLD_RUN_UNTIL_COUNTED(w, fetches, 3);
+}
+
+static bool it_was_sent(struct world *w)
+{
+    return object(w, ids_sent)->archive_sent;
+}
+
+/* It is archived all the same, and tried again: after a while, and by the next cayd at once. */
+static void a_bucket_that_is_away_is_tried_again(void **state)
+{
+    struct world *w = *state;
+
+    w->config.archive_bucket = true;
+    world_stop_core(w);
+    world_start_core(w);
+    make_stopped(w, ids_sent);
+    fake_set(w->fake, FAKE_ARCHIVE_STAYS, 1);
+    assert_true(archived(w, "default", ids_sent).good);
+    assert_string_equal(tier(w, ids_sent), "archive");
+    assert_false(object(w, ids_sent)->archive_sent);
+    assert_true(object(w, ids_sent)->archive_not_before_ms > 0);
+    fake_set(w->fake, FAKE_ARCHIVE_STAYS, 0);
+    world_stop_core(w);
+    world_start_core(w);
+    world_run_until_true(w, it_was_sent);
+    WORLD_RUN_UNTIL_COUNTED(w, archives, 2);
+    assert_string_equal(tier(w, ids_sent), "archive");
+    assert_true(resumed(w, ids_sent).good);
+}
+
 static char ids[3][IDS_SANDBOX_SIZE];
 
 static bool all_are_archived(struct world *w)
@@ -309,6 +375,8 @@ int main(void)
         WORLD(a_start_comes_first),
         WORLD(an_end_comes_first),
         WORLD(a_broken_channel_is_told),
+        WORLD(an_archive_is_fetched_before_its_start),
+        WORLD(a_bucket_that_is_away_is_tried_again),
         WORLD(by_age_one_after_the_other),
         WORLD(a_server_that_is_busy_is_asked_again),
         WORLD(tenants_have_turns),

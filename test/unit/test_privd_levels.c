@@ -581,6 +581,11 @@ bool runtime_is_archived(const struct runtime *rt, uint32_t number)
     return false;
 }
 
+bool runtime_is_away(const struct runtime *rt, uint32_t number)
+{
+    return false;
+}
+
 bool runtime_is_volume(const struct runtime *rt, uint32_t number)
 {
     return false;

@@ -126,13 +126,13 @@ static struct privsep_msg good(uint16_t op)
     if (op == PRIVSEP_CREATE)
         return good_create();
     m.gen = op != PRIVSEP_DROP && op != PRIVSEP_VOLUME_MAKE && op != PRIVSEP_ARCHIVE &&
-            op != PRIVSEP_ARCHIVE_STOP;
+            op != PRIVSEP_ARCHIVE_STOP && op != PRIVSEP_FETCH;
     if (op == PRIVSEP_CONNECT)
         m.u.connect.count = 1;
     if (op == PRIVSEP_COMMAND_SANDBOX_END)
         m.u.command_sandbox.number = 1;
     if (op == PRIVSEP_KEEP || op == PRIVSEP_COPY || op == PRIVSEP_DUMP || op == PRIVSEP_ARCHIVE ||
-        op == PRIVSEP_ARCHIVE_STOP) {
+        op == PRIVSEP_ARCHIVE_STOP || op == PRIVSEP_FETCH) {
         m.u.kept.number = 1;
         m.u.kept.owner[0] = 1;
     }
