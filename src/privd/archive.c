@@ -54,7 +54,7 @@ static void end(struct privd *p, int status, const char *why)
 /* It is archived, in the bucket or here. */
 static void on_sent(struct privd *p, uint32_t number, int status, const char *reason)
 {
-    bucket_sweep(p, 0); /* it answers, or may have what is nobody's */
+    bucket_sweep(p, 0); /* it answers, or may have an object without a layer */
     end(p, status == -EALREADY ? status : 0, status < 0 ? reason : "");
 }
 
