@@ -26,7 +26,8 @@ static void users(char *at, const char *end)
 
     if (user_find_in(passwd, group, name, &u) < 0)
         return;
-    FUZZ_CHECK(strcmp(u.name, name) == 0 && u.name[0] && !strpbrk(u.name, ":\n"));
+    FUZZ_CHECK(strcmp(u.name, name) == 0 || strtoul(name, NULL, 10) == u.uid);
+    FUZZ_CHECK(u.name[0] && !strpbrk(u.name, ":\n"));
     FUZZ_CHECK(u.uid != UINT32_MAX && u.gid != UINT32_MAX);
     FUZZ_CHECK(u.home[0] && u.shell[0] && !strpbrk(u.shell, "\n") && !strpbrk(u.home, ":\n"));
     FUZZ_CHECK(u.group_count >= 1 && u.group_count <= USER_GROUPS_MAX && u.groups[0] == u.gid);

@@ -68,7 +68,7 @@ def test_a_template_has_what_its_steps_made(cay, build):
         assert box.run("stat -c '%U %a' /opt/tools /opt/tools/tool /srv/files/one.txt", user="root").out == \
             "user 750\nuser 750\nroot 644\n"
         # on top of it: ENV and CMD go on to hold, the name moves, and the one that had it is gone
-        again = build('FROM built\nUSER root\nENV MORE=$GREETING!\nRUN echo "$MORE" > /srv/files/said\n')
+        again = build('FROM built\nUSER 0\nENV MORE=$GREETING!\nRUN echo "$MORE" > /srv/files/said\n')
         assert again.returncode == 0, again.stderr
         assert named(cay, "built") != [first] and len(named(cay, "built")) == 1
         assert cay.call("DELETE", f"/templates/{first}").status == 404

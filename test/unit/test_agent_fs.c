@@ -105,6 +105,23 @@ static void users_are_found_with_their_groups(void **state)
     assert_string_equal(u.shell, "/bin/sh");
 }
 
+/* As USER of an image has it: the first line with that number, unless it is a name. */
+static void a_number_finds_its_user(void **state)
+{
+    static const char *const none[] = {"1", "5", "12", "1001", "4294967295", "1000 ", "1000:1001"};
+    struct user u;
+
+    assert_int_equal(user_find_in(passwd, group, "1000", &u), 0);
+    assert_string_equal(u.name, "user");
+    assert_int_equal(u.group_count, 3);
+    assert_int_equal(user_find_in(passwd, group, "0", &u), 0);
+    assert_string_equal(u.name, "root");
+    assert_int_equal(user_find_in("0:x:7:7::/:/bin/sh\nroot:x:0:0::/:/bin/sh", NULL, "0", &u), 0);
+    assert_int_equal(u.uid, 7);
+    for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+        assert_int_equal(user_find_in(passwd, group, none[i], &u), -ENOENT);
+}
+
 static void lines_that_are_no_users_are_skipped(void **state)
 {
     static const char *const names[] = {"",      "nobody", "+nis", "# a comment", "short",
@@ -668,6 +685,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(users_are_found_with_their_groups),
+        CASE(a_number_finds_its_user),
         CASE(lines_that_are_no_users_are_skipped),
         CASE(groups_are_bounded),
         CASE(paths_resolve_as_upstream_has_it),

@@ -315,6 +315,16 @@ static void a_reader_that_does_not_read_loses_and_is_told(void **state)
     close(quick);
 }
 
+static bool one_place_is_free(struct world *w)
+{
+    return w->core->events->count == EVENTS_FOLLOWERS_MAX - 1;
+}
+
+static bool none_follows(struct world *w)
+{
+    return w->core->events->count == 0 && w->core->pipe_writer_handles == 0;
+}
+
 static void so_many_may_follow(void **state)
 {
     const struct core_events_filter f = {.follow = true};
@@ -331,13 +341,11 @@ static void so_many_may_follow(void **state)
     }
     assert_int_equal(refused(w, "another", &f), ERR_UNAVAILABLE);
     close(fds[0]); /* its reader goes: the place is free, before anything is to be told */
-    world_run_for(w, 20);
+    world_run_until_true(w, one_place_is_free);
     fds[0] = follow(w, "another", &f);
     for (unsigned i = 0; i < EVENTS_FOLLOWERS_MAX; i++)
         close(fds[i]);
-    world_run_for(w, 20);
-    assert_int_equal(w->core->events->count, 0);
-    assert_int_equal(w->core->pipe_writer_handles, 0);
+    world_run_until_true(w, none_follows);
     assert_int_equal(world_open_descriptors(), before);
 }
 

@@ -146,16 +146,17 @@ static void read_groups(const char *text, struct user *u)
     }
 }
 
-int user_find_in(const char *passwd, const char *group, const char *name, struct user *out)
+/* number: NULL, or the user's instead of its name. */
+static int find_line(const char *passwd, const char *group, const char *name,
+                     const uint32_t *number, struct user *out)
 {
     struct span line, f[PASSWD_FIELDS];
     struct user u = {0};
     int r;
 
     while (next_line(&passwd, &line)) {
-        if (!split_line(line, f, PASSWD_FIELDS) || !is_name(f[0]) || !span_is(f[0], name))
-            continue;
-        if (!span_to_id(f[2], &u.uid) || !span_to_id(f[3], &u.gid))
+        if (!split_line(line, f, PASSWD_FIELDS) || !is_name(f[0]) || !span_to_id(f[2], &u.uid) ||
+            !span_to_id(f[3], &u.gid) || (number ? u.uid != *number : !span_is(f[0], name)))
             continue;
         r = read_passwd_line(f, &u);
         if (r < 0)
@@ -165,6 +166,16 @@ int user_find_in(const char *passwd, const char *group, const char *name, struct
         return 0;
     }
     return -ENOENT;
+}
+
+int user_find_in(const char *passwd, const char *group, const char *name, struct user *out)
+{
+    int r = find_line(passwd, group, name, NULL, out);
+    uint32_t number;
+
+    if (r == -ENOENT && span_to_id((struct span){name, strlen(name)}, &number))
+        r = find_line(passwd, group, name, &number, out);
+    return r;
 }
 
 /* The tenant may have put a FIFO or a device in the file's place: neither may make us wait. A NUL

@@ -35,8 +35,8 @@ enum err_code user_of_request(const struct http_exchange *x, const struct agent 
 /* Does the request say that files are to be touched with the user's rights alone? */
 bool user_own_rights(const struct http_exchange *x);
 
-/* user_find on text instead of files. group may be NULL. 0; -ENOENT; -EMSGSIZE a field is too long.
- */
+/* user_find on text instead of files. group may be NULL. A name that no user has may be a user's
+ * number, as USER of an image often is. 0; -ENOENT; -EMSGSIZE a field is too long. */
 int user_find_in(const char *passwd, const char *group, const char *name,
                  struct user *out) WARN_UNUSED;
 
