@@ -68,7 +68,7 @@ static int copy_file(int root_fd, const char *from, const char *to)
 static int put_copies(int root_fd, const struct archive_walls *w)
 {
     static const char *const names[] = {"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"};
-    int rc = w->authorities ? copy_file(root_fd, w->authorities, ARCHIVE_WALLS_CA + 1) : 0;
+    int rc = w->authorities ? copy_file(root_fd, w->authorities, &ARCHIVE_WALLS_CA[1]) : 0;
 
     if (rc == 0 && w->names && mkdirat(root_fd, "etc", 0755) < 0)
         rc = -errno;
