@@ -239,7 +239,7 @@ static void test_core_checks_what_it_relies_on(void **state)
     assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
     step = (struct build_step){.op = BUILD_OP_COPY, .n = 1, .words = words};
     assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
-    step.op = (enum build_op)(BUILD_OP_COPY + 1);
+    step.op = (enum build_op)(BUILD_OP_COUNT);
     assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
     s.n = CORE_BUILD_STEPS_MAX + 1;
     assert_int_equal(build_spec_check(&s, &e), ERR_INVALID);
