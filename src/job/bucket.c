@@ -326,7 +326,7 @@ int bucket_sweep(uint32_t number)
         rc = s.failure;
     if (rc == -EAGAIN)
         return say_failure(EAGAIN, "objects that were sent just now are looked for once more");
-    return rc < 0 ? say_failure(-rc, "objects that are nobody's are left in the bucket: %s",
+    return rc < 0 ? say_failure(-rc, "objects without a sandbox are left in the bucket: %s",
                                 s.why.text[0] ? s.why.text : strerror(-rc))
                   : 0;
 }

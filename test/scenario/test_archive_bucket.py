@@ -65,7 +65,7 @@ def privd(server, bucket):
     for number, owner in owners(c).items():
         until(lambda: drop(c, number, owner).status != -errno.EBUSY, what="the end of the work")
     assert kepts(c) == set() and disk_names(server, "archiving") == disk_names(server, "kept") == []
-    until(lambda: bucket.keys() == [], seconds=90, what="objects that are nobody's are removed")
+    until(lambda: bucket.keys() == [], seconds=90, what="objects without a sandbox are removed")
     c.close()
 
 
@@ -213,7 +213,7 @@ def test_cay_privd_killed_while_it_is_sent(privd, bucket, after):
     privd.start()
     c = privd.channel()
     assert kepts(c) == {7} and not is_away(privd)
-    until(lambda: bucket.keys() == [], seconds=90, what="the object that is nobody's is removed")
+    until(lambda: bucket.keys() == [], seconds=90, what="the object without a sandbox is removed")
     has_all(privd, c, "iafter", mib=24)
 
 

@@ -47,7 +47,7 @@ def away(own):
 
 
 def gone(bucket):
-    until(lambda: bucket.keys() == [], seconds=90, what="objects that are nobody's are removed")
+    until(lambda: bucket.keys() == [], seconds=90, what="objects without a sandbox are removed")
 
 
 def beside(call):
