@@ -8,4 +8,8 @@
 /* Length of the character that the n bytes begin with, or 0: they begin with none. */
 size_t utf8_char(const char *bytes, size_t n);
 
+/* The same, but 0 too of a character that is no text for people: a control (line feed and tab among
+ * them), a separator of lines or paragraphs, one that turns the direction of text. */
+size_t utf8_shown(const char *bytes, size_t n);
+
 bool utf8_is_valid(const char *bytes, size_t n);

@@ -7,6 +7,8 @@
 #include "toolbox/git.h"
 
 #include "base/buf.h"
+#include "base/utf8.h"
+#include "base/util.h"
 #include "http/json.h"
 #include "toolbox/call.h"
 #include "toolbox/git_internal.h"
@@ -65,7 +67,11 @@ static const char prelude[] =
     "shift\n";
 
 static const char in_repository[] = "cd -- \"$p\" 2>/dev/null || exit 90\n"
-                                    "git rev-parse --git-dir >/dev/null || exit 92\n";
+                                    "e=$(git rev-parse --git-dir 2>&1 >/dev/null) || {\n"
+                                    "  s=$?\n"
+                                    "  case $e in *'not a git repository'*) exit 92 ;; esac\n"
+                                    "  [ -z \"$e\" ] || printf '%s\\n' \"$e\" >&2; exit $s\n"
+                                    "}\n";
 
 static void git_free(void *state)
 {
@@ -95,23 +101,37 @@ struct git *git_new(struct toolbox_call *c)
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-/* The last that git said. */
+/* The last that git said, as text for people: it repeats what the remote and its hooks say. out is
+ * "": nothing. */
+static void copy_said(const char *said, size_t n, char out[static SAID_MAX + 1])
+{
+    size_t len = 0;
+
+    while (n > 0 && (said[n - 1] == '\n' || said[n - 1] == '\0'))
+        n--;
+    for (size_t at = n > SAID_MAX ? n - SAID_MAX : 0; at < n;) {
+        size_t whole = MAX(utf8_char(said + at, n - at), 1);
+        bool is_space = said[at] == '\n' || said[at] == '\t';
+        bool is_shown = is_space || utf8_shown(said + at, n - at) > 0;
+
+        memcpy(out + len, is_shown ? said + at : "?", is_shown ? whole : 1);
+        len += is_shown ? whole : 1;
+        at += whole;
+    }
+    out[len] = '\0';
+}
+
 static void fail_git(struct git *g, const struct toolbox_result *r)
 {
     int which = r->len[1] ? 1 : 0;
-    size_t n = r->len[which];
     struct git_refusal refusal = git_read_refusal(r->out[which], g->has_files);
-    const char *said;
+    char said[SAID_MAX + 1];
 
-    while (n > 0 && r->out[which][n - 1] == '\n')
-        n--;
-    said = r->out[which] + (n > SAID_MAX ? n - SAID_MAX : 0);
-    n = (size_t)(r->out[which] + n - said);
-    if (n == 0) {
+    copy_said(r->out[which], r->len[which], said);
+    if (*said)
+        toolbox_fail(g->call, refusal.status, refusal.code, "%s", said);
+    else
         toolbox_fail(g->call, 400, "BAD_REQUEST", "git ended with status %d", r->exit_code);
-        return;
-    }
-    toolbox_fail(g->call, refusal.status, refusal.code, "%.*s", (int)n, said);
 }
 
 static void reply(struct git *g, const struct toolbox_result *r)

@@ -300,6 +300,36 @@ def test_a_servers_words_are_short_and_text(box, repository):
     until(lambda: 8202 not in box.good("GET", "/port")["ports"])
 
 
+def test_a_hooks_words_are_text(box, repository):
+    """Of the remote; git repeats them."""
+    git(box, "POST", "commit", path="w", message="one", allow_empty=True, **AUTHOR)
+    box.put([("o.git/hooks/pre-receive", "#!/bin/sh\nprintf 'n\\303\\266: \\033[2J\\033]0;title\\007\\302\\2331m\\342\\200\\256 \\377 no\\n' >&2; exit 1\n".encode())])
+    box.run("chmod +x o.git/hooks/pre-receive")
+    said = box.refused(409, "POST", "/git/push", {"path": "w"})["message"]
+    assert "n\u00f6: ?[2J?]0;title??1m? ? no" in said and "pre-receive hook declined" in said, said
+    assert not [c for c in said if c not in "\n\t" and not c.isprintable()], said
+
+
+@pytest.mark.parametrize("program, status, says", [
+    (r"printf '\0\0\0' >&2; exit 3", 400, "status 3"), ("kill -9 $$", 400, "Killed"),
+    ("echo 'fatal: not a git repository (or any' >&2; exit 128", 404, "not a git repository: w")])
+def test_a_git_without_words(box, repository, program, status, says):
+    box.put([("lying/git", f"#!/bin/sh\n{program}\n".encode())])
+    box.run("chmod +x lying/git && sudo ln -s ~/lying/git /usr/local/bin/git")
+    try:
+        assert says in box.refused(status, "GET", "/git/status", query={"path": "w"})["message"]
+    finally:
+        box.run("sudo rm /usr/local/bin/git")
+
+
+def test_the_repository_of_another_user(box):
+    """Git's own words, which say what to do; it was denied that there is one."""
+    box.run("sudo git init -q /srv/roots")
+    said = box.refused(400, "GET", "/git/status", query={"path": "/srv/roots"})["message"]
+    assert "dubious ownership" in said and "git config --global --add safe.directory /srv/roots" in said, said
+    box.run("sudo rm -r /srv/roots")
+
+
 def test_credentials_do_not_go_along_to_another_server(box, remote):
     away = remote.replace("o.git", "away.git")
     box.refused(401, "POST", "/git/clone", {"url": away, "path": "y", "username": "me", "password": "se cret\"'%"}, "GIT_AUTH_FAILED")

@@ -13,6 +13,7 @@
 #include "base/share.h"
 #include "base/signal_names.h"
 #include "base/timer_heap.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -196,6 +197,33 @@ static void said(const char *text, const char *expected)
 }
 
 /* A line is read as UTF-8, and shown by terminals: names that others chose are part of some. */
+static void characters_for_people_are_shown(void **state)
+{
+    static const char *const hidden[] = {
+        "\x01",         "\n",           "\t",           "\x1b",         "\x7f",
+        "\xc2\x80",     "\xc2\x9f",     "\xd8\x9c",     "\xe2\x80\x8e", "\xe2\x80\x8f",
+        "\xe2\x80\xa8", "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x81\xaf", "\xe9",
+        "\xc3",         "\xc0\x80",     "\xed\xa0\x80"};
+    static const char *const shown[] = {" ",
+                                        "~",
+                                        "\xc2\xa0",
+                                        "\xd8\x9b",
+                                        "\xe2\x80\x90",
+                                        "\xe2\x80\xaf",
+                                        "\xe2\x81\xa5",
+                                        "\xe2\x82\xac",
+                                        "\xf0\x9f\x98\x80"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
+        if (utf8_shown(hidden[i], strlen(hidden[i])) != 0)
+            fail_msg("hidden %zu is shown", i);
+    for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
+        if (utf8_shown(shown[i], strlen(shown[i])) != strlen(shown[i]))
+            fail_msg("shown %zu is hidden", i);
+    assert_int_equal(utf8_shown("", 1), 0);
+    assert_int_equal(utf8_shown("a", 0), 0);
+}
+
 static void lines_of_the_log_are_text(void **state)
 {
     char much[300], cut[256];
@@ -430,6 +458,7 @@ int main(void)
         cmocka_unit_test(signal_names_are_found_both_ways),
         cmocka_unit_test(err_texts_hold_no_control_characters),
         cmocka_unit_test(lines_of_the_log_are_text),
+        cmocka_unit_test(characters_for_people_are_shown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
