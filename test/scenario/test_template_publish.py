@@ -59,7 +59,7 @@ def listed(client, name):
 def test_builds_are_listed_for_their_tenant_and_the_operator(cay, stranger, other_tenant, name):
     tenant = stranger.call("GET", "/cay/v1/status").json["tenant"]
     made = request(stranger, name)
-    assert listed(cay, name) == listed(stranger, name) == [(False, False, f"built by the tenant {tenant}")]
+    assert listed(cay, name) == listed(stranger, name) == [(False, False, f"asked for, and not begun, by the tenant {tenant}")]
     assert start(stranger, made).status == 202
     assert ended(stranger, made)["status"] == "ready"
     assert listed(cay, name) == listed(stranger, name) == [(True, False, f"built by the tenant {tenant}, stands on host")]
