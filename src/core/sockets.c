@@ -5,7 +5,7 @@
 #include "core/sockets.h"
 
 #include "base/clock.h"
-#include "core/call.h"
+#include "core/call_internal.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
@@ -19,8 +19,14 @@
 
 #define SOCKET_CACHE_KEEP_MS 1000u
 #define SOCKET_CACHE_BATCH   4u /* sockets asked for beyond the need, while in use */
+#define SOCKETS_AGAIN_MS     5u
+#define SOCKETS_BUSY_MS      2000u
+#define OPENING              "opening a connection into the sandbox"
 
 struct socket_wait {
+    struct call call; /* on its core's list, while `again` is armed */
+    struct timer again;
+    uint64_t until_ms; /* for which it asks again */
     size_t n;
     int fds[CORE_SOCKET_CACHE_MAX]; /* from the socket cache: answered in the next turn */
     struct err why;
@@ -74,6 +80,45 @@ static void close_all(int *fds, size_t n)
         close(fds[i]);
 }
 
+static void fail(struct socket_wait *w, int64_t status)
+{
+    call_privd_err(&w->why, status, OPENING);
+    answer(w, NULL, &w->why);
+}
+
+static int64_t request_sockets(struct sandbox_obj *o, struct socket_wait *w, bool in_use);
+
+static void on_again(struct timer *t)
+{
+    struct socket_wait *w = CONTAINER_OF(t, struct socket_wait, again);
+    struct sandbox_obj *o = sandbox_get(w->call.core, NULL, w->call.id);
+    bool may = o && o->known_to_privd && sandbox_life(o)->reachable;
+    int64_t rc;
+
+    call_unlink(&w->call);
+    rc = may ? request_sockets(o, w, false) : -EBUSY;
+    if (rc < 0)
+        fail(w, rc);
+}
+
+static void cancel(struct call *call)
+{
+    struct socket_wait *w = CONTAINER_OF(call, struct socket_wait, call);
+
+    timers_cancel(&call->core->timers, &w->again);
+    call_unlink(call);
+    fail(w, -ECANCELED);
+}
+
+/* Its processes stand still for the moment of a snapshot, which no client is to see. */
+static void ask_again(struct core *c, const char *id, struct socket_wait *w)
+{
+    w->call.cancel = cancel;
+    w->again.fire = on_again;
+    call_link(c, &w->call, id);
+    timers_set(&c->timers, &w->again, clock_mono_ms() + SOCKETS_AGAIN_MS);
+}
+
 static void on_reply(struct core *c, const char *id, int status, const struct privsep_msg *m,
                      int *fds, size_t n_fds, void *arg)
 {
@@ -84,8 +129,10 @@ static void on_reply(struct core *c, const char *id, int status, const struct pr
         status = -EPROTO;
     if (status < 0) {
         close_all(fds, n_fds);
-        call_privd_err(&w->why, status, "opening a connection into the sandbox");
-        answer(w, NULL, &w->why);
+        if (status == -EBUSY && !c->stopping && clock_mono_ms() < w->until_ms)
+            ask_again(c, id, w);
+        else
+            fail(w, status);
         return;
     }
     if (o && sandbox_life(o)->reachable)
@@ -115,6 +162,7 @@ void sockets_get(struct sandbox_obj *o, size_t n,
     w->n = n;
     w->done = done;
     w->arg = arg;
+    w->until_ms = now + SOCKETS_BUSY_MS;
     o->sockets_used_ms = now;
     if (o->socket_cache_n >= n) {
         o->socket_cache_n -= n;
@@ -126,7 +174,7 @@ void sockets_get(struct sandbox_obj *o, size_t n,
     }
     rc = o->known_to_privd ? request_sockets(o, w, in_use) : -ESTALE;
     if (rc < 0) {
-        call_privd_err(&w->why, rc, "opening a connection into the sandbox");
+        call_privd_err(&w->why, rc, OPENING);
         core_defer(c, &w->later, answer_deferred, w);
     }
 }

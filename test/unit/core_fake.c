@@ -215,8 +215,8 @@ static void do_connect(struct fake *f, const struct privsep_msg *m)
     int fds[PRIVSEP_MAX_FDS];
 
     f->counts.connects++;
-    if (!slot_of(f, m)) {
-        reply(f, &r, -ESTALE);
+    if (!slot_of(f, m) || f->knobs[FAKE_CONNECT_ERRNO]) {
+        reply(f, &r, slot_of(f, m) ? -f->knobs[FAKE_CONNECT_ERRNO] : -ESTALE);
         return;
     }
     for (uint32_t i = 0; i < m->u.connect.count; i++)

@@ -67,6 +67,7 @@ enum fake_knob {
     FAKE_FETCH_ERRNO,   /* as FAKE_ARCHIVE_ERRNO, to FETCH */
     FAKE_LATE_GO_ONS,   /* that many times an agent that is to go on says that it cannot yet */
     FAKE_STUCK_COPIES,  /* that many copies fail with -ENOTRECOVERABLE: their sandbox is frozen */
+    FAKE_CONNECT_ERRNO, /* is the answer to each CONNECT; 0: sockets */
     FAKE_KNOB_COUNT
 };
 

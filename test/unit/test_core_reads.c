@@ -5,6 +5,7 @@
 #include "core/list.h"
 #include "core_world.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -294,6 +295,44 @@ static void sockets_come_in_batches_and_an_idle_sandbox_holds_none(void **state)
     assert_int_equal(s.why.code, ERR_NOT_FOUND);
 }
 
+/* As while a snapshot is taken of it: a client of the sandbox is not to see that. */
+static void a_sandbox_that_stands_still_for_a_moment_is_asked_again(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct sockets s = {0}, late = {0}, ended = {0};
+    unsigned asked;
+
+    world_create_default(w, id);
+    world_run_for(w, 1100);
+    asked = fake_counts(w->fake).connects;
+    fake_set(w->fake, FAKE_CONNECT_ERRNO, EBUSY);
+    core_sandbox_sockets(w->core, id, 1, on_sockets, &s);
+    core_sandbox_sockets(w->core, id, 1, on_sockets, &late);
+    world_run_for(w, 100);
+    assert_int_equal(s.calls, 0);
+    assert_true(fake_counts(w->fake).connects > asked + 2);
+    fake_set(w->fake, FAKE_CONNECT_ERRNO, 0);
+    world_run_until(w, &s.calls, 1);
+    assert_int_equal(s.n, 1);
+    world_run_until(w, &late.calls, 1);
+    assert_int_equal(late.n, 1);
+
+    world_run_for(w, 1100);
+    fake_set(w->fake, FAKE_CONNECT_ERRNO, EBUSY); /* for longer than a snapshot takes */
+    core_sandbox_sockets(w->core, id, 1, on_sockets, &s);
+    world_run_until(w, &s.calls, 2);
+    assert_int_equal(s.why.code, ERR_EXHAUSTED);
+    core_sandbox_sockets(w->core, id, 1, on_sockets, &ended);
+    world_run_for(w, 50);
+    assert_int_equal(ended.calls, 0);
+    world_stop_core(w);
+    assert_int_equal(ended.calls, 1);
+    assert_int_equal(ended.why.code, ERR_CANCELED);
+    fake_set(w->fake, FAKE_CONNECT_ERRNO, 0);
+    world_start_core(w);
+}
+
 struct samples {
     unsigned calls;
     size_t n;
@@ -568,6 +607,7 @@ int main(void)
         WORLD(a_removal_that_fails_leaves_what_is_there),
         WORLD(a_build_that_fails_says_why),
         WORLD(sockets_come_in_batches_and_an_idle_sandbox_holds_none),
+        WORLD(a_sandbox_that_stands_still_for_a_moment_is_asked_again),
         WORLD(metrics_are_fresh_and_bounded_by_the_window),
         WORLD(logs_are_merged_and_survive_a_silent_agent),
         WORLD(status_tells_with_and_without_privd),
