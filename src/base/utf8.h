@@ -4,12 +4,16 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Length of the character that the n bytes begin with, or 0: they begin with none. */
 size_t utf8_char(const char *bytes, size_t n);
 
-/* The same, but 0 too of a character that is no text for people: a control (line feed and tab among
- * them), a separator of lines or paragraphs, one that turns the direction of text. */
+/* Whether a character is text for people, and no control (line feed and tab among them), separator
+ * of lines or paragraphs, or one that turns the direction of text. */
+bool utf8_code_is_shown(uint32_t code);
+
+/* utf8_char, but 0 too of a character that is not shown. */
 size_t utf8_shown(const char *bytes, size_t n);
 
 bool utf8_is_valid(const char *bytes, size_t n);

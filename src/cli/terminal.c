@@ -1,21 +1,13 @@
 #include "cli/terminal.h"
 
 #include "base/io.h"
-#include "base/util.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
-
-struct range {
-    unsigned first, last;
-};
-
-/* Controls, separators of lines and paragraphs, and characters that turn the direction of text. */
-static const struct range replaced[] = {{0x01, 0x1f},     {0x7f, 0x9f},     {0x061c, 0x061c},
-                                        {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x206f}};
 
 #define INVALID    -1
 #define INCOMPLETE -2
@@ -43,13 +35,10 @@ static int decode(const char *text, size_t len, size_t *n)
     return (int)code;
 }
 
+/* A NUL of a program's output goes to the terminal, which passes it over. */
 static bool is_shown(int c)
 {
-    bool shown = c >= 0;
-
-    for (size_t i = 0; i < ARRAY_SIZE(replaced); i++)
-        shown &= (unsigned)c < replaced[i].first || (unsigned)c > replaced[i].last;
-    return shown;
+    return c == 0 || (c > 0 && utf8_code_is_shown((uint32_t)c));
 }
 
 /* Bytes of the character that text begins with; *shown: as it is, or as one '?'. */
