@@ -4,6 +4,7 @@
  * is locked as long as it is filled and used, so that what a killed command left can be told and
  * removed. */
 #include "base/clock.h"
+#include "base/disk_space.h"
 #include "base/io.h"
 #include "cli/commands.h"
 #include "cli/image_fetch.h"
@@ -16,7 +17,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #define NOTE_BYTES          (64u << 10) /* src/unpack/additions.c takes as much */
 #define GIVE_BACK_MS        30000u
@@ -210,12 +210,11 @@ static void close_spool(struct import *m)
  * the daemons write on. */
 static enum err_code check_space(const struct import *m, uint64_t bytes, struct err *e)
 {
-    struct statvfs fs;
+    int r = disk_space_leaves(m->dir_fd, bytes, IMPORT_FREE_PERCENT);
 
-    if (fstatvfs(m->dir_fd, &fs) < 0)
-        return err_set_sys(e, ERR_INTERNAL, errno, "looking at the disk of %s", m->path);
-    if ((uint64_t)fs.f_bavail * fs.f_frsize >=
-        bytes + (uint64_t)fs.f_blocks / 100 * IMPORT_FREE_PERCENT * fs.f_frsize)
+    if (r < 0)
+        return err_set_sys(e, ERR_INTERNAL, r, "looking at the disk of %s", m->path);
+    if (r > 0)
         return ERR_OK;
     return err_set(e, ERR_NO_SPACE,
                    "with a layer of %llu MiB the disk of %.100s would be left with less than %u %% "

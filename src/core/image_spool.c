@@ -2,6 +2,7 @@
  * (src/cayd/confine.c). Nothing but cayd's user can write here. */
 #include "core/image_spool.h"
 
+#include "base/disk_space.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "core/core_internal.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 /* Beside cayd's own directory. */
 static void path_of(const struct core *c, const char *name, char out[static PATH_MAX])
@@ -94,12 +94,11 @@ enum err_code image_spool_make(const struct core *c, uint32_t number, struct err
 
 static enum err_code check_space(int fd, uint64_t bytes, struct err *e)
 {
-    struct statvfs fs;
+    int r = disk_space_leaves(fd, bytes, IMAGE_SPOOL_FREE_PERCENT);
 
-    if (fstatvfs(fd, &fs) < 0)
-        return err_set_sys(e, ERR_INTERNAL, errno, "looking at the disk of images");
-    if ((uint64_t)fs.f_bavail * fs.f_frsize >=
-        bytes + (uint64_t)fs.f_blocks / 100 * IMAGE_SPOOL_FREE_PERCENT * fs.f_frsize)
+    if (r < 0)
+        return err_set_sys(e, ERR_INTERNAL, r, "looking at the disk of images");
+    if (r > 0)
         return ERR_OK;
     return err_set(e, ERR_NO_SPACE, "the server's disk would be left with less than %u %% free",
                    IMAGE_SPOOL_FREE_PERCENT);
