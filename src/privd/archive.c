@@ -18,18 +18,7 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-
-static void answer(struct privd *p, const struct reply_to *to, uint16_t op, int status,
-                   const char *why)
-{
-    struct privsep_msg m = {.op = op, .status = status};
-
-    snprintf(m.u.refused.why, sizeof(m.u.refused.why), "%s", why);
-    if (to->seq != 0)
-        (void)reply_send(p, to, &m, NULL, 0);
-}
 
 /* The layer may have become the archive even where the last steps failed. */
 static void end(struct privd *p, int status, const char *why)
@@ -48,7 +37,7 @@ static void end(struct privd *p, int status, const char *why)
         log_error("kept layer %u: what is left of its archiving is not removed", number);
     kept_settle(&p->kept, number, runtime_is_kept(p->rt, number) ? KEPT_WHOLE : KEPT_NONE);
     p->archiver = (struct archiver){.task = TASK_NONE, .source = LOOP_SOURCE_NONE};
-    answer(p, &to, PRIVSEP_ARCHIVE, status, why);
+    reply_reason(p, &to, PRIVSEP_ARCHIVE, status, why);
 }
 
 /* It is archived, in the bucket or here. */
@@ -136,10 +125,10 @@ void archive_requested(struct privd *p, const struct reply_to *to, const struct 
     int rc = begin(p, to, m);
 
     if (rc == 1)
-        answer(p, to, PRIVSEP_ARCHIVE, 0, "");
+        reply_reason(p, to, PRIVSEP_ARCHIVE, 0, "");
     if (rc < 0)
-        answer(p, to, PRIVSEP_ARCHIVE, rc,
-               rc == -EAGAIN || rc == -EBUSY ? "other work is under way" : strerror(-rc));
+        reply_reason(p, to, PRIVSEP_ARCHIVE, rc,
+                     rc == -EAGAIN || rc == -EBUSY ? "other work is under way" : strerror(-rc));
 }
 
 void archive_stop(struct privd *p, uint32_t number)
@@ -166,5 +155,5 @@ void archive_stop_requested(struct privd *p, const struct reply_to *to, const st
 {
     int rc = archive_give_up(p, m);
 
-    answer(p, to, PRIVSEP_ARCHIVE_STOP, rc, rc < 0 ? strerror(-rc) : "");
+    reply_reason(p, to, PRIVSEP_ARCHIVE_STOP, rc, rc < 0 ? strerror(-rc) : "");
 }

@@ -13,7 +13,6 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #define AGAIN_MS       1000u  /* all places of jobs are taken */
@@ -24,11 +23,9 @@ static void fetch_next(struct privd *p);
 
 static void answer(struct privd *p, const struct reply_to *to, int status, const char *why)
 {
-    struct privsep_msg m = {.op = PRIVSEP_FETCH, .status = status};
+    const char *reason = why[0] ? why : strerror(-status);
 
-    snprintf(m.u.refused.why, sizeof(m.u.refused.why), "%s", status < 0 ? why : "");
-    if (to->seq != 0)
-        (void)reply_send(p, to, &m, NULL, 0);
+    reply_reason(p, to, PRIVSEP_FETCH, status, status < 0 ? reason : "");
 }
 
 /* -- fetching ---------------------------------------------------------------------------------- */
@@ -43,7 +40,7 @@ static void end(struct privd *p, uint32_t number, int status, const char *why)
     f->states[number] = FETCH_NONE;
     f->requested[number] = (struct reply_to){0};
     kept_settle(&p->kept, number, KEPT_WHOLE);
-    answer(p, &to, status, why[0] ? why : strerror(-status));
+    answer(p, &to, status, why);
 }
 
 static void on_fetched(struct privd *p, uint32_t number, int status, const char *reason)
@@ -117,7 +114,7 @@ void bucket_fetch_requested(struct privd *p, const struct reply_to *to, const st
     int rc = may_fetch(p, m, &why);
 
     if (rc != 0) {
-        answer(p, to, MIN(rc, 0), why[0] ? why : strerror(-rc));
+        answer(p, to, MIN(rc, 0), why);
         return;
     }
     p->fetcher.requested[number] = *to;

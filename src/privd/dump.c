@@ -23,17 +23,7 @@
 #include "privd/unkilled.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-
-static void refuse(struct privd *p, const struct reply_to *to, int status, const char *why)
-{
-    struct privsep_msg m = {.op = PRIVSEP_DUMP, .status = status};
-
-    snprintf(m.u.refused.why, sizeof(m.u.refused.why), "%s", why);
-    if (to->seq != 0)
-        (void)reply_send(p, to, &m, NULL, 0);
-}
 
 static uint32_t group_of(const struct dumper *d)
 {
@@ -67,7 +57,7 @@ static void goes_on(struct dumper *d, int status, const char *why)
              s->id, s->number, why[0] ? why : strerror(-status));
     kept_settle(&p->kept, number, KEPT_NONE);
     slots_enter(p, s, SLOT_RUNNING);
-    refuse(p, &to, status, why[0] ? why : strerror(-status));
+    reply_reason(p, &to, PRIVSEP_DUMP, status, why[0] ? why : strerror(-status));
     if (s->pid_source.fd < 0 && end_watch(p, s) < 0)
         end_force(p, s);
 }
@@ -180,7 +170,7 @@ void dump_requested(struct privd *p, struct slot *s, const struct reply_to *to,
     if (rc == 0)
         rc = kept_write(&p->kept, &r);
     if (rc < 0) {
-        refuse(p, to, rc, why);
+        reply_reason(p, to, PRIVSEP_DUMP, rc, why);
         return;
     }
     d->slot = s;
@@ -208,7 +198,7 @@ void dump_forget(struct slot *s)
             continue;
         struct reply_to to = stop(d);
         kept_settle(&p->kept, d->number, KEPT_NONE);
-        refuse(p, &to, -ESTALE, "the sandbox was ended");
+        reply_reason(p, &to, PRIVSEP_DUMP, -ESTALE, "the sandbox was ended");
     }
 }
 

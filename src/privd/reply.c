@@ -7,6 +7,8 @@
 #include "privd/template.h"
 #include "privsep/server.h"
 
+#include <stdio.h>
+
 int reply_send(struct privd *p, const struct reply_to *to, struct privsep_msg *m, const int *fds,
                size_t n_fds)
 {
@@ -19,6 +21,17 @@ void reply_status(struct privd *p, const struct reply_to *to, uint16_t op, int s
 {
     struct privsep_msg m = {.op = op, .status = status, .stage = stage};
 
+    (void)reply_send(p, to, &m, NULL, 0);
+}
+
+void reply_reason(struct privd *p, const struct reply_to *to, uint16_t op, int status,
+                  const char *why)
+{
+    struct privsep_msg m = {.op = op, .status = status};
+
+    if (to->seq == 0)
+        return;
+    snprintf(m.u.refused.why, sizeof(m.u.refused.why), "%s", why);
     (void)reply_send(p, to, &m, NULL, 0);
 }
 

@@ -19,6 +19,9 @@ int reply_send(struct privd *p, const struct reply_to *to, struct privsep_msg *m
                size_t n_fds);
 void reply_status(struct privd *p, const struct reply_to *to, uint16_t op, int status,
                   uint32_t stage);
+/* The same with a reason ("": there is none); nothing where no request waits (seq 0). */
+void reply_reason(struct privd *p, const struct reply_to *to, uint16_t op, int status,
+                  const char *why);
 
 /* Tells it all templates that there are now. peer 0: whichever is there. */
 void reply_templates(struct privd *p, uint64_t peer);
