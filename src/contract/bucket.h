@@ -6,7 +6,7 @@
 
 #define BUCKET_DIR       "bucket" /* of the state disk */
 #define BUCKET_MARK      "bucket" /* of a layer: "KEY SHA256 BYTES" */
-#define BUCKET_KEY_CHARS 32       /* random, in hex */
+#define BUCKET_KEY_CHARS 32       /* random: small letters and digits */
 #define BUCKET_PREFIX    "cay/"   /* of the object's name */
 #define BUCKET_SUFFIX    ".squashfs"
 

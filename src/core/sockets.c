@@ -1,6 +1,8 @@
 /* Sockets in a sandbox's network, for the gateway and for core's own calls. privd makes them in
  * batches; what a batch holds beyond the need of the moment is the sandbox's socket cache. It is
- * dropped a second after the last use, so that an idle sandbox costs cayd no descriptor. */
+ * dropped a second after the last use, so that an idle sandbox costs cayd no descriptor. privd
+ * makes none while a snapshot is taken of the sandbox (EBUSY): until core asks again the wait is a
+ * call on its list, so that an end of core ends it. */
 
 #include "core/sockets.h"
 

@@ -60,6 +60,16 @@ static int read_mark(int layer_fd, struct mark *out)
     return 0;
 }
 
+/* 1: there is one, 0: there is none; or what is wrong with it was said. */
+static int find_mark(int layer_fd, struct mark *out)
+{
+    int rc = read_mark(layer_fd, out);
+
+    if (rc == -ENOENT)
+        return 0;
+    return rc < 0 ? say_failure(-rc, "the mark of its object is damaged") : 1;
+}
+
 static int write_mark(int layer_fd, const struct mark *m)
 {
     char text[MARK_SIZE];
@@ -155,12 +165,11 @@ int bucket_put(uint32_t number)
 
     if (layer < 0)
         return layer;
-    int rc = read_mark(layer, &m);
-    if (rc == 0) /* an earlier job ended just after it */
+    int rc = find_mark(layer, &m);
+    if (rc > 0) /* an earlier job ended just after it */
         return empty_archive(layer);
-    if (rc != -ENOENT)
-        return say_failure(-rc, "the mark of its object is damaged");
-    rc = refuse_woken(layer);
+    if (rc == 0)
+        rc = refuse_woken(layer);
     if (rc < 0)
         return rc;
     CLEANUP_CLOSE int lock = make_key(m.key);
@@ -238,11 +247,9 @@ int bucket_get(uint32_t number)
 
     if (layer < 0)
         return layer;
-    int rc = read_mark(layer, &m);
-    if (rc == -ENOENT)
-        return 0;
-    if (rc < 0)
-        return say_failure(-rc, "the mark of its object is damaged");
+    int rc = find_mark(layer, &m);
+    if (rc <= 0)
+        return rc;
     rc = refuse_space(layer, &m);
     if (rc == 0)
         rc = fetch_archive(layer, &m);
