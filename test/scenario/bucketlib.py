@@ -1,10 +1,14 @@
 """An S3 server of the tests' own on loopback: moto, which checks signatures, behind a gate that can hold requests or answer with an error."""
 
 import json
+import pathlib
+import shutil
+import tempfile
 import threading
 
 import boto3
 import moto.core.responses as responses
+import pytest
 from botocore.config import Config
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
@@ -97,3 +101,19 @@ class Bucket:
         self.server.shutdown()
         self.server.server_close()
         self.thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    b = Bucket()
+    yield b
+    b.stop()
+
+
+@pytest.fixture(scope="module")
+def credentials(bucket):
+    """Its keys, in a file as an operator's."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-bucket-", dir="/var/tmp"))
+    bucket.write_credentials(folder / "keys")
+    yield folder / "keys"
+    shutil.rmtree(folder, ignore_errors=True)

@@ -90,11 +90,11 @@ def why(r):
     return r.text(0, 192)
 
 
-@pytest.fixture(scope="module")
-def server():
+def with_template(**options):
+    """Yields a cay-privd of one template that keeps its files on a disk; for a fixture."""
     if os.geteuid() != 0:
         pytest.skip("privd needs root")
-    p = start_privd(0, slots_ready=1)
+    p = start_privd(0, slots_ready=1, **options)
     c = p.channel()
     try:
         if c.ask(CAPACITY).text(32, 16) == "memory":
@@ -109,16 +109,26 @@ def server():
         shutil.rmtree(p.base, ignore_errors=True)
 
 
-@pytest.fixture
-def privd(server):
-    yield server
-    c = server.channel()
+def end_all(p):
+    """Ends its sandboxes and drops what is kept, of which nothing is left."""
+    c = p.channel()
     for s in c.list().values():
         assert c.kill(s).status == 0
     for number, owner in owners(c).items():
-        until(lambda: drop(c, number, owner).status != -errno.EBUSY, what="the end of the archiving")
-    assert kepts(c) == set() and disk_names(server, "archiving") == disk_names(server, "kept") == []
+        until(lambda: drop(c, number, owner).status != -errno.EBUSY, what="the end of the work")
+    assert kepts(c) == set() and disk_names(p, "archiving") == disk_names(p, "kept") == []
     c.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    yield from with_template()
+
+
+@pytest.fixture
+def privd(server):
+    yield server
+    end_all(server)
 
 
 def disk(p):

@@ -3,18 +3,13 @@ what is left where a program is killed in between. The server is moto, which che
 
 import errno
 import os
-import pathlib
-import shutil
 import signal
-import tempfile
 
 import pytest
 
-from bucketlib import Bucket
-from privdlib import CAPACITY, JOB
-from test_archive import ARCHIVE, ARCHIVE_STOP, HAS, STAGE_ARCHIVE, archive, children, disk, disk_names, keep_full, show, start_privd, why
-from test_kept import OTHER, copy, create_copy, create_on, drop, inside, keep, kept_body, kepts, owners
-from test_privd import left_behind
+from bucketlib import bucket, credentials  # noqa: F401 (fixtures)
+from test_archive import ARCHIVE, ARCHIVE_STOP, HAS, STAGE_ARCHIVE, archive, children, disk, disk_names, end_all, keep_full, show, why, with_template
+from test_kept import OTHER, copy, create_copy, create_on, drop, inside, keep, kept_body, kepts
 from waitlib import until
 
 FETCH = 25
@@ -23,33 +18,10 @@ SOME = 'import os; open("/root/random", "wb").write(os.urandom(%d << 20)); open(
 
 
 @pytest.fixture(scope="module")
-def bucket():
-    b = Bucket()
-    yield b
-    b.stop()
-
-
-@pytest.fixture(scope="module")
-def server(bucket):
-    if os.geteuid() != 0:
-        pytest.skip("privd needs root")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-bucket-", dir="/var/tmp"))
-    bucket.write_credentials(folder / "keys")
-    p = start_privd(0, slots_ready=1, **bucket.options(folder / "keys"))
-    p.credentials = folder / "keys"
-    c = p.channel()
-    try:
-        if c.ask(CAPACITY).text(32, 16) == "memory":
-            pytest.skip("files are in memory here")
-        assert c.ask(JOB, b"\1\0\0\0\1\0\0\0").status == 0
-        c.close()
+def server(bucket, credentials):  # noqa: F811
+    for p in with_template(**bucket.options(credentials)):
+        p.credentials = credentials
         yield p
-    finally:
-        if p.process.poll() is None:
-            assert p.stop() == 0, p.log.read_text()
-            assert left_behind(p) == []
-        shutil.rmtree(p.base, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -59,14 +31,8 @@ def privd(server, bucket):
     bucket.gate.error = None
     bucket.gate.release()
     bucket.write_credentials(server.credentials)
-    c = server.channel()
-    for s in c.list().values():
-        assert c.kill(s).status == 0
-    for number, owner in owners(c).items():
-        until(lambda: drop(c, number, owner).status != -errno.EBUSY, what="the end of the work")
-    assert kepts(c) == set() and disk_names(server, "archiving") == disk_names(server, "kept") == []
+    end_all(server)
     until(lambda: bucket.keys() == [], seconds=90, what="objects without a sandbox are removed")
-    c.close()
 
 
 def fetch(c, number, *owner):

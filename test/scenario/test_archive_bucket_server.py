@@ -1,12 +1,9 @@
 """Archives in a bucket, through all of cay: a call, a start, a rollback and an end; cayd killed while an archive is sent and while it is fetched."""
 
-import pathlib
-import shutil
-import tempfile
 import threading
 
 import pytest
-from bucketlib import Bucket
+from bucketlib import bucket, credentials  # noqa: F401 (fixtures)
 from conftest import OwnServer
 from test_archive import SEAL
 from test_archive_server import archive, disk, has_files, kept_names, resume, stopped, tier
@@ -17,22 +14,12 @@ from waitlib import until
 
 
 @pytest.fixture(scope="module")
-def bucket():
-    b = Bucket()
-    yield b
-    b.stop()
-
-
-@pytest.fixture(scope="module")
-def own(bucket):
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-bucket-", dir="/var/tmp"))
-    bucket.write_credentials(folder / "keys")
-    options = [(name.replace("_", "-"), value) for name, value in bucket.options(folder / "keys").items()]
+def own(bucket, credentials):  # noqa: F811
+    options = [(name.replace("_", "-"), value) for name, value in bucket.options(credentials).items()]
     server = OwnServer(privd_args=(f"--seal={SEAL}", *(f"--{name}={value}" for name, value in options)),
                        cayd_args=tuple(f"--archive-{name.removeprefix('bucket-')}={value}" for name, value in options))
     yield server
     server.stop()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
