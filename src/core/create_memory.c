@@ -10,6 +10,8 @@
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/snapshot_memory.h"
+#include "core/tenant.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <string.h>
@@ -21,26 +23,37 @@ static bool same_limits(const struct privsep_limits *a, const struct privsep_lim
            !a->filters && !b->filters;
 }
 
-/* Whether cay-egress may have to read TLS by it: by anything but rules of destinations. */
+/* Whether cay-egress may have to read TLS by it. True of one that cannot be read now: memory is
+ * out. */
 static bool may_read_tls(const json_t *policy)
 {
-    const json_t *rule;
-    size_t i;
+    struct policy *read = NULL;
+    struct err e;
+    bool may = policy_new(policy, &read, &e) != ERR_OK || policy_reads_requests(read);
 
-    if (json_array_size(json_object_get(policy, "inject")) > 0 ||
-        json_array_size(json_object_get(policy, "presets")) > 0 || json_object_get(policy, "mode"))
-        return true;
-    json_array_foreach (json_object_get(policy, "rules"), i, rule)
-        if (json_object_get(rule, "methods") || json_object_get(rule, "paths"))
-            return true;
-    return false;
+    policy_free(read);
+    return may;
 }
 
-/* That is signed with the authority of the sandbox's tenant, which the programs do not know. */
-static bool trusts_another(const struct sandbox_request *r, const struct snapshot *s)
+/* The limit that the operator has set for the tenant: its rules are asked beside the sandbox's. */
+static bool limit_may_read_tls(struct tenant *t)
+{
+    json_t *ceiling = NULL;
+    struct err e;
+    bool may = tenant_ceiling(t, &ceiling, &e) != ERR_OK || (ceiling && may_read_tls(ceiling));
+
+    json_decref(ceiling);
+    return may;
+}
+
+/* TLS that is read is signed with the CA of the sandbox's tenant, which programs of another's do
+ * not know. */
+static bool trusts_another(const struct sandbox_obj *o, const struct sandbox_request *r,
+                           const struct snapshot *s)
 {
     return strcmp(r->tenant, s->tenant) != 0 &&
-           (may_read_tls(r->policy) || json_object_size(r->credentials) > 0);
+           (json_object_size(r->credentials) > 0 || may_read_tls(r->policy) ||
+            limit_may_read_tls(o->tenant));
 }
 
 /* NULL: nothing. */
@@ -55,7 +68,7 @@ static const char *obstacle(const struct sandbox_obj *o, const struct sandbox_re
         return "it has volumes";
     if (r->no_start_command)
         return "its start command is not to run";
-    if (trusts_another(r, s))
+    if (trusts_another(o, r, s))
         return "its policy may read TLS, and it is of another tenant than the template";
     return NULL;
 }

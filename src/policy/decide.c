@@ -231,6 +231,17 @@ bool policy_narrows_names(const struct policy *p)
     return p->n_injections > 0;
 }
 
+bool policy_reads_requests(const struct policy *p)
+{
+    for (size_t i = 0; i < p->n_rules; i++)
+        if (rule_has_stage(&p->rules[i], CONDITION_REQUEST))
+            return true;
+    for (size_t i = 0; i < p->n_presets; i++)
+        if (rule_has_stage(p->presets[i], CONDITION_REQUEST))
+            return true;
+    return p->n_injections > 0;
+}
+
 bool policy_depends_on_names(const struct policy *p)
 {
     return p->fallback == FALLBACK_DENY || policy_narrows_names(p);

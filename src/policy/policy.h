@@ -166,6 +166,10 @@ bool policy_narrows_names(const struct policy *p);
 /* Or does it let out only what it names? Then it matters which name a connection is for. */
 bool policy_depends_on_names(const struct policy *p);
 
+/* Has it a rule that looks at requests, or a credential to put on them? Then TLS may be opened for
+ * it; for one that has neither only where a client hides the name that it means. */
+bool policy_reads_requests(const struct policy *p);
+
 /* Which of those credentials (at most POLICY_INJECT_MAX) does it name for this request? Bit i: the
  * i-th. All injections that match count, not only the one that policy_request chooses. None of a
  * request that its own rules deny, also where it only warns, or its owner said yes. */

@@ -54,7 +54,8 @@ def test_a_damaged_memory_is_told_and_removed(kept, own, name, clean):  # noqa: 
 
 def test_another_tenant_begins_with_it_where_it_is_published(kept, own, name):  # noqa: F811
     assert with_memory(build(kept, name))
-    other = Client(own.url, kept.call("POST", "/cay/v1/keys", {"tenant": "t-" + uuid.uuid4().hex[:8], "label": "test"}).json["key"])
+    tenant = "t-" + uuid.uuid4().hex[:8]
+    other = Client(own.url, kept.call("POST", "/cay/v1/keys", {"tenant": tenant, "label": "test"}).json["key"])
     assert other.call("POST", "/v2/sandboxes", {"templateID": name}).status == 404  # control: as long as it is not
     assert kept.call("PATCH", f"/v2/templates/{name}", {"public": True}).status == 200
     with begins_with_memory(kept, name) as mine, begins_with_memory(other, name) as box:
@@ -63,11 +64,20 @@ def test_another_tenant_begins_with_it_where_it_is_published(kept, own, name):  
         environment = dict(one.split("=", 1) for one in box.run(f"cat /proc/{asks(box)[3]}/environ", user="root").out.split("\0") if "=" in one)
         assert kept.key not in str(environment) and not [one for one in environment if "KEY" in one or "TOKEN" in one], environment
         assert box.run("cat /proc/1/environ; grep -c . /run/sandbox/generation", user="root").out.count(kept.key) == 0
-    reply = other.call("POST", "/cay/v1/sandboxes", {"templateID": name, "timeout": 300, "policy": {"presets": ["package-registries"]}})
+    names, reads = {"presets": ["package-registries"]}, {"rules": [{"action": "allow", "methods": ["GET"]}]}
+    assert created(other, name, names).get("memory") is True
+    for policy, ceiling in ((reads, {}), (names, reads)):
+        assert kept.call("PUT", f"/cay/v1/tenants/{tenant}/ceiling", {"default": "allow", **ceiling}).status == 204
+        assert created(other, name, policy)["memoryError"].endswith("another tenant than the template"), (policy, ceiling)
+
+
+def created(client, name, policy):  # noqa: F811
+    """The event of a create with that policy, which has ended since."""
+    reply = client.call("POST", "/cay/v1/sandboxes", {"templateID": name, "timeout": 300, "policy": policy})
     assert reply.status == 201, reply.body
-    events = [json.loads(line) for line in other.call("GET", f"/cay/v1/events?sandbox={reply.json['sandboxID']}&since=0&follow=0").body.splitlines()]
-    assert [one["memoryError"] for one in events if one["type"] == "sandbox.created"][0].endswith("another tenant than the template")
-    assert other.call("DELETE", f"/sandboxes/{reply.json['sandboxID']}").status == 204
+    events = [json.loads(line) for line in client.call("GET", f"/cay/v1/events?sandbox={reply.json['sandboxID']}&since=0&follow=0").body.splitlines()]
+    assert client.call("DELETE", f"/sandboxes/{reply.json['sandboxID']}").status == 204
+    return [one for one in events if one["type"] == "sandbox.created"][0]
 
 
 @pytest.mark.parametrize("which", [("cayd",), ("cayd", "cay-privd")])

@@ -965,6 +965,31 @@ static void test_how_it_refuses(void **state)
     assert_false(policy_closes(policy_preset("deny")));
 }
 
+/* Of a rule with each condition: test_policy_conditions.c. */
+static void test_a_policy_that_reads_requests(void **state)
+{
+    static const struct {
+        const char *text;
+        bool reads;
+    } cases[] = {{"{}", false},
+                 {"{\"default\": \"allow\", \"mode\": \"ask\", \"refusal\": \"close\"}", false},
+                 {"{\"presets\": [\"package-registries\", \"github\"], \"mode\": \"warn\"}", false},
+                 {"{\"rules\": [{\"action\": \"deny\", \"domains\": [\"a.b\"]}]}", false},
+                 {"{\"rules\": [{\"action\": \"allow\"}, {\"action\": \"deny\", \"methods\": "
+                  "[\"GET\"]}]}",
+                  true},
+                 {"{\"inject\": [{\"credential\": \"k\", \"domains\": [\"a.b\"]}]}", true}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct policy *p = policy(cases[i].text);
+
+        if (policy_reads_requests(p) != cases[i].reads)
+            fail_msg("%s", cases[i].text);
+        policy_free(p);
+    }
+    assert_false(policy_reads_requests(policy_preset("public")));
+}
+
 /* Marked is what nothing allows, and nothing else; another policy's no takes the mark away. */
 static void test_a_policy_that_asks(void **state)
 {
@@ -1113,6 +1138,7 @@ int main(void)
         cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_a_policy_that_only_warns),
         cmocka_unit_test(test_how_it_refuses),
+        cmocka_unit_test(test_a_policy_that_reads_requests),
         cmocka_unit_test(test_a_policy_that_asks),
         cmocka_unit_test(test_a_policy_that_asks_looks),
         cmocka_unit_test(test_matches),

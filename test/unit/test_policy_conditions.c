@@ -153,6 +153,7 @@ static void test_before_the_request(void **state)
         assert_int_equal(policy_name(p, s->missed.name, met.port).action,
                          conditions[i].stage == CONDITION_REQUEST ? POLICY_INSPECT : POLICY_ALLOW);
         assert_int_equal(policy_narrows_names(p), conditions[i].stage == CONDITION_REQUEST);
+        assert_int_equal(policy_reads_requests(p), conditions[i].stage == CONDITION_REQUEST);
         policy_free(p);
     }
 }
