@@ -41,12 +41,14 @@
 #include "api/api.h"
 #include "api/mounts.h"
 
-#define DAYTONA_PREFIX      "/api/"
-#define DAYTONA_EVENTS_PATH "/api/socket.io/"
-#define DAYTONA_TARGET      "local" /* the one region that there is */
-#define DAYTONA_SNAPSHOT    "base"  /* of a create that names none */
-#define DAYTONA_MINUTE_MS   60000
-#define DAYTONA_GIB         (1024ull * 1024u * 1024u)
+#define DAYTONA_PREFIX         "/api/"
+#define DAYTONA_EVENTS_PATH    "/api/socket.io/"
+#define DAYTONA_STORAGE_PATH   "/api/object-storage/s3" /* cayd/storage.h */
+#define DAYTONA_STORAGE_BUCKET "builds"
+#define DAYTONA_TARGET         "local" /* the one region that there is */
+#define DAYTONA_SNAPSHOT       "base"  /* of a create that names none */
+#define DAYTONA_MINUTE_MS      60000
+#define DAYTONA_GIB            (1024ull * 1024u * 1024u)
 #define DAYTONA_IDLE_DEFAULT_MINUTES \
     15                              /* autoStopInterval of one with neither that nor ttlMinutes */
 #define DAYTONA_SIGNED_DEFAULT_S 60 /* a signed address, as upstream's */

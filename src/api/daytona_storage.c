@@ -10,7 +10,7 @@
 void daytona_push_access(struct api_call *call)
 {
     char token[CORE_STORAGE_TOKEN_SIZE];
-    json_t *url = json_sprintf("%s://%s" CORE_STORAGE_PATH,
+    json_t *url = json_sprintf("%s://%s" DAYTONA_STORAGE_PATH,
                                api_config_of(call->api)->https ? "https" : "http",
                                call->request->host);
 
@@ -18,6 +18,6 @@ void daytona_push_access(struct api_call *call)
     api_reply_json(call, 200,
                    json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:s}", "accessKey", "cay", "secret",
                              UNUSED_KEY, "sessionToken", token, "storageUrl", url, "organizationId",
-                             call->who.tenant, "bucket", CORE_STORAGE_BUCKET, "region",
+                             call->who.tenant, "bucket", DAYTONA_STORAGE_BUCKET, "region",
                              "us-east-1"));
 }

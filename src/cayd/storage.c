@@ -74,7 +74,7 @@ static void answer_list(struct http_exchange *x, const struct core_storage_call 
                        "<ETag>&quot;cay&quot;</ETag><Size>%llu</Size></Contents>",
                        s->tenant, s->digits, at, (unsigned long long)s->bytes);
     (void)snprintf(text, sizeof(text),
-                   XML "<ListBucketResult" XMLNS "><Name>" CORE_STORAGE_BUCKET
+                   XML "<ListBucketResult" XMLNS "><Name>" DAYTONA_STORAGE_BUCKET
                        "</Name><KeyCount>%d</KeyCount><MaxKeys>1</MaxKeys><IsTruncated>false"
                        "</IsTruncated>%s</ListBucketResult>",
                    is_there, contents);
@@ -96,7 +96,7 @@ static void answer_upload(struct http_exchange *x, const struct core_storage_cal
     char text[TEXT_SIZE];
 
     (void)snprintf(text, sizeof(text),
-                   XML "<%s" XMLNS "><Bucket>" CORE_STORAGE_BUCKET
+                   XML "<%s" XMLNS "><Bucket>" DAYTONA_STORAGE_BUCKET
                        "</Bucket><Key>%s/%s" STORAGE_OBJECT
                        "</Key><UploadId>%s</UploadId><ETag>&quot;cay&quot;</ETag></%s>",
                    name, s->tenant, s->digits, s->upload, name);
@@ -138,7 +138,7 @@ bool storage_handle(struct connloop *l, struct http_exchange *x)
     const char *why = "";
     int status;
 
-    if (strncmp(h->path, CORE_STORAGE_PATH "/", sizeof(CORE_STORAGE_PATH)) != 0)
+    if (strncmp(h->path, DAYTONA_STORAGE_PATH "/", sizeof(DAYTONA_STORAGE_PATH)) != 0)
         return false;
     status = storage_read(h, &s, &why);
     if (status == 0 && s.op == STORAGE_PUT && h->framing == HTTP_BODY_LENGTH &&

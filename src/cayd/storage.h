@@ -17,5 +17,5 @@
 
 #include "cayd/connloop_internal.h"
 
-/* false: it is no request below CORE_STORAGE_PATH. */
+/* false: it is no request below DAYTONA_STORAGE_PATH. */
 bool storage_handle(struct connloop *l, struct http_exchange *x);

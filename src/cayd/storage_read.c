@@ -87,13 +87,13 @@ static bool is_wrapped(const struct http_head *h)
 
 int storage_read(const struct http_head *h, struct core_storage_call *out, const char **why)
 {
-    static const char bucket[] = CORE_STORAGE_PATH "/" CORE_STORAGE_BUCKET;
+    static const char bucket[] = DAYTONA_STORAGE_PATH "/" DAYTONA_STORAGE_BUCKET;
     const char *token = http_head_get(h, "x-amz-security-token"), *rest;
 
     *out = (struct core_storage_call){.file = {.fd = -1}};
     if (strncmp(h->path, bucket, sizeof(bucket) - 1) != 0 ||
         (h->path[sizeof(bucket) - 1] && h->path[sizeof(bucket) - 1] != '/')) {
-        *why = "there is one bucket: " CORE_STORAGE_BUCKET;
+        *why = "there is one bucket: " DAYTONA_STORAGE_BUCKET;
         return 404;
     }
     if (!token || strlen(token) >= sizeof(out->token)) {

@@ -1,6 +1,7 @@
 #pragma once
 /* The reader of requests to the object storage (storage.h). Pure. */
 
+#include "api/daytona.h"
 #include "core/build_storage.h"
 #include "http/message.h"
 

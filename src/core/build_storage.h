@@ -1,9 +1,9 @@
 #pragma once
-/* Archives for builds (build_files.h) as Daytona's SDKs send them: to an object storage that speaks
- * a part of S3's protocol (cayd/storage.c), in one piece or in parts. An archive is known there by
- * its tenant and an MD5 that the client gives it. A part has CORE_STORAGE_PART_BYTES, the last one
- * as many or fewer, as all the SDKs' libraries have it, so that each has its place in the file
- * before the others are there.
+/* Archives for builds (build_files.h) of clients that send them to an object storage, in one piece
+ * or in parts: its protocol is cayd/storage.c's. An archive is known there by its tenant and an MD5
+ * that the client gives it. A part has CORE_STORAGE_PART_BYTES, the last one as many or fewer, as
+ * all the SDKs' libraries have it, so that each has its place in the file before the others are
+ * there.
  *
  * A client shows a token, which it got with its key: of one tenant, for CORE_STORAGE_MS, and not
  * longer than the key is there. */
@@ -11,8 +11,6 @@
 #include "core/build_files.h"
 #include "core/key.h"
 
-#define CORE_STORAGE_PATH       "/api/object-storage/s3"
-#define CORE_STORAGE_BUCKET     "builds"
 #define CORE_STORAGE_MS         3600000ll
 #define CORE_STORAGE_TOKEN_SIZE 160 /* NUL included */
 #define CORE_STORAGE_DIGITS     32u /* of the MD5 */

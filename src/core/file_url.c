@@ -5,7 +5,6 @@
 #include "core/store_sandbox.h"
 #include "http/digest.h"
 
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,18 +18,6 @@ void file_url_key(const char *agent_token, uint32_t number, char out[static FILE
     snprintf(text, sizeof(text), "files:%u", number);
     digest_hmac_sha256(agent_token, strlen(agent_token), text, strlen(text), key);
     ids_hex(key, sizeof(key), out);
-}
-
-void file_url_sign(const char *key, const char *subject, char out[static FILE_URL_SIGNATURE_SIZE])
-{
-    unsigned char digest[DIGEST_SHA256_SIZE];
-    char coded[48];
-
-    digest_hmac_sha256(key, strlen(key), subject, strlen(subject), digest);
-    EVP_EncodeBlock((unsigned char *)coded, digest, sizeof(digest));
-    for (char *at = coded; *at; at++)
-        *at = (char)(*at == '+' ? '-' : *at == '/' ? '_' : *at);
-    snprintf(out, FILE_URL_SIGNATURE_SIZE, "v1_%.43s", coded); /* without the one '=' */
 }
 
 /* In the store before it holds, and there to stay: a URL that was refused once is not to work

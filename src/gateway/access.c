@@ -13,6 +13,8 @@
 #define FILE_URL_PATH  4096u /* PATH_MAX: NUL included */
 #define EXPIRES_DIGITS 15    /* some 30 million years */
 
+#define FILE_URL_SIGNATURE_SIZE 47 /* "v1_", 43 characters, NUL */
+
 int access_sign(const char *subject, const char *token, bool has_expiry, int64_t expiry_s,
                 char out[static ACCESS_SIGNATURE_SIZE])
 {
@@ -234,12 +236,28 @@ bool access_check_signed(const struct access *a, const char *token, uint16_t por
            refuse(message, "the signature of the address is not that of this sandbox's port");
 }
 
+/* "v1_" and HMAC-SHA256 over subject in base64url without padding. subject:
+ * "v1:files:METHOD:PATH:EXPIRES", of which METHOD and EXPIRES have no colon (source: Daytona's
+ * Python SDK 0.226.1, _utils/file_url_signing.py). */
+static void sign_file_url(const char *key, const char *subject,
+                          char out[static FILE_URL_SIGNATURE_SIZE])
+{
+    unsigned char digest[DIGEST_SHA256_SIZE];
+    char coded[48];
+
+    digest_hmac_sha256(key, strlen(key), subject, strlen(subject), digest);
+    EVP_EncodeBlock((unsigned char *)coded, digest, sizeof(digest));
+    for (char *at = coded; *at; at++)
+        *at = (char)(*at == '+' ? '-' : *at == '/' ? '_' : *at);
+    snprintf(out, FILE_URL_SIGNATURE_SIZE, "v1_%.43s", coded); /* without the one '=' */
+}
+
 bool access_check_file_url(const struct access *a, const char *key, int64_t now_s,
                            char message[static ACCESS_MESSAGE_SIZE])
 {
     char right[FILE_URL_SIGNATURE_SIZE];
 
-    file_url_sign(key, a->subject ? a->subject : "", right);
+    sign_file_url(key, a->subject ? a->subject : "", right);
     if (!equal(a->signature, right) || !a->subject || a->bad_expiry)
         return refuse(message, "the signature is not that of this file, method, time and sandbox, "
                                "or its key was replaced: ask for a new URL");
