@@ -78,7 +78,7 @@ static int report(const char *text)
 }
 
 /* Without an answer, or at the end of its caller, the processes go on. */
-static bool is_told_to_end(void)
+static bool may_end(void)
 {
     char answer = 0;
 
@@ -105,7 +105,7 @@ int dump_hook(const char *self, const char *pid_text)
         (void)report(line);
         return 1;
     }
-    return report(CHECKPOINT_DONE) == 0 && is_told_to_end() ? 0 : 1;
+    return report(CHECKPOINT_DONE) == 0 && may_end() ? 0 : 1;
 }
 
 /* -- before and after -------------------------------------------------------------------------- */

@@ -166,10 +166,10 @@ static json_t *make_variables(const struct cli *c, const struct api *a, const ch
     bool is_tls = strncmp(a->public_url, "https://", 8) == 0;
     bool is_here = strcmp(a->public_url, a->url) != 0 || a->tls_dir;
     json_t *out = json_pack("{s:s, s:s}", "E2B_DOMAIN", domain, "E2B_API_KEY", a->key);
-    const bool is_told = cli_flag(c, "urls") || !is_tls || !is_here;
+    const bool names_server = cli_flag(c, "urls") || !is_tls || !is_here;
 
-    add_daytona(out, is_told ? a->url : a->public_url, a->key);
-    if (is_told) {
+    add_daytona(out, names_server ? a->url : a->public_url, a->key);
+    if (names_server) {
         json_object_set_new(out, "E2B_API_URL", json_string(a->url));
         json_object_set_new(out, "E2B_SANDBOX_URL", json_string(a->url));
         json_object_set_new(out, "E2B_VOLUME_API_URL", json_string(a->url));

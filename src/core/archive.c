@@ -32,7 +32,7 @@ enum err_code core_sandbox_archive(struct core *c, const char *tenant, const cha
     changed.archived = true;
     code = sandbox_write_through(o, &changed, out, e);
     if (code == ERR_OK) {
-        state_follow_tell(o, o->s.state);
+        state_follow_notify(o, o->s.state);
         archive_file_try(o);
     }
     return code;

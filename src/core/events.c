@@ -185,7 +185,7 @@ static json_t *dropped_fields(int64_t count, const char *reason)
 
 /* Says that some are lost, in their place. false: it cannot be said yet, so that no later one is
  * added either. */
-static bool tell_lost(struct event_ring *r)
+static bool add_lost(struct event_ring *r)
 {
     json_t *fields = r->lost ? dropped_fields(-1, "lost") : NULL;
 
@@ -207,7 +207,7 @@ void events_add(struct tenant *t, enum event_type type, const char *sandbox, jso
         ++*counter;
     if (!r)
         log_error("tenant %s: an event (%s) is lost: memory is out", t->name, names[type]);
-    else if (!whole || !tell_lost(r) || !add(r, type, sandbox, fields))
+    else if (!whole || !add_lost(r) || !add(r, type, sandbox, fields))
         r->lost = true;
     json_decref(fields);
 }

@@ -28,8 +28,8 @@ static json_t *text_of(const json_t *one, const char *field, size_t max)
     return json_stringn(text ? text : "", json_whole_text(text ? text : "", MIN(n, max)));
 }
 
-static void tell(struct sandbox_obj *o, const char *hook, json_t *name, json_t *error,
-                 size_t failed)
+static void add_failure(struct sandbox_obj *o, const char *hook, json_t *name, json_t *error,
+                        size_t failed)
 {
     events_add(o->tenant, EVENT_SANDBOX_HOOK_FAILED, o->s.id,
                json_pack("{s:s, s:o, s:o, s:I}", "hook", hook, "name", name, "error", error,
@@ -44,8 +44,8 @@ static void report(struct sandbox_obj *o, const char *hook, const struct err *wh
     struct err e;
 
     if (why) {
-        tell(o, hook, json_string(""), json_string("the sandbox's agent did not answer in time"),
-             1);
+        add_failure(o, hook, json_string(""),
+                    json_string("the sandbox's agent did not answer in time"), 1);
         return;
     }
     if (status != 200 || !body || json_parse_request(body, len, false, &answer, &e) != ERR_OK)
@@ -53,8 +53,8 @@ static void report(struct sandbox_obj *o, const char *hook, const struct err *wh
     failed = json_object_get(answer, "failed");
     first = json_array_get(failed, 0);
     if (first)
-        tell(o, hook, text_of(first, "name", HOOK_NAME_MAX), text_of(first, "error", ERROR_MAX),
-             json_array_size(failed));
+        add_failure(o, hook, text_of(first, "name", HOOK_NAME_MAX),
+                    text_of(first, "error", ERROR_MAX), json_array_size(failed));
     json_decref(answer);
 }
 

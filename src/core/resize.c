@@ -162,7 +162,7 @@ static void done_with(struct sandbox_obj *o)
     logs_add(o, "info",
              "resized: %" PRIu64 " MiB of memory, %" PRIu64 " MiB of disk, %.2f processors",
              l->memory_bytes >> 20, l->disk_bytes >> 20, l->cpu_milli / 1e3);
-    state_follow_tell(o, o->s.state);
+    state_follow_notify(o, o->s.state);
 }
 
 static void answered(struct sandbox_obj *o, const struct resize_op *op, int status,

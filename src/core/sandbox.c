@@ -64,7 +64,7 @@ void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
     sandbox_account(o);
     if (drops_timer(from, next))
         timers_cancel(&o->core->timers, &o->end);
-    state_follow_tell(o, before);
+    state_follow_notify(o, before);
 }
 
 struct sandbox_obj *sandbox_get(struct core *c, const char *tenant, const char *id)

@@ -52,7 +52,7 @@ static int report(struct state_follower *f, const struct sandbox *s, enum sandbo
     return rc < 0 || lines.len == 0 ? rc : pipe_writer_put(f->out, lines.data, lines.len);
 }
 
-void state_follow_tell(struct sandbox_obj *o, enum sandbox_state from)
+void state_follow_notify(struct sandbox_obj *o, enum sandbox_state from)
 {
     for (struct state_follower *f = o->core->state_followers, *next; f; f = next) {
         next = f->next;

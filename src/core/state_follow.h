@@ -33,7 +33,7 @@ enum err_code core_states_follow(struct core *c, const char *tenant, const char 
 struct sandbox_obj;
 
 /* s has taken a step. Calls nothing back but formats. */
-void state_follow_tell(struct sandbox_obj *o, enum sandbox_state from);
+void state_follow_notify(struct sandbox_obj *o, enum sandbox_state from);
 
 /* The key of that id opens nothing any more. */
 void state_follow_forget_key(struct core *c, const char *key_id);

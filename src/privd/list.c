@@ -32,7 +32,7 @@ static int send_item(struct privd *p, const struct slot *s, uint64_t peer)
     return privsep_server_send(p->server, peer, &m, NULL, 0);
 }
 
-void list_tell(struct privd *p, const struct slot *s)
+void list_report(struct privd *p, const struct slot *s)
 {
     (void)send_item(p, s, 0);
 }

@@ -17,7 +17,7 @@ struct listing {
 void list_begin(struct privd *p, const struct reply_to *to);
 
 /* ITEM of that one to the peer that is there, if any. */
-void list_tell(struct privd *p, const struct slot *s);
+void list_report(struct privd *p, const struct slot *s);
 
 /* The requester is gone. May be called from inside any reply. */
 void list_forget(struct privd *p);

@@ -143,7 +143,7 @@ static void started_alone(struct slot *s, bool has_all)
         end_force(p, s);
         return;
     }
-    list_tell(p, s);
+    list_report(p, s);
     keep_slot_runs(s);
 }
 

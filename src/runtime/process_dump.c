@@ -113,7 +113,7 @@ static int dump_and_seal(const struct dump_args *a, int dir_fd, int file_fd,
         return rc;
     }
     rc = await_written(e.ask, why);
-    bool is_told = rc == 0 || why[0]; /* else it has ended before, and says why at its end */
+    bool has_answered = rc == 0 || why[0]; /* else it has ended before, and says why at its end */
     if (rc == 0)
         rc = put_agent(a, dir_fd, why);
     if (rc == 0)
@@ -123,7 +123,7 @@ static int dump_and_seal(const struct dump_args *a, int dir_fd, int file_fd,
     close_ends(&e); /* without that answer they go on */
     int ended = memory_image_end(&program, later);
     /* CRIU that did not end in time may have left code of its own in the processes. */
-    if (rc < 0 && is_told && ended != -ETIMEDOUT && ended != -ECHILD)
+    if (rc < 0 && has_answered && ended != -ETIMEDOUT && ended != -ECHILD)
         return rc;
     memcpy(why, later, TASK_WHY_SIZE);
     return rc == 0 && ended < 0 ? -ECHILD : ended;

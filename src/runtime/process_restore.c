@@ -147,10 +147,10 @@ static int take_pid_1(struct restore *r)
 {
     const struct runtime *rt = r->args->rt;
     uint32_t slot = r->args->slot->number;
-    CLEANUP_CLOSE int told = -1;
-    int rc = await_word(r, CHECKPOINT_ALONE, &told);
+    CLEANUP_CLOSE int pid_fd = -1;
+    int rc = await_word(r, CHECKPOINT_ALONE, &pid_fd);
 
-    r->pid_1 = rc < 0 ? rc : pid_number(told);
+    r->pid_1 = rc < 0 ? rc : pid_number(pid_fd);
     if (r->pid_1 < 0)
         return r->pid_1;
     rc = process_hold_first(rt, slot, r->pid_1, &r->pid_1_fd);
@@ -187,7 +187,7 @@ static int freeze(struct restore *r)
 }
 
 /* PID 1 finds it when the processes go on. */
-static int tell_agent(const struct restore *r)
+static int notify_agent(const struct restore *r)
 {
     struct go_on_files files;
     int rc = process_go_on_open(r->args->rt, r->args->slot->number, &files);
@@ -250,7 +250,7 @@ static int serve(struct restore *r, struct task_result *out)
     if (rc == 0)
         rc = freeze(r);
     rc = await_end(r, rc, out);
-    return rc == 0 ? tell_agent(r) : rc;
+    return rc == 0 ? notify_agent(r) : rc;
 }
 
 static int restore(const struct process_start_args *a, struct inside *in,

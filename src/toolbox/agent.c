@@ -281,10 +281,10 @@ void toolbox_agent_cancel(struct toolbox_call *c)
 
     toolbox_call_ref(c);
     while (op) {
-        bool told = op->canceled;
+        bool was_canceled = op->canceled;
 
         op->canceled = true; /* one that waits for its socket is told when that is here */
-        if (!told && op->client) {
+        if (!was_canceled && op->client) {
             http_client_cancel(op->client);
             op = c->ops;
         } else {

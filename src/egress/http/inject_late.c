@@ -227,7 +227,7 @@ static enum err_code prepare_signing(struct rewrite_job *job, struct late *l,
  * placeholders, and a binding for 4,096 patterns: asked for each, one request would hold the loop
  * up for seconds. */
 struct bound {
-    uint64_t asked, fits;
+    uint64_t seen, fits;
 };
 
 static bool is_bound(const struct late *l, const struct credential *c, struct bound *b)
@@ -236,10 +236,10 @@ static bool is_bound(const struct late *l, const struct credential *c, struct bo
 
     if (!(l->named & bit))
         return false;
-    if (!(b->asked & bit) &&
+    if (!(b->seen & bit) &&
         credential_fits(c, l->host, l->port, l->transport, l->method, l->path) == POLICY_FITS)
         b->fits |= bit;
-    b->asked |= bit;
+    b->seen |= bit;
     return b->fits & bit;
 }
 
@@ -274,7 +274,7 @@ static int put_replaced(const struct late *l, const char *text, size_t n, struct
     return rc == 0 ? buf_append(out, text, n) : rc;
 }
 
-static int tell(const struct late *l, uint64_t put)
+static int note_injected(const struct late *l, uint64_t put)
 {
     CLEANUP_FREE char *names = NULL;
 
@@ -299,7 +299,7 @@ static int replace(const struct late *l, struct buf *body)
     buf_init(&out, body->max);
     rc = put_replaced(l, body->data, body->len, &out, &put);
     if (rc == 0)
-        rc = tell(l, put);
+        rc = note_injected(l, put);
     if (rc == 0) {
         buf_free(body);
         *body = out;
