@@ -135,7 +135,7 @@ static bool is_before(const struct mounting *m, const struct sandbox *s)
 }
 
 /* Notes what is mounted now. */
-static enum err_code look_before(const struct sandbox *s, struct mounting *m, struct err *e)
+static enum err_code note_before(const struct sandbox *s, struct mounting *m, struct err *e)
 {
     const char *variable;
     json_t *name;
@@ -163,7 +163,7 @@ static void begin_anew(struct api_call *call, const struct sandbox *s)
     if (++m->rounds > MOUNT_ROUNDS_MAX || !core_admits(call->core))
         api_fail(call, 409,
                  "secrets: this sandbox's secrets are being changed by others; try again");
-    else if (look_before(s, m, &e) != ERR_OK)
+    else if (note_before(s, m, &e) != ERR_OK)
         api_fail_err(call, &e);
     else
         core_sandbox_change_env(call->core, call->who.tenant, s->id, m->env, m->unset, on_env,
@@ -203,7 +203,7 @@ static enum err_code read_mounting(const struct sandbox *s, const json_t *body, 
     if ((rc = daytona_mounted_read(body, &m->mounted, e)) ||
         (rc = daytona_mounted_env(NULL, m->mounted, &m->env, e)))
         return rc;
-    return look_before(s, m, e);
+    return note_before(s, m, e);
 }
 
 /* All is checked before the first step: what is wrong changes nothing. */

@@ -205,7 +205,7 @@ void dump_was_lost(struct sandbox_obj *o)
 }
 
 /* It is not there any more, so that KEPTS tells what there is of it. */
-static void look_what_is_kept(struct sandbox_obj *o)
+static void query_kept(struct sandbox_obj *o)
 {
     dump_forget(o);
     o->change_requested = o->known_to_privd = false;
@@ -235,7 +235,7 @@ static void on_dumped(struct core *c, const char *id, int status, const struct p
     case -EAGAIN:
     case -EBUSY: wait_to_dump(o); break;
     case -ESTALE:
-    case -ESRCH: look_what_is_kept(o); break;
+    case -ESRCH: query_kept(o); break;
     default: dump_error(&why, status, m); cannot_be_dumped(o, &why);
     }
 }

@@ -122,7 +122,7 @@ enum err_code keep_resume(struct sandbox_obj *o, struct err *e)
 
 /* A restore that fails after it has read the image costs it: before the caller is told, KEPTS says
  * whether it is there. false: that cannot be asked for now. */
-static bool look_for_memory(struct sandbox_obj *o, const struct err *why)
+static bool query_memory(struct sandbox_obj *o, const struct err *why)
 {
     if (keep_request_settle(o->core) < 0)
         return false;
@@ -140,7 +140,7 @@ static bool may_be_without_memory(const struct sandbox_obj *o, int status)
 
 void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *why)
 {
-    const bool looks = may_be_without_memory(o, status);
+    const bool may_be_lost = may_be_without_memory(o, status);
 
     o->change_requested = o->rolled_back = false;
     dump_forget(o);
@@ -150,7 +150,7 @@ void keep_restart_refused(struct sandbox_obj *o, int status, const struct err *w
     }
     if (call_is_channel_error(status))
         pause_channel_broke(o, status, "resuming the sandbox");
-    else if (!looks || !look_for_memory(o, why))
+    else if (!may_be_lost || !query_memory(o, why))
         pause_not_resumed(o, SANDBOX_KEPT, why);
 }
 

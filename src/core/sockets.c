@@ -23,7 +23,7 @@
 #define SOCKET_CACHE_BATCH   4u /* sockets asked for beyond the need, while in use */
 #define SOCKETS_AGAIN_MS     5u
 #define SOCKETS_BUSY_MS      2000u
-#define OPENING              "opening a connection into the sandbox"
+#define CONNECTING           "opening a connection into the sandbox"
 
 struct socket_wait {
     struct call call; /* on its core's list, while `again` is armed */
@@ -84,7 +84,7 @@ static void close_all(int *fds, size_t n)
 
 static void fail(struct socket_wait *w, int64_t status)
 {
-    call_privd_err(&w->why, status, OPENING);
+    call_privd_err(&w->why, status, CONNECTING);
     answer(w, NULL, &w->why);
 }
 
@@ -113,7 +113,7 @@ static void cancel(struct call *call)
 }
 
 /* Its processes stand still for the moment of a snapshot, which no client is to see. */
-static void ask_again(struct core *c, const char *id, struct socket_wait *w)
+static void request_again(struct core *c, const char *id, struct socket_wait *w)
 {
     w->call.cancel = cancel;
     w->again.fire = on_again;
@@ -132,7 +132,7 @@ static void on_reply(struct core *c, const char *id, int status, const struct pr
     if (status < 0) {
         close_all(fds, n_fds);
         if (status == -EBUSY && !c->stopping && clock_mono_ms() < w->until_ms)
-            ask_again(c, id, w);
+            request_again(c, id, w);
         else
             fail(w, status);
         return;
@@ -176,7 +176,7 @@ void sockets_get(struct sandbox_obj *o, size_t n,
     }
     rc = o->known_to_privd ? request_sockets(o, w, in_use) : -ESTALE;
     if (rc < 0) {
-        call_privd_err(&w->why, rc, OPENING);
+        call_privd_err(&w->why, rc, CONNECTING);
         core_defer(c, &w->later, answer_deferred, w);
     }
 }

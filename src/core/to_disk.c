@@ -110,11 +110,11 @@ static void on_due(struct timer *t)
 void to_disk_arm(struct core *c)
 {
     struct sandbox_obj *o = c->ready && !c->stopping ? next_of(c, false) : NULL;
-    bool looks = c->config.to_disk_below_pct > 0 && c->ready && !c->stopping && next_of(c, true);
+    bool checks = c->config.to_disk_below_pct > 0 && c->ready && !c->stopping && next_of(c, true);
     int64_t in_ms = o ? MAX(due_real_ms(c, o) - clock_real_ms(), 0) : INT64_MAX;
 
     c->to_disk_due.fire = on_due;
-    if (looks)
+    if (checks)
         in_ms = MIN(in_ms, CHECK_MS);
     if (in_ms < INT64_MAX)
         timers_set(&c->timers, &c->to_disk_due,

@@ -268,7 +268,7 @@ struct sweep {
     struct bucket_why why;
 };
 
-static bool look(void *arg, const char *name)
+static bool check_layer(void *arg, const char *name)
 {
     struct sweep *s = arg;
     char path[40];
@@ -316,7 +316,7 @@ static bool sweep_one(void *arg, const char *name)
         return true; /* it is just being sent */
     s->key = name;
     s->live = false;
-    int rc = io_each_name_at(AT_FDCWD, "../kept", look, s);
+    int rc = io_each_name_at(AT_FDCWD, "../kept", check_layer, s);
     if (rc == 0 && !s->live)
         rc = remove_object(s, fd);
     s->failure = rc < 0 ? rc : s->failure;

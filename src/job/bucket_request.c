@@ -107,8 +107,8 @@ static void on_line(void *arg, const char *line)
                  code + strlen(begin));
 }
 
-static int judge(const struct bucket_request *r, const struct said *s, int status,
-                 struct bucket_why *why)
+static int evaluate(const struct bucket_request *r, const struct said *s, int status,
+                    struct bucket_why *why)
 {
     const char *bucket = setting(BUCKET_ENV_NAME);
 
@@ -179,7 +179,7 @@ static int try(const struct bucket_request *r, struct said *s, struct bucket_why
     if (is_https())
         walls.authorities = ca_file ? ca_file : SYSTEM_CA;
     int status = run_program_within((char *const *)argv, archive_walls_enter, &walls, on_line, s);
-    return status < 0 ? status : judge(r, s, status, why);
+    return status < 0 ? status : evaluate(r, s, status, why);
 }
 
 static int again(const struct bucket_request *r)

@@ -351,8 +351,8 @@ void members_aim(struct privd *p)
 {
     uint64_t now = clock_mono_ms();
 
-    if (!p->memory_looked_ms || now - p->memory_looked_ms >= MEMORY_CHECK_MS) {
-        p->memory_looked_ms = now;
+    if (!p->memory_checked_ms || now - p->memory_checked_ms >= MEMORY_CHECK_MS) {
+        p->memory_checked_ms = now;
         pool_aim(&p->pool, meminfo_is_short() ? 0 : p->options.slots_ready);
     }
     if (p->n_waiting == 0)

@@ -15,9 +15,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define RESIZE_MS        5000 /* a limit that takes longer is given up, and so is one of before */
-#define RESIZE_CHECK_MS  100
-#define RESIZE_LOOKS_MAX 50 /* for the end of the task that was cut off */
+#define RESIZE_MS         5000 /* a limit that takes longer is given up, and so is one of before */
+#define RESIZE_CHECK_MS   100
+#define RESIZE_CHECKS_MAX 50 /* for the end of the task that was cut off */
 
 static void answer(struct slot *s, int status, const struct runtime_resized *how)
 {
@@ -88,7 +88,7 @@ static void go_back(void *arg)
     struct slot *s = arg;
 
     /* The task that was cut off may be about to set one more. */
-    if (unkilled_of(s->privd, s->number) && s->resize.looks++ < RESIZE_LOOKS_MAX)
+    if (unkilled_of(s->privd, s->number) && s->resize.checks++ < RESIZE_CHECKS_MAX)
         loop_arm(&s->privd->loop, &s->resize.timer, RESIZE_CHECK_MS, go_back, s);
     else if (unkilled_of(s->privd, s->number) || begin(s) < 0)
         not_back(s);
@@ -105,7 +105,7 @@ static void cut_short(struct slot *s, int why)
              s->number, strerror(-why));
     s->resize.back = true;
     s->resize.status = why;
-    s->resize.looks = 0;
+    s->resize.checks = 0;
     go_back(s);
 }
 

@@ -17,7 +17,7 @@ struct resize {
         timer; /* it takes too long; or when to look for the end of what was cut off */
     struct reply_to requester;
     struct privsep_limits to;
-    uint32_t looks;
+    uint32_t checks;
     int status;     /* the answer then */
     bool under_way; /* until it is answered */
     bool back;      /* it was cut off: the limits of before are set again */

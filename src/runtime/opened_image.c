@@ -23,7 +23,7 @@
 /* Places in a result's values; the first is PID 1. */
 enum { RESULT_INODE = 1, RESULT_BYTES, RESULT_CHANGED, RESULT_HELD };
 
-static int look(int file_fd, struct runtime_opened *out)
+static int inspect(int file_fd, struct runtime_opened *out)
 {
     struct stat st;
 
@@ -111,7 +111,7 @@ int opened_image(const struct process_start_args *a, char why[static TASK_WHY_SI
                                  ? rc
                                  : d->backend->image_open(d, a->slot->number, a->slot->gen, false);
 
-    rc = file < 0 ? file : look(file, out);
+    rc = file < 0 ? file : inspect(file, out);
     if (rc < 0)
         return rc;
     if (before->fd >= 0 && is_same(before, out)) {

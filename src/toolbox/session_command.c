@@ -299,7 +299,7 @@ static void command_shown(void *arg, const struct toolbox_result *r, const struc
 
 /* How often the script looks for the end. Its id begins with the time of its start (session_exec);
  * one that the sandbox has named itself counts as old. */
-static unsigned looks(const char *cid)
+static unsigned count_checks(const char *cid)
 {
     uint64_t age_ms = clock_real_ms() - strtoull(cid, NULL, 16);
 
@@ -323,7 +323,7 @@ void session_command(struct toolbox_call *c)
 
     if (!k)
         return;
-    snprintf(times, sizeof(times), "%u", looks(k->cid));
+    snprintf(times, sizeof(times), "%u", count_checks(k->cid));
     toolbox_script(&r, script, (const char *const[]){c->params[0], k->cid, times, NULL});
     toolbox_run(c, &r);
 }

@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#define LOOK_BYTES (64ull * 1024 * 1024) /* written between two looks at the disk */
-#define NAME_BYTES 4096u                 /* that a file takes beside its contents, at most */
-#define WHITEOUT   ".wh."
-#define OPAQUE     ".wh..wh..opq"
+#define SPACE_CHECK_BYTES (64ull * 1024 * 1024) /* written between two looks at the disk */
+#define NAME_BYTES        4096u                 /* that a file takes beside its contents, at most */
+#define WHITEOUT          ".wh."
+#define OPAQUE            ".wh..wh..opq"
 
 #define ALL_ACLS \
     (ARCHIVE_ENTRY_ACL_TYPE_ACCESS | ARCHIVE_ENTRY_ACL_TYPE_DEFAULT | ARCHIVE_ENTRY_ACL_TYPE_NFS4)
@@ -68,10 +68,10 @@ static enum err_code count_bytes(struct unpack *u, const struct entry *n, int64_
 
 static enum err_code count_written(struct unpack *u, size_t n, struct err *e)
 {
-    uint64_t before = u->written / LOOK_BYTES;
+    uint64_t before = u->written / SPACE_CHECK_BYTES;
 
     u->written += n;
-    return u->written / LOOK_BYTES == before ? ERR_OK : check_space(u, e);
+    return u->written / SPACE_CHECK_BYTES == before ? ERR_OK : check_space(u, e);
 }
 
 /* Names that an archive has, or that its paths imply: a path makes up to TREE_ENTRY_DEPTH_MAX

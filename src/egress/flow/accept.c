@@ -39,7 +39,7 @@
 #define RATE_MS       50
 #define DNS_PORT      53
 #define NAMES_WAIT_MS 2000u /* for the rules of a sandbox, before its questions are answered */
-#define NAMES_LOOK_MS 20
+#define NAMES_POLL_MS 20
 #define CONGESTION    "reno" /* every kernel has it, and it needs no capability */
 #define HARD_FACTOR   2u /* past its limit a sandbox is told so, past this many times it is reset */
 
@@ -350,7 +350,7 @@ static void on_udp(uv_poll_t *p, int status, int events)
         uv_timer_start(&io->again, on_again, RETRY_MS, 0);
     if (status == 0 && !has_names(io)) {
         uv_poll_stop(&io->udp);
-        uv_timer_start(&io->again, on_again, NAMES_LOOK_MS, 0);
+        uv_timer_start(&io->again, on_again, NAMES_POLL_MS, 0);
         return;
     }
     if (!turns_enter(turns, registry_owner(io->sandbox), &io->udp_round))
