@@ -22,7 +22,7 @@ struct upload {
     const struct upload_answers *answers;
     int fd;
     unsigned part; /* of an archive that comes in parts; 0: it does not */
-    uint64_t number, bytes, most_bytes, ask_at;
+    uint64_t number, bytes, most_bytes, check_at;
 };
 
 static void answer_good(struct http_exchange *x)
@@ -117,9 +117,9 @@ static void on_data(struct http_exchange *x, const char *data, size_t len)
         return;
     }
     u->bytes += len;
-    if (u->bytes < u->ask_at)
+    if (u->bytes < u->check_at)
         return;
-    u->ask_at = u->bytes + CORE_BUILD_UPLOAD_STEP;
+    u->check_at = u->bytes + CORE_BUILD_UPLOAD_STEP;
     if (core_build_upload_space(u->fd, &e) != ERR_OK)
         refuse(x, u, api_status_of(e.code), e.text);
 }

@@ -74,7 +74,7 @@ static int write_notes(pid_t pid, struct checkpoint_why *why)
 
 static int report(const char *text)
 {
-    return io_write_full(CHECKPOINT_ASK_FD, text, strlen(text));
+    return io_write_full(CHECKPOINT_REQUEST_FD, text, strlen(text));
 }
 
 /* Without an answer, or at the end of its caller, the processes go on. */
@@ -87,7 +87,7 @@ static bool may_end(void)
 
 int dump_hook(const char *self, const char *pid_text)
 {
-    static const int wanted[] = {CHECKPOINT_DIR_FD, CHECKPOINT_ASK_FD, CHECKPOINT_ANSWER_FD};
+    static const int wanted[] = {CHECKPOINT_DIR_FD, CHECKPOINT_REQUEST_FD, CHECKPOINT_ANSWER_FD};
     struct checkpoint_why why = {""};
     char line[sizeof(why.text) + 32];
     int pid = pid_text ? atoi(pid_text) : 0;

@@ -87,20 +87,21 @@ static int unpack_tmpfs(void)
 /* -- steps that its starter has a part in ------------------------------------------------------ */
 
 /* Without the answer: who started this does not want it any more. */
-static int ask(const char *word, int fd)
+static int request(const char *word, int fd)
 {
     char answer = 0;
-    int rc = fdpass_send(CHECKPOINT_ASK_FD, word, strlen(word), &fd, fd < 0 ? 0 : 1, 0);
+    int rc = fdpass_send(CHECKPOINT_REQUEST_FD, word, strlen(word), &fd, fd < 0 ? 0 : 1, 0);
 
     if (rc < 0)
         return rc;
-    return io_read_some(CHECKPOINT_ASK_FD, &answer, 1) == 1 && answer == CHECKPOINT_GO ? 0
-                                                                                       : -ECHILD;
+    return io_read_some(CHECKPOINT_REQUEST_FD, &answer, 1) == 1 && answer == CHECKPOINT_GO
+               ? 0
+               : -ECHILD;
 }
 
 static int at_alone(int pidfd)
 {
-    return ask(CHECKPOINT_ALONE, pidfd);
+    return request(CHECKPOINT_ALONE, pidfd);
 }
 
 /* From here on CRIU has little to do, but does not end by itself whatever fails: see has_failed. */
@@ -111,7 +112,7 @@ static int at_made(int pidfd)
     int rc = terminals_make(pidfd);
 
     if (rc == 0)
-        rc = ask(CHECKPOINT_MADE, -1);
+        rc = request(CHECKPOINT_MADE, -1);
     if (rc < 0)
         return rc;
     if (fstatat(CHECKPOINT_WORK_FD, CRIU_RESTORE_LOG, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -124,7 +125,7 @@ static int at_made(int pidfd)
  * tells who ends it, when all of them are killed with PID 1. */
 static int at_done(int pidfd)
 {
-    if (ask(CHECKPOINT_DONE, -1) == 0)
+    if (request(CHECKPOINT_DONE, -1) == 0)
         return 0;
     (void)pid_kill(pidfd, SIGKILL);
     (void)!io_create_file_at(CHECKPOINT_WORK_FD, CRIU_UNWANTED, "", 0, 0600);
@@ -141,7 +142,7 @@ static const struct {
  * number cannot have become another's. */
 int restore_hook(const char *self, const char *action, const char *pid_text)
 {
-    static const int wanted[] = {CHECKPOINT_WORK_FD, CHECKPOINT_ASK_FD};
+    static const int wanted[] = {CHECKPOINT_WORK_FD, CHECKPOINT_REQUEST_FD};
     int pid = pid_text ? atoi(pid_text) : 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -159,13 +160,14 @@ int restore_hook(const char *self, const char *action, const char *pid_text)
 
 /* CRIU takes its root with all that is mounted there, and mounts those of the image over it: each
  * restore would add as many as there are. */
-static int bare_root(void)
+static int plain_root(void)
 {
     CLEANUP_CLOSE int tree = mnt_copy(AT_FDCWD, CHECKPOINT_ROOT);
 
-    if (tree < 0 || mkdir(CHECKPOINT_BARE, 0755) < 0)
+    if (tree < 0 || mkdir(CHECKPOINT_PLAIN_ROOT, 0755) < 0)
         return tree < 0 ? tree : -errno;
-    CLEANUP_CLOSE int at = open(CHECKPOINT_BARE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    CLEANUP_CLOSE int at = open(CHECKPOINT_PLAIN_ROOT,
+                                O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return at < 0 ? -errno : mnt_attach(tree, at, "");
 }
 
@@ -185,7 +187,7 @@ static int prepare(struct words *words, struct checkpoint_why *why)
         return checkpoint_fail(why, rc, "clocks of the sandbox: %s", strerror(-rc));
     if (unpack_tmpfs() < 0)
         return checkpoint_fail(why, -EIO, "/run and /dev/shm could not be unpacked");
-    rc = bare_root();
+    rc = plain_root();
     if (rc < 0)
         return checkpoint_fail(why, rc, "the sandbox's root: %s", strerror(-rc));
     snprintf(self, sizeof(self), HOOK_PROGRAM, (int)getpid());
@@ -214,7 +216,7 @@ int restore_run(unsigned seconds, struct checkpoint_why *why)
                                        .has_failed = has_failed};
     int rc = prepare(&words, why);
 
-    if (rc == 0 && (rc = ask(CHECKPOINT_READY, -1)) < 0)
+    if (rc == 0 && (rc = request(CHECKPOINT_READY, -1)) < 0)
         checkpoint_fail(why, rc, "the restore is not wanted any more");
     if (rc == 0)
         rc = criu_run(words.argv, &limits, why);

@@ -13,7 +13,7 @@ static const char *const fixed[] = {
     "--work-dir",
     CHECKPOINT_SELF_WORK,
     "--root",
-    CHECKPOINT_BARE,
+    CHECKPOINT_PLAIN_ROOT,
     "--restore-detached",
     /* PID 1 is a child of the process that starts CRIU, so that its number stays its own. */
     "--restore-sibling",

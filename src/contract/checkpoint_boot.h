@@ -4,11 +4,11 @@
 
 #define CHECKPOINT_CRIU "/usr/local/sbin/criu" /* that it runs */
 
-#define CHECKPOINT_PID_FD    3 /* a dump's: a pidfd of the sandbox's PID 1 */
-#define CHECKPOINT_WORK_FD   3 /* a restore's: a directory for what is no part of the image */
-#define CHECKPOINT_DIR_FD    4 /* the image's; a dump's, which is empty, is the first id's */
-#define CHECKPOINT_ASK_FD    5 /* written to: one line when all is in the directory */
-#define CHECKPOINT_ANSWER_FD 6 /* a dump's; read from: CHECKPOINT_END, or anything else */
+#define CHECKPOINT_PID_FD     3 /* a dump's: a pidfd of the sandbox's PID 1 */
+#define CHECKPOINT_WORK_FD    3 /* a restore's: a directory for what is no part of the image */
+#define CHECKPOINT_DIR_FD     4 /* the image's; a dump's, which is empty, is the first id's */
+#define CHECKPOINT_REQUEST_FD 5 /* written to: one line when all is in the directory */
+#define CHECKPOINT_ANSWER_FD  6 /* a dump's; read from: CHECKPOINT_END, or anything else */
 
 /* Of a restore. ASK_FD is then a socket, which gets these words one after the other; each is
  * answered with CHECKPOINT_GO, without which there is no next one. */
@@ -32,4 +32,4 @@
 #define CHECKPOINT_STAGE "/tmp"
 #define CHECKPOINT_ROOT  "/tmp/root"
 /* That tree without what is mounted in it, which CRIU mounts there one by one. */
-#define CHECKPOINT_BARE "/tmp/bare"
+#define CHECKPOINT_PLAIN_ROOT "/tmp/plain"

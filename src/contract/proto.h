@@ -211,10 +211,10 @@ enum privsep_stage {
 };
 
 enum privsep_cause {
-    PRIVSEP_CAUSE_ASKED,  /* KILL */
-    PRIVSEP_CAUSE_EXITED, /* PID 1 exited by itself */
-    PRIVSEP_CAUSE_KILLED, /* PID 1 was killed from outside */
-    PRIVSEP_CAUSE_OOM     /* PID 1 was killed by its memory limit */
+    PRIVSEP_CAUSE_REQUESTED, /* KILL */
+    PRIVSEP_CAUSE_EXITED,    /* PID 1 exited by itself */
+    PRIVSEP_CAUSE_KILLED,    /* PID 1 was killed from outside */
+    PRIVSEP_CAUSE_OOM        /* PID 1 was killed by its memory limit */
 };
 
 /* Of CREATE with a kept number: it gets a copy, and what is kept stays. */

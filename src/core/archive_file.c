@@ -96,7 +96,7 @@ static void on_archived(struct core *c, const char *id, int status, const struct
         bool busy = status == -EAGAIN || status == -EBUSY;
 
         o->archiving = false;
-        o->archive_asked = busy && !o->archivers; /* a caller is told, and may ask again */
+        o->archive_requested = busy && !o->archivers; /* a caller is told, and may ask again */
         o->archive_tried = m && status != -ECANCELED && !busy;
         o->archive_sent = o->archive_tried;
         o->archive_not_before_ms = busy ? clock_mono_ms() + BUSY_AGAIN_MS : 0;
@@ -141,7 +141,7 @@ static enum err_code begin(struct sandbox_obj *o, struct err *e)
 
 static void want(struct sandbox_obj *o)
 {
-    o->archive_asked = true;
+    o->archive_requested = true;
     o->archive_not_before_ms = 0;
     archive_file_arm(o->core);
 }
@@ -265,7 +265,7 @@ static bool may_be_archived(const struct sandbox_obj *o)
         return false;
     if (o->s.in_archive)
         return config->archive_bucket && !o->archive_sent;
-    return o->archive_asked ||
+    return o->archive_requested ||
            (config->archive_after_ms && !o->archive_tried && o->s.kept_real_ms > 0);
 }
 
@@ -276,7 +276,7 @@ static uint64_t left_ms(const struct sandbox_obj *o)
     uint64_t now = clock_mono_ms();
     uint64_t again = o->archive_not_before_ms > now ? o->archive_not_before_ms - now : 0;
 
-    return MAX(o->archive_asked || o->s.in_archive ? 0 : (uint64_t)age, again);
+    return MAX(o->archive_requested || o->s.in_archive ? 0 : (uint64_t)age, again);
 }
 
 static bool comes_before(const struct sandbox_obj *a, const struct sandbox_obj *b)
@@ -316,7 +316,7 @@ static void on_due(struct timer *t)
         return; /* the end of another, or the next connection, arms it */
     if (left_ms(o) == 0 && begin(o, &e) != ERR_OK) {
         log_warn("sandbox %s: %s", o->s.id, e.text);
-        o->archive_asked = false;
+        o->archive_requested = false;
         o->archive_tried = true;
         pause_waiters_notify(o, &o->archivers, &e);
     }

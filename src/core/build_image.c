@@ -35,7 +35,7 @@
     "sed 's/^time=\"[^\"]*\" level=[a-z]* msg=//' >&2); }\n"
 
 /* $1 the image, $2 seconds, of both. */
-static const char ask_script[] = SCRIPT
+static const char inspect_script[] = SCRIPT
     "t=\"timeout $2\"; r=0; (s inspect --raw \"${a[@]}\" -- \"$1\") > \"$d.raw\" || r=$?\n"
     "[ $r != 124 ] || echo \"the registry did not answer within $2 s\" >&2; [ $r = 0 ] || exit 1\n"
     "sha256sum < \"$d.raw\" > " DIGEST_FILE "; rm \"$d.raw\"";
@@ -330,7 +330,7 @@ static void on_digest(void *arg, const struct err *why, int status, const char *
     }
 }
 
-static void on_asked(void *arg, const struct core_exec_result *x, const struct err *why)
+static void on_inspected(void *arg, const struct core_exec_result *x, const struct err *why)
 {
     static const struct core_agent_file_call call = {.method = "GET",
                                                      .target = "/files?path=" DIGEST_FILE
@@ -349,7 +349,7 @@ static void on_authorized(struct build_run *r)
     if (r->failed)
         over(r->image);
     else
-        run_script(r->image, ask_script, on_asked);
+        run_script(r->image, inspect_script, on_inspected);
 }
 
 static void on_fetcher(void *arg, const struct sandbox *s, const struct err *why)

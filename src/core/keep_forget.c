@@ -19,7 +19,7 @@ void archive_file_forget(struct sandbox_obj *o)
 {
     struct err why;
 
-    o->s.in_archive = o->archive_tried = o->archive_asked = false;
+    o->s.in_archive = o->archive_tried = o->archive_requested = false;
     o->archive_sent = o->archive_here = o->fetching = false;
     (void)err_set(&why, ERR_UNAVAILABLE, "the sandbox was not archived: it was started first");
     pause_waiters_fail_later(o, &o->archivers, &why);

@@ -47,7 +47,7 @@ static void kill_again(struct sandbox_obj *o)
 static const struct cause {
     const char *text, *word;
 } causes[] = {
-    [PRIVSEP_CAUSE_ASKED] = {"it was asked for", "killed"},
+    [PRIVSEP_CAUSE_REQUESTED] = {"it was asked for", "killed"},
     [PRIVSEP_CAUSE_EXITED] = {"its first process, cay-init, exited", "exited"},
     [PRIVSEP_CAUSE_KILLED] = {"its first process, cay-init, was killed from outside", "lost"},
     [PRIVSEP_CAUSE_OOM] = {"its first process, cay-init, was killed for want of memory",

@@ -336,7 +336,7 @@ void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason)
     const struct err fell = o->fell;
     struct err e;
 
-    trace_sandbox_asked(o); /* by no call */
+    trace_sandbox_requested(o); /* by no call */
     if (begin(o, reason, tier, &e) == ERR_OK) {
         if (refused)
             o->fell = fell;
@@ -397,7 +397,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
     if (code == ERR_OK)
         code = c->tiers[tier].check(c, &e);
     if (code == ERR_OK)
-        trace_sandbox_asked(o);
+        trace_sandbox_requested(o);
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY && !o->reboot_keeps)
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
     else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO)
@@ -417,7 +417,7 @@ void pause_for_forks(struct sandbox_obj *o, core_sandbox_cb done, void *arg)
 
     if (code == ERR_OK && sandbox_life(o)->pause != LIFE_CALL_DO)
         code = sandbox_not_running(o, &e);
-    trace_sandbox_asked(o);
+    trace_sandbox_requested(o);
     if (code == ERR_OK)
         code = begin(o, SANDBOX_PAUSE_API, SANDBOX_TIER_MEMORY, &e);
     if (code != ERR_OK) {
@@ -443,7 +443,7 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
     if (code == ERR_OK && reboot_it)
         code = keep_check(c, &e);
     if (code == ERR_OK)
-        trace_sandbox_asked(o);
+        trace_sandbox_requested(o);
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY) {
         to_disk_give_up(o, ttl_ms);
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);

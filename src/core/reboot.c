@@ -122,7 +122,7 @@ void core_sandbox_rollback(struct core *c, const char *tenant, const char *id, c
     int64_t left_ms = code == ERR_OK ? time_left_ms(o) : 0;
 
     if (code == ERR_OK) {
-        trace_sandbox_asked(o);
+        trace_sandbox_requested(o);
         code = begin(o, found, &e);
     }
     if (code == ERR_OK)

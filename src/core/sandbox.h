@@ -93,7 +93,7 @@ struct sandbox_obj {
 
     /* archive_file.c */
     bool archiving;                 /* privd owes the answer to ARCHIVE */
-    bool archive_asked;             /* by a call: it waits for its turn, or is being archived */
+    bool archive_requested;         /* by a call: it waits for its turn, or is being archived */
     bool archive_tried;             /* since it was stopped: it is not tried again by age */
     uint64_t archive_not_before_ms; /* clock_mono_ms */
     bool archive_sent;              /* it is in the bucket, or is not to go there */
@@ -141,7 +141,7 @@ struct sandbox_obj {
      * context of the call that asked for a change last */
     struct trace_span trace;
     const char *trace_tier;
-    struct trace_context trace_asked;
+    struct trace_context trace_requested;
 
     bool no_start_command;  /* at its create */
     bool announced;         /* events: a client may know of it, so that its end is an event too */

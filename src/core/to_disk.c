@@ -87,7 +87,7 @@ static void begin(struct sandbox_obj *o)
 
     o->to_disk_tried = true;
     o->s.moving = code == ERR_OK;
-    trace_sandbox_asked(o); /* by no call */
+    trace_sandbox_requested(o); /* by no call */
     if (code == ERR_OK)
         code = freeze_resume(o, &e);
     if (code == ERR_OK)

@@ -113,7 +113,7 @@ void trace_step(struct core *c, const struct trace_span *parent, enum trace_name
 struct sandbox_obj;
 
 /* A call asks for a change, which may begin later: it will be below the context of now. */
-void trace_sandbox_asked(struct sandbox_obj *o);
+void trace_sandbox_requested(struct sandbox_obj *o);
 
 /* Below the context in force, else that of the call that asked. tier: a literal or NULL. */
 void trace_sandbox_begin(struct sandbox_obj *o, enum trace_name name, const char *tier,

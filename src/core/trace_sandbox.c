@@ -14,9 +14,9 @@ static struct trace_about about(const struct sandbox_obj *o)
                                 .reason = pause ? core_pause_reason_name(o->s.pause_reason) : NULL};
 }
 
-void trace_sandbox_asked(struct sandbox_obj *o)
+void trace_sandbox_requested(struct sandbox_obj *o)
 {
-    o->trace_asked = o->core->trace;
+    o->trace_requested = o->core->trace;
 }
 
 void trace_sandbox_begin(struct sandbox_obj *o, enum trace_name name, const char *tier,
@@ -26,7 +26,7 @@ void trace_sandbox_begin(struct sandbox_obj *o, enum trace_name name, const char
     struct trace_context before = c->trace;
 
     if (!before.is_call && !before.is_set)
-        (void)trace_enter(c, &o->trace_asked);
+        (void)trace_enter(c, &o->trace_requested);
     trace_begin(c, &o->trace, name, at_us);
     o->trace_tier = tier;
     (void)trace_enter(c, &before);

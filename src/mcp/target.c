@@ -160,9 +160,9 @@ static void make(struct request *r)
 
 void target_make(struct request *r, void (*then)(struct request *r))
 {
-    const char *asked = schema_text(r->args, "template", r->template_name);
+    const char *wanted = schema_text(r->args, "template", r->template_name);
 
-    if (r->template_said && strcmp(asked, r->template_name) != 0) {
+    if (r->template_said && strcmp(wanted, r->template_name) != 0) {
         result_fail(r,
                     "sandboxes of this connection start from \"%.64s\", as its owner has set "
                     "(X-Cay-Template): leave \"template\" out",

@@ -29,13 +29,13 @@ struct dump_args {
 };
 
 struct ends {
-    int ask, ask_end, answer, answer_end;
+    int report, report_end, answer, answer_end;
 };
 
 static void close_ends(struct ends *e)
 {
-    util_close(&e->ask);
-    util_close(&e->ask_end);
+    util_close(&e->report);
+    util_close(&e->report_end);
     util_close(&e->answer);
     util_close(&e->answer_end);
 }
@@ -47,8 +47,8 @@ static int open_ends(struct ends *e)
     *e = (struct ends){-1, -1, -1, -1};
     if (pipe2(pair, O_CLOEXEC) < 0)
         return -errno;
-    e->ask = pair[0];
-    e->ask_end = pair[1];
+    e->report = pair[0];
+    e->report_end = pair[1];
     if (pipe2(pair, O_CLOEXEC) < 0) {
         int rc = -errno;
 
@@ -65,25 +65,25 @@ static int start_checkpoint(const struct dump_args *a, int dir_fd, struct ends *
 {
     char most[24];
     const char *const argv[] = {"cay-checkpoint", "dump", MEMORY_IMAGE_SECONDS, most, NULL};
-    const int fds[] = {a->sb.pidfd, dir_fd, e->ask_end, e->answer_end};
+    const int fds[] = {a->sb.pidfd, dir_fd, e->report_end, e->answer_end};
 
     snprintf(most, sizeof(most), "%llu",
              (unsigned long long)memory_image_file_max(a->image.memory_bytes));
     int rc = memory_image_start(a->rt->checkpoint_path, argv, fds, ARRAY_SIZE(fds), out);
-    util_close(&e->ask_end);
+    util_close(&e->report_end);
     util_close(&e->answer_end);
     return rc;
 }
 
 /* Until it says that all is written, or why not; it has a deadline of its own. */
-static int await_written(int ask_fd, char why[static TASK_WHY_SIZE])
+static int await_written(int report_fd, char why[static TASK_WHY_SIZE])
 {
     char line[256] = "";
     size_t n = 0;
     ssize_t got;
 
     while (n < sizeof(line) - 1 && !memchr(line, '\n', n) &&
-           (got = io_read_some(ask_fd, line + n, sizeof(line) - 1 - n)) > 0)
+           (got = io_read_some(report_fd, line + n, sizeof(line) - 1 - n)) > 0)
         n += (size_t)got;
     return strcmp(line, CHECKPOINT_DONE) == 0 ? 0 : memory_image_reason(line, why);
 }
@@ -112,7 +112,7 @@ static int dump_and_seal(const struct dump_args *a, int dir_fd, int file_fd,
         close_ends(&e);
         return rc;
     }
-    rc = await_written(e.ask, why);
+    rc = await_written(e.report, why);
     bool has_answered = rc == 0 || why[0]; /* else it has ended before, and says why at its end */
     if (rc == 0)
         rc = put_agent(a, dir_fd, why);

@@ -80,7 +80,7 @@ struct restore {
     const struct process_start_args *args;
     struct inside *in;
     const struct restore_context *context;
-    int ask[2], listener[2]; /* the first of each is this task's */
+    int request[2], listener[2]; /* the first of each is this task's */
     struct image_program program;
     int program_fd; /* pidfd of cay-checkpoint */
     pid_t pid_1;
@@ -89,7 +89,7 @@ struct restore {
 
 static int open_socks(struct restore *r)
 {
-    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, r->ask) < 0 ||
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, r->request) < 0 ||
                    socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, r->listener) < 0
                ? -errno
                : 0;
@@ -98,7 +98,7 @@ static int open_socks(struct restore *r)
 static void close_all(struct restore *r)
 {
     for (int i = 0; i < 2; i++) {
-        util_close(&r->ask[i]);
+        util_close(&r->request[i]);
         util_close(&r->listener[i]);
     }
     util_close(&r->program_fd);
@@ -108,7 +108,7 @@ static void close_all(struct restore *r)
  * there. The deadline is cay-checkpoint's own, and privd's. */
 static int await_word(struct restore *r, const char *word, int *fd)
 {
-    struct pollfd p[] = {{.fd = r->ask[0], .events = POLLIN},
+    struct pollfd p[] = {{.fd = r->request[0], .events = POLLIN},
                          {.fd = r->program_fd, .events = POLLIN}};
     char text[16] = "";
     size_t n = 0;
@@ -117,7 +117,8 @@ static int await_word(struct restore *r, const char *word, int *fd)
         return -errno;
     if (!p[0].revents)
         return -ECHILD;
-    ssize_t got = fdpass_recv(r->ask[0], text, sizeof(text) - 1, fd, fd ? 1 : 0, &n, MSG_DONTWAIT);
+    ssize_t got = fdpass_recv(r->request[0], text, sizeof(text) - 1, fd, fd ? 1 : 0, &n,
+                              MSG_DONTWAIT);
     if (got <= 0)
         return got < 0 ? (int)got : -ECHILD;
     return strcmp(text, word) == 0 && n == (fd ? 1 : 0) ? 0 : -EPROTO;
@@ -125,7 +126,7 @@ static int await_word(struct restore *r, const char *word, int *fd)
 
 static int answer(const struct restore *r)
 {
-    return send(r->ask[0], (const char[]){CHECKPOINT_GO}, 1, MSG_NOSIGNAL) == 1 ? 0 : -ECHILD;
+    return send(r->request[0], (const char[]){CHECKPOINT_GO}, 1, MSG_NOSIGNAL) == 1 ? 0 : -ECHILD;
 }
 
 /* cay-checkpoint is a child that was not waited for, so its number is its own. CRIU will be its
@@ -229,7 +230,7 @@ static int await_end(struct restore *r, int rc, struct task_result *out)
     char why[TASK_WHY_SIZE] = "";
 
     if (rc < 0) /* without an answer it ends */
-        util_close(&r->ask[0]);
+        util_close(&r->request[0]);
     int ended = memory_image_end(&r->program, why);
     if (rc < 0 && rc != -ECHILD)
         return rc;
@@ -259,18 +260,18 @@ static int restore(const struct process_start_args *a, struct inside *in,
     struct restore r = {.args = a,
                         .in = in,
                         .context = context,
-                        .ask = {-1, -1},
+                        .request = {-1, -1},
                         .listener = {-1, -1},
                         .program_fd = -1,
                         .pid_1_fd = -1,
                         .listener_fd = -1};
     int rc = open_socks(&r);
 
-    context->ask_fd = r.ask[1];
+    context->request_fd = r.request[1];
     context->listener_fd = r.listener[1];
     if (rc == 0)
         rc = fork_restore(in, context, &r.program, &r.program_fd);
-    util_close(&r.ask[1]);
+    util_close(&r.request[1]);
     util_close(&r.listener[1]);
     if (rc == 0)
         rc = serve(&r, out);

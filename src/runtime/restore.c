@@ -64,7 +64,7 @@ static int install_fds(const struct restore_context *p, int filters_fd, int *pro
 {
     const int moves[][2] = {
         {p->work_fd, CHECKPOINT_WORK_FD},         {p->image_fd, CHECKPOINT_DIR_FD},
-        {p->ask_fd, CHECKPOINT_ASK_FD},           {filters_fd, CHECKPOINT_FILTERS_FD},
+        {p->request_fd, CHECKPOINT_REQUEST_FD},   {filters_fd, CHECKPOINT_FILTERS_FD},
         {p->listener_fd, CHECKPOINT_LISTENER_FD}, {p->agent_fd, CHECKPOINT_PROGRAM_FD}};
     int high[ARRAY_SIZE(moves)];
 

@@ -13,7 +13,7 @@ struct restore_context {
     int agent_fd;        /* cay-init: a file of the slot's first id, mode 0111 */
     int image_fd;        /* the image's directory, in which that id may read */
     int work_fd;         /* another one, empty and that id's */
-    int ask_fd;          /* gets PID 1 (contract/checkpoint_boot.h) */
+    int request_fd;      /* gets PID 1 (contract/checkpoint_boot.h) */
     int listener_fd;     /* gets the filters' listener */
     int boot_fd;         /* cay-init's end of the boot socket */
 };

@@ -319,7 +319,7 @@ static int refuse_call_filters(scmp_filter_ctx ctx)
 /* The operation and its flags are in registers, which nothing changes while the caller waits for
  * the answer; the program behind the pointer does not matter to it. Questions, which make nothing,
  * pass. The answers: agent/filters.h. */
-static int ask_for_call_filters(scmp_filter_ctx ctx)
+static int notify_of_call_filters(scmp_filter_ctx ctx)
 {
     const struct scmp_arg_cmp by_seccomp = FILTER_IS(0, SECCOMP_SET_MODE_FILTER);
     const struct scmp_arg_cmp by_prctl = FILTER_IS(0, PR_SET_SECCOMP);
@@ -376,7 +376,7 @@ static int fill_arguments(scmp_filter_ctx ctx, const struct filter *f)
     if (rc == 0)
         rc = refuse_socket_filters(ctx);
     if (rc == 0)
-        rc = f->asks ? ask_for_call_filters(ctx) : refuse_call_filters(ctx);
+        rc = f->notifies ? notify_of_call_filters(ctx) : refuse_call_filters(ctx);
     if (rc == 0)
         rc = refuse_rare(ctx);
     if (rc == 0)
@@ -433,9 +433,9 @@ static int build(uint32_t action, int (*fill)(scmp_filter_ctx ctx, const struct 
     return rc;
 }
 
-int filter_build(uint32_t reserved_id, bool asks, struct filter *out)
+int filter_build(uint32_t reserved_id, bool notifies, struct filter *out)
 {
-    struct filter f = {.reserved_id = reserved_id, .asks = asks};
+    struct filter f = {.reserved_id = reserved_id, .notifies = notifies};
     ids_random_bytes(f.netlink_pass, sizeof(f.netlink_pass));
     int rc = build(SCMP_ACT_ERRNO(ENOSYS), fill_allow_list, &f, &f.programs[0]);
     if (rc == 0)

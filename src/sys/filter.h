@@ -18,13 +18,13 @@
 struct filter {
     struct sock_fprog programs[FILTER_PROGRAMS];
     uint32_t reserved_id;
-    bool asks; /* the listener says whether a tenant's program may have a filter of its own */
+    bool notifies; /* the listener says whether a tenant's program may have a filter of its own */
     uint32_t netlink_pass[2]; /* filter_netlink.h */
 };
 
 /* reserved_id: a uid and gid that no process may take on (the agent's own). asks: SET_MODE_FILTER
  * waits for the listener's answer instead of being EINVAL. 0 or -errno. */
-int filter_build(uint32_t reserved_id, bool asks, struct filter *out) WARN_UNUSED;
+int filter_build(uint32_t reserved_id, bool notifies, struct filter *out) WARN_UNUSED;
 void filter_free(struct filter *f);
 
 /* Installs both on the calling thread, for good. Needs CAP_SYS_ADMIN in the own user namespace, and

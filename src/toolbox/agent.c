@@ -207,7 +207,7 @@ static void begin(struct toolbox_op *op, int fd)
 
 /* -- a connection ------------------------------------------------------------------------------ */
 
-static void on_asked(void *arg, struct gateway_answer *a)
+static void on_lookup(void *arg, struct gateway_answer *a)
 {
     struct toolbox_op *op = arg;
     struct toolbox_call *c = op->call;
@@ -232,7 +232,7 @@ static void on_asked(void *arg, struct gateway_answer *a)
     } else if ((fd = idle_take(&c->toolbox->idle, c->id, c->gen)) >= 0) {
         send_request(op, fd, false);
     } else {
-        toolbox_lookup(c, on_asked,
+        toolbox_lookup(c, on_lookup,
                        op); /* used up meanwhile: without any, the answer brings a socket */
     }
 }
@@ -271,7 +271,7 @@ void toolbox_agent(struct toolbox_call *c, const struct toolbox_agent_request *r
     if (c->unused_fd >= 0)
         begin(op, TAKE_FD(c->unused_fd));
     else
-        toolbox_lookup(c, on_asked, op);
+        toolbox_lookup(c, on_lookup, op);
 }
 
 /* The end of one may end others, or begin some: the list is looked at anew after each. */

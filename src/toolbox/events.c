@@ -216,7 +216,7 @@ static void begin(struct events *e, int fd)
         end(e, WEBSOCKET_FAILED, "memory is out");
 }
 
-static void on_asked(void *arg, struct gateway_answer *a)
+static void on_followed(void *arg, struct gateway_answer *a)
 {
     struct toolbox_call *c = arg;
     struct events *e = c->state;
@@ -250,7 +250,7 @@ static void on_connect(struct events *e, char *key)
     e->call->key_id[0] = '\0';
     e->asking = true;
     toolbox_call_ref(e->call);
-    toolbox_follow(e->call, on_asked, e->call);
+    toolbox_follow(e->call, on_followed, e->call);
 }
 
 static void on_message(void *arg, bool text, const char *data, size_t len)

@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, boot));
     context.boot_fd = boot[1];
     context.listener_fd = listener[1];
-    context.ask_fd = ask[1];
+    context.request_fd = ask[1];
     context.image_fd = FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     context.work_fd = FD(memory_image_dir(uid, 0));
     context.agent_fd = FD(open(argv[6], O_RDONLY | O_CLOEXEC));

@@ -288,7 +288,7 @@ static void a_server_that_is_busy_is_asked_again(void **state)
     archive_file_try(object(w, id)); /* no caller waits: the wish stays */
     WORLD_RUN_UNTIL_COUNTED(w, archives, 3);
     world_run_until_true(w, none_is_being_archived);
-    assert_true(object(w, id)->archive_asked);
+    assert_true(object(w, id)->archive_requested);
     fake_set(w->fake, FAKE_ARCHIVE_ERRNO, 0);
 }
 
@@ -335,7 +335,7 @@ static void a_start_takes_a_wish_back(void **state)
     world_run_until(w, &archive.calls, 1);
     assert_true(start.good);
     assert_int_equal(archive.why.code, ERR_UNAVAILABLE);
-    assert_false(object(w, id)->archive_asked);
+    assert_false(object(w, id)->archive_requested);
     archive = (struct answer){0};
     core_sandbox_archive_files(w->core, "default", id, world_on_answer, &archive);
     world_run_until(w, &archive.calls, 1);

@@ -382,7 +382,7 @@ static void expect_files_seen(struct world *w, struct case_of *k, enum kept_seen
         assert_int_equal(world_query(w, "SELECT state FROM sandboxes"), SANDBOX_KEPT);
     if (seen == KEPT_SEEN_NONE)
         assert_reason(w, k->id, "error");
-    fake_end(w->fake, k->id, PRIVSEP_CAUSE_ASKED);
+    fake_end(w->fake, k->id, PRIVSEP_CAUSE_REQUESTED);
     fake_set_kept(w->fake, number, seen != KEPT_SEEN_NONE);
     fake_set(w->fake, FAKE_FAIL_CREATES, 1); /* one that is held: it would take them */
     release(w);
@@ -419,7 +419,7 @@ static void expect_missing(struct world *w, struct case_of *k)
     assert_int_equal(world_rows(w), 0);
     assert_reason(w, k->id, missing == LIFE_MISSING_LOST ? "lost" : "unknown");
     release(w);
-    fake_end(w->fake, k->id, PRIVSEP_CAUSE_ASKED);
+    fake_end(w->fake, k->id, PRIVSEP_CAUSE_REQUESTED);
     run_until_gone(w, k);
 }
 
