@@ -136,7 +136,7 @@ static void on_end(struct http_exchange *x)
 
 /* The account of an archive's place is its own, not that of the tenant's other requests: the token
  * names the tenant by its digits alone. */
-static bool take_place(struct connloop *l, struct http_exchange *x, const char *token)
+static bool take_share(struct connloop *l, struct http_exchange *x, const char *token)
 {
     char owner[CORE_BUILD_OWNER_LEN + 1];
 
@@ -168,7 +168,7 @@ void upload_receive(struct connloop *l, struct http_exchange *x, struct control_
 
     if (u && !x) {
         report_end(u, NULL, false);
-    } else if (u && !take_place(l, x, token)) {
+    } else if (u && !take_share(l, x, token)) {
         report_end(u, NULL, false);
         conn_share_refuse(x);
     } else if (u) {

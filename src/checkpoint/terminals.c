@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PLACE "/dev/pts"
+#define PTS_DIR "/dev/pts"
 
 /* /dev and /dev/pts are mount points in the sandbox's mount namespace, which no program in it can
  * move or cover. The directory beside them is one of the moment: what a program of the sandbox's
@@ -28,9 +28,9 @@ struct aside {
     char name[32];
 };
 
-static int open_place(void)
+static int open_pts(void)
 {
-    int fd = open(PLACE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(PTS_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     return fd < 0 ? -errno : fd;
 }
@@ -42,7 +42,7 @@ static int move_aside(struct aside *a)
     ids_random_bytes(&number, sizeof(number));
     snprintf(a->name, sizeof(a->name), ".pts-%016llx", (unsigned long long)number);
     a->dev_fd = open("/dev", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    a->upper_fd = open_place();
+    a->upper_fd = open_pts();
     if (a->dev_fd < 0 || a->upper_fd < 0 || mkdirat(a->dev_fd, a->name, 0700) < 0)
         return -errno;
     a->dir_fd = openat(a->dev_fd, a->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -52,8 +52,8 @@ static int move_aside(struct aside *a)
 /* Over what is there now. */
 static int move_back(const struct aside *a)
 {
-    CLEANUP_CLOSE int place = open_place();
-    int rc = place < 0 ? place : mnt_attach(a->upper_fd, place, "");
+    CLEANUP_CLOSE int pts_fd = open_pts();
+    int rc = pts_fd < 0 ? pts_fd : mnt_attach(a->upper_fd, pts_fd, "");
 
     return rc == 0 && unlinkat(a->dev_fd, a->name, AT_REMOVEDIR) < 0 ? -errno : rc;
 }
@@ -62,24 +62,24 @@ static bool is_lower_there(void)
 {
     struct statfs fs;
 
-    return statfs(PLACE, &fs) == 0 && fs.f_type == DEVPTS_SUPER_MAGIC;
+    return statfs(PTS_DIR, &fs) == 0 && fs.f_type == DEVPTS_SUPER_MAGIC;
 }
 
 static int unmount_lower(void)
 {
-    return is_lower_there() && umount2(PLACE, UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+    return is_lower_there() && umount2(PTS_DIR, UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
 }
 
 static int mount_lower(void)
 {
     if (is_lower_there())
         return 0;
-    CLEANUP_CLOSE int place = open_place();
+    CLEANUP_CLOSE int pts_fd = open_pts();
     CLEANUP_CLOSE int fresh = mnt_new_terminals(PRIVSEP_COMMAND_TERMINALS_MAX);
 
-    if (place < 0)
-        return place;
-    return fresh < 0 ? fresh : mnt_attach(fresh, place, "");
+    if (pts_fd < 0)
+        return pts_fd;
+    return fresh < 0 ? fresh : mnt_attach(fresh, pts_fd, "");
 }
 
 static int change(int pidfd, int (*lower)(void))

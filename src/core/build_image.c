@@ -99,7 +99,7 @@ void build_image_on_due(struct timer *t)
     template_tenant_sweep(CONTAINER_OF(t, struct core, images_due), is_used);
 }
 
-static void leave_place(struct build_image *i)
+static void unlink_image(struct build_image *i)
 {
     for (struct build_image **at = &i->r->core->images; *at; at = &(*at)->next)
         if (*at == i) {
@@ -114,7 +114,7 @@ void build_image_free(struct build_run *r)
 
     if (!i)
         return;
-    leave_place(i);
+    unlink_image(i);
     timers_cancel(&r->core->timers, &i->again);
     build_image_read_free(r->core, &i->read);
     free(TAKE_PTR(r->image));
@@ -124,7 +124,7 @@ void build_image_free(struct build_run *r)
 /* The build may be gone afterwards. */
 static void over(struct build_image *i)
 {
-    leave_place(i);
+    unlink_image(i);
     i->done(i->r);
 }
 
@@ -405,7 +405,7 @@ static void make_fetcher(struct build_image *i)
 
 /* -- 1: may it be, and is there a place -------------------------------------------------------- */
 
-static bool has_place(const struct build_image *i)
+static bool may_begin(const struct build_image *i)
 {
     struct build_image_counts p = {0};
     uint64_t now = clock_mono_ms();
@@ -427,7 +427,7 @@ static void on_again(struct timer *t)
 
     if (i->ref.digest[0] && use_known(i)) {
         use(i);
-    } else if (has_place(i)) {
+    } else if (may_begin(i)) {
         make_fetcher(i);
     } else if (now > i->r->until_ms) {
         build_run_fail(i->r, "the time of the build is over: other images were fetched");

@@ -83,17 +83,17 @@ static void enter(struct core *c, struct build_log_follower *f)
 enum err_code core_build_log_follow(struct core *c, const struct build *b, const char *key,
                                     bool follow, int *fd, struct err *e)
 {
-    struct share *place = pipe_writer_share(c, b->tenant, "");
-    struct build_log_follower *f = place ? calloc(1, sizeof(*f)) : NULL;
+    struct share *share = pipe_writer_share(c, b->tenant, "");
+    struct build_log_follower *f = share ? calloc(1, sizeof(*f)) : NULL;
     const struct pipe_writer_owner owner = {.on_gone = on_gone, .arg = f};
     int rc = -ENOMEM;
 
-    if (!place)
+    if (!share)
         return err_set(e, ERR_EXHAUSTED, "too many streams are being read: end one of them first");
     if (f)
-        f->out = pipe_writer_new(c, BUILD_LOG_FOLLOW_HELD_BYTES, &owner, place, fd, &rc);
+        f->out = pipe_writer_new(c, BUILD_LOG_FOLLOW_HELD_BYTES, &owner, share, fd, &rc);
     else
-        share_return(place);
+        share_return(share);
     if (!f || !f->out) {
         free(f);
         return err_set_sys(e, ERR_UNAVAILABLE, -rc, "a stream of a build's log");

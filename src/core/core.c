@@ -371,7 +371,7 @@ static void release(struct core *c)
     share_pool_free(c->resizes);
     share_pool_free(c->streams);
     share_pool_free(c->audits);
-    share_pool_free(c->state_places);
+    share_pool_free(c->state_shares);
     tenants_free(&c->tenants);
     free((char *)c->config.egress_dir);
     free((char *)c->config.egress_ceiling);
@@ -408,9 +408,9 @@ enum err_code core_new(uv_loop_t *loop, const struct core_config *config, const 
     c->resizes = share_pool_new(PRIVSEP_RESIZES_MAX);
     c->streams = share_pool_new(CORE_STREAMS_MAX);
     c->audits = share_pool_new(CORE_AUDITS_MAX);
-    c->state_places = share_pool_new(STATE_FOLLOW_MAX);
+    c->state_shares = share_pool_new(STATE_FOLLOW_MAX);
     code = copy_config(c, config) && c->execs && c->resizes && c->streams && c->audits &&
-                   c->state_places
+                   c->state_shares
                ? open_all(c, privd_path, e)
                : err_set(e, ERR_EXHAUSTED, "memory is out");
     if (code != ERR_OK) {

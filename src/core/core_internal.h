@@ -66,7 +66,7 @@ struct core {
     struct events *events;
     struct state_follower *state_followers;         /* state_follow.c */
     struct build_log_follower *build_log_followers; /* build_log_follow.c */
-    struct share_pool *state_places;                /* theirs, by tenant */
+    struct share_pool *state_shares;                /* theirs, by tenant */
     struct counters counters;
     struct pipe_writer *pipe_writers; /* pipe_writer.c */
     unsigned pipe_writer_handles;     /* of theirs that are not closed yet */

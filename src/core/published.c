@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static size_t place_of(const struct core *c, const char *name)
+static size_t index_of(const struct core *c, const char *name)
 {
     const struct published *p = c->published;
     size_t len = strcspn(name, ":"), i = 0;
@@ -20,7 +20,7 @@ static size_t place_of(const struct core *c, const char *name)
 
 bool published_has(const struct core *c, const char *name)
 {
-    return place_of(c, name) < c->published->n;
+    return index_of(c, name) < c->published->n;
 }
 
 static void load_one(void *arg, const char *name)
@@ -59,7 +59,7 @@ enum err_code published_add(struct core *c, const char *name, struct err *e)
 enum err_code published_remove(struct core *c, const char *name, struct err *e)
 {
     struct published *p = c->published;
-    size_t at = place_of(c, name);
+    size_t at = index_of(c, name);
 
     if (store_published_delete(c->store, p->names[at], e) != ERR_OK)
         return e->code;

@@ -25,12 +25,12 @@ struct resize_op {
     struct privsep_limits from, to;
     core_sandbox_cb done; /* NULL: none waits */
     void *arg;
-    struct share *place; /* of those that cay-privd has; NULL: of core's own */
+    struct share *share; /* of those that cay-privd has; NULL: of core's own */
 };
 
 static void op_free(struct resize_op *op)
 {
-    share_return(op->place);
+    share_return(op->share);
     free(op);
 }
 
@@ -250,8 +250,8 @@ static enum err_code op_new(struct sandbox_obj *o, struct resize_op **out, struc
 
     if (!op)
         return err_set(e, ERR_UNAVAILABLE, "memory is out");
-    op->place = share_take(o->core->resizes, o->s.tenant, o->s.id);
-    if (!op->place) {
+    op->share = share_take(o->core->resizes, o->s.tenant, o->s.id);
+    if (!op->share) {
         free(op);
         if (share_may_take(o->core->resizes, o->s.tenant, o->s.id))
             return err_set(e, ERR_UNAVAILABLE, "memory is out");
@@ -280,7 +280,7 @@ static enum err_code begin(struct sandbox_obj *o, const struct privsep_limits *t
         op_free(op);
         return code;
     }
-    *op = (struct resize_op){o->s.limits, *to, done, arg, op->place};
+    *op = (struct resize_op){o->s.limits, *to, done, arg, op->share};
     rc = send_resize(o, op);
     if (rc >= 0)
         return ERR_OK;

@@ -81,19 +81,19 @@ static enum err_code refuse(struct err *e)
 enum err_code core_states_follow(struct core *c, const char *tenant, const char *key,
                                  const struct state_format *format, int *fd, struct err *e)
 {
-    struct share *place = share_take(c->state_places, tenant, NULL);
-    struct state_follower *f = place ? calloc(1, sizeof(*f)) : NULL;
+    struct share *share = share_take(c->state_shares, tenant, NULL);
+    struct state_follower *f = share ? calloc(1, sizeof(*f)) : NULL;
     struct pipe_writer_owner owner = {.on_gone = on_gone, .arg = f};
     int rc = -ENOMEM;
 
     if (f)
-        f->out = pipe_writer_new(c, STATE_FOLLOW_HELD_BYTES, &owner, place, fd, &rc);
+        f->out = pipe_writer_new(c, STATE_FOLLOW_HELD_BYTES, &owner, share, fd, &rc);
     else
-        share_return(place);
+        share_return(share);
     if (!f || !f->out) {
         free(f);
         format_free(format);
-        return place ? err_set_sys(e, ERR_UNAVAILABLE, -rc, "a stream of states") : refuse(e);
+        return share ? err_set_sys(e, ERR_UNAVAILABLE, -rc, "a stream of states") : refuse(e);
     }
     f->core = c;
     f->format = *format;

@@ -124,13 +124,13 @@ const char *templates_name(const struct core *c, uint32_t number)
 }
 
 /* privd has said how big it is: it counts as its tenant's. */
-static void charge(struct core *c, size_t place)
+static void charge(struct core *c, size_t index)
 {
-    const struct template_info *t = &c->templates->info[place];
+    const struct template_info *t = &c->templates->info[index];
     struct tenant *tenant = t->tenant[0] ? tenant_get(c, t->tenant) : NULL;
 
     if (tenant) /* without memory it counts when privd lists it anew */
-        tenant_recharge(tenant, TENANT_TEMPLATE_BYTES, t->size_bytes, &c->templates->bytes[place]);
+        tenant_recharge(tenant, TENANT_TEMPLATE_BYTES, t->size_bytes, &c->templates->bytes[index]);
     tenant_unref(tenant);
 }
 
@@ -190,11 +190,11 @@ static void refresh(struct core *c)
 }
 
 /* Places are stable, for jobs; what is told has no gaps. */
-static size_t templates_show(struct templates *t, size_t places)
+static size_t templates_show(struct templates *t, size_t most)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < places; i++)
+    for (size_t i = 0; i < most; i++)
         if (t->info[i].id)
             t->shown[n++] = t->info[i];
     return n;
@@ -319,15 +319,15 @@ static void job_error(const struct core *c, struct err *e, const struct job *j, 
 }
 
 /* The template is gone: its name too. */
-static enum err_code forget_image(struct core *c, size_t place, struct err *e)
+static enum err_code forget_image(struct core *c, size_t index, struct err *e)
 {
-    struct template_info *info = &c->templates->info[place];
+    struct template_info *info = &c->templates->info[index];
 
     if (store_image_delete(c->store, info->id, e) != ERR_OK)
         return e->code;
     *info = (struct template_info){.id = NULL};
-    tenant_refund(&c->templates->bytes[place]);
-    c->templates->failed[place][0] = '\0';
+    tenant_refund(&c->templates->bytes[index]);
+    c->templates->failed[index][0] = '\0';
     return ERR_OK;
 }
 

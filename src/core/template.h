@@ -25,11 +25,11 @@ struct templates {
     struct tenant_charge bytes[TEMPLATES_ALL]; /* of tenants': what each takes of the disk */
 };
 
-void templates_note(struct templates *t, size_t place); /* why it is not ready, anew */
+void templates_note(struct templates *t, size_t index); /* why it is not ready, anew */
 
 /* template_image.c. Load: after the store is open. */
 enum err_code template_images_load(struct core *c, struct err *e);
-void template_image_take(struct templates *t, size_t place, const struct template_image *image);
+void template_image_take(struct templates *t, size_t index, const struct template_image *image);
 
 /* A sandbox, snapshot or build has gone: there may be one on which nothing stands any more. */
 void template_images_poke(struct core *c);

@@ -12,19 +12,19 @@
 #include <stdio.h>
 #include <string.h>
 
-void template_image_take(struct templates *t, size_t place, const struct template_image *from)
+void template_image_take(struct templates *t, size_t index, const struct template_image *from)
 {
-    struct template_image *image = &t->images[place - TEMPLATES_KNOWN];
-    struct template_info *info = &t->info[place];
+    struct template_image *image = &t->images[index - TEMPLATES_KNOWN];
+    struct template_info *info = &t->info[index];
 
     *image = *from;
     info->id = image->name;
-    info->number = (uint32_t)place + 1;
+    info->number = (uint32_t)index + 1;
     info->source = image->source;
     info->digest = image->digest;
     info->tenant = image->tenant;
-    info->note = t->notes[place];
-    templates_note(t, place);
+    info->note = t->notes[index];
+    templates_note(t, index);
 }
 
 /* The server's have the numbers up to TEMPLATES_SERVER, tenants' those after. */
@@ -65,7 +65,7 @@ static enum err_code check_request(const char *name, const char *source, const c
 }
 
 /* The place that the name has, or a free one. */
-static enum err_code find_place(const struct core *c, const struct template_info *there,
+static enum err_code find_index(const struct core *c, const struct template_info *there,
                                 const char *name, size_t *out, struct err *e)
 {
     const struct templates *t = c->templates;
@@ -87,17 +87,17 @@ enum err_code core_template_import(struct core *c, const char *name, const char 
                                    const char *digest, uint32_t *number, struct err *e)
 {
     struct template_image image = {{0}};
-    size_t place = 0;
+    size_t index = 0;
 
     if (core_check_ready(c, e) != ERR_OK || check_request(name, source, digest, e) != ERR_OK ||
-        find_place(c, templates_entry(c, name), name, &place, e) != ERR_OK ||
-        store_image_put(c->store, name, (uint32_t)place + 1, source, digest, "", e) != ERR_OK)
+        find_index(c, templates_entry(c, name), name, &index, e) != ERR_OK ||
+        store_image_put(c->store, name, (uint32_t)index + 1, source, digest, "", e) != ERR_OK)
         return e->code;
     (void)snprintf(image.name, sizeof(image.name), "%s", name);
     (void)snprintf(image.source, sizeof(image.source), "%s", source);
     (void)snprintf(image.digest, sizeof(image.digest), "%s", digest);
-    template_image_take(c->templates, place, &image);
-    *number = (uint32_t)place + 1;
+    template_image_take(c->templates, index, &image);
+    *number = (uint32_t)index + 1;
     return ERR_OK;
 }
 

@@ -38,7 +38,7 @@ const struct template_info *template_tenant_find(const struct core *c, const cha
 
 /* -- a new one --------------------------------------------------------------------------------- */
 
-static enum err_code find_place(const struct core *c, const char *tenant, size_t *out,
+static enum err_code find_index(const struct core *c, const char *tenant, size_t *out,
                                 struct err *e)
 {
     size_t used = 0, held = 0, free = 0;
@@ -68,19 +68,19 @@ enum err_code template_tenant_new(struct core *c, const char *tenant, const char
                                   struct err *e)
 {
     struct template_image image = {.name = PREFIX};
-    size_t place = 0;
+    size_t index = 0;
 
-    if (core_check_ready(c, e) != ERR_OK || find_place(c, tenant, &place, e) != ERR_OK)
+    if (core_check_ready(c, e) != ERR_OK || find_index(c, tenant, &index, e) != ERR_OK)
         return e->code;
     ids_random_text(image.name + strlen(PREFIX), ID_CHARS);
     (void)snprintf(image.source, sizeof(image.source), "%s", source);
     (void)snprintf(image.digest, sizeof(image.digest), "%s", digest);
     (void)snprintf(image.tenant, sizeof(image.tenant), "%s", tenant);
-    if (store_image_put(c->store, image.name, (uint32_t)place + 1, image.source, image.digest,
+    if (store_image_put(c->store, image.name, (uint32_t)index + 1, image.source, image.digest,
                         image.tenant, e) != ERR_OK)
         return e->code;
-    template_image_take(c->templates, place, &image);
-    *out = &c->templates->info[place];
+    template_image_take(c->templates, index, &image);
+    *out = &c->templates->info[index];
     return ERR_OK;
 }
 

@@ -298,7 +298,7 @@ static bool drop_waiting(struct http_server *s, enum wait_kind kind, uint64_t le
 }
 
 /* For a new connection, one goes whose tenant is not known. */
-static bool make_place(struct http_server *s)
+static bool shed_connection(struct http_server *s)
 {
     return drop_idle(s) || drop_waiting(s, WAIT_HEAD, DROP_HEAD_MS) ||
            drop_waiting(s, WAIT_BEGIN, DROP_HEAD_MS) ||
@@ -309,7 +309,7 @@ static void take_connection(struct http_server *s, int fd)
 {
     if (s->conn_count - s->conns_closing >= s->config.max_connections) {
         say_full(s);
-        if (!make_place(s)) {
+        if (!shed_connection(s)) {
             turn_away(fd);
             return;
         }

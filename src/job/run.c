@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-NORETURN static void become(char *const argv[], int (*enter)(const void *place), const void *place,
+NORETURN static void become(char *const argv[], int (*enter)(const void *walls), const void *walls,
                             int out_fd)
 {
     static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -17,7 +17,7 @@ NORETURN static void become(char *const argv[], int (*enter)(const void *place),
 
     if (null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(out_fd, 1) < 0 || dup2(out_fd, 2) < 0)
         _exit(126);
-    if (enter && enter(place) < 0)
+    if (enter && enter(walls) < 0)
         _exit(126);
     execve(argv[0], argv, env);
     _exit(127);
@@ -53,7 +53,7 @@ static int wait_for(pid_t pid)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_program_within(char *const argv[], int (*enter)(const void *place), const void *place,
+int run_program_within(char *const argv[], int (*enter)(const void *walls), const void *walls,
                        void (*on_line)(void *arg, const char *line), void *arg)
 {
     int fds[2];
@@ -63,7 +63,7 @@ int run_program_within(char *const argv[], int (*enter)(const void *place), cons
         return -errno;
     pid = fork();
     if (pid == 0)
-        become(argv, enter, place, fds[1]);
+        become(argv, enter, walls, fds[1]);
     close(fds[1]);
     if (pid < 0) {
         close(fds[0]);

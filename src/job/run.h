@@ -12,5 +12,5 @@ int run_program(char *const argv[], void (*on_line)(void *arg, const char *line)
 
 /* The same, of a program that is to have less than the job: enter is called in its process, before
  * it is executed, which it is only where that answers 0 (else: status 126). */
-int run_program_within(char *const argv[], int (*enter)(const void *place), const void *place,
+int run_program_within(char *const argv[], int (*enter)(const void *walls), const void *walls,
                        void (*on_line)(void *arg, const char *line), void *arg);

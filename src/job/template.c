@@ -154,7 +154,7 @@ static int put_aside(const char *name, uint32_t number, char old[static NAME_SIZ
 /* The new and the old change places in one step, so that a start, which may come at any time, finds
  * the one or the other. The old tree, which sandboxes may stand on, is the sweep's from then on:
  * under the name of a build the next build would remove it. */
-static int put_in_place(const char *name, uint32_t number)
+static int install(const char *name, uint32_t number)
 {
     char dir[NAME_SIZE], old[NAME_SIZE];
     int r = put_aside(name, number, old);
@@ -175,7 +175,7 @@ int template_commit(uint32_t number, const char *fingerprint, uint64_t least_byt
     build_name(number, name);
     r = write_meta(name, number, fingerprint, least_bytes);
     if (r == 0)
-        r = put_in_place(name, number);
+        r = install(name, number);
     if (r == 0)
         util_close(&build_lock);
     return r < 0 ? say_failure(r, "cannot put the template in its place: %s", strerror(-r)) : 0;

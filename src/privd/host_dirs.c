@@ -114,18 +114,18 @@ void host_dirs_take(const struct host_dir dirs[static HOST_DIRS_MAX], const char
 
 /* -- where they are ---------------------------------------------------------------------------- */
 
-static int put_one(int place, size_t i, int *tree)
+static int put_one(int dir_fd, size_t i, int *tree)
 {
     char name[8];
     int fd, rc;
 
     (void)snprintf(name, sizeof(name), "%zu", i + 1);
-    if (mkdirat(place, name, 0700) < 0)
+    if (mkdirat(dir_fd, name, 0700) < 0)
         return -errno;
-    rc = mnt_attach(*tree, place, name);
+    rc = mnt_attach(*tree, dir_fd, name);
     if (rc < 0)
         return rc;
-    fd = openat(place, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     util_close(tree);
@@ -148,9 +148,9 @@ int host_dirs_put(int root, int trees[static HOST_DIRS_MAX])
             tmpfs = mnt_new("tmpfs", options, ATTR & ~MOUNT_ATTR_RDONLY);
             if (tmpfs < 0)
                 return tmpfs;
-            rc = mkdirat(root, HOST_DIRS_PLACE, 0700) < 0
+            rc = mkdirat(root, HOST_DIRS_MOUNT, 0700) < 0
                      ? -errno
-                     : mnt_attach(tmpfs, root, HOST_DIRS_PLACE);
+                     : mnt_attach(tmpfs, root, HOST_DIRS_MOUNT);
         }
         if (rc == 0)
             rc = put_one(tmpfs, i, &trees[i]);

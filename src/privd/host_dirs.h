@@ -10,7 +10,7 @@
 #include "base/host_dir.h"
 #include "base/util.h"
 
-#define HOST_DIRS_PLACE ".host-dirs" /* a mount of all of them, below privd's root */
+#define HOST_DIRS_MOUNT ".host-dirs" /* a mount of all of them, below privd's root */
 
 /* Of each a detached mount, or -1, into trees. In a mount namespace of privd's own that has the
  * host's tree still. state_dir, run_dir: privd's, of which (and of what is beside the first)

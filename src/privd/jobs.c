@@ -253,7 +253,7 @@ NORETURN static void fail_job(int out_fd, int status)
 /* No job has work with them, and a build runs programs that are not cay's. */
 static int hide_host_dirs(void)
 {
-    return umount2("/" HOST_DIRS_PLACE, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != ENOENT
+    return umount2("/" HOST_DIRS_MOUNT, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != ENOENT
                ? -errno
                : 0;
 }

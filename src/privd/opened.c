@@ -62,7 +62,7 @@ static uint64_t held(const struct privd *p)
 }
 
 /* A place for it; those that were not used for the longest time go first. */
-static struct opened_image *place(struct privd *p, uint64_t bytes)
+static struct opened_image *find_free(struct privd *p, uint64_t bytes)
 {
     for (;;) {
         struct opened_image *oldest = NULL, *empty = NULL;
@@ -94,7 +94,7 @@ void opened_put(struct privd *p, uint32_t kept, const struct runtime_image *imag
         return;
     }
     opened_forget(p, kept); /* of a file that changed, or of what had the number before */
-    *place(p, files->held_bytes) = (struct opened_image){
+    *find_free(p, files->held_bytes) = (struct opened_image){
         .kept = kept, .image = *image, .files = *files, .used_ms = clock_mono_ms()};
     loop_arm(&p->loop, &p->opened.timer, OPENED_MS / 4, on_time, p);
 }

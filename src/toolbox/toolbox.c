@@ -238,7 +238,7 @@ static const struct toolbox_route *find_route(struct toolbox_call *c, const char
 /* -- the body ---------------------------------------------------------------------------------- */
 
 /* False: the call was answered. */
-static bool take_place(struct toolbox_call *c)
+static bool take_share(struct toolbox_call *c)
 {
     if (!c->body_share)
         c->body_share = share_take(c->toolbox->bodies, c->tenant, c->id);
@@ -262,7 +262,7 @@ static void on_body(struct http_exchange *x, char *body, size_t len)
     struct err e;
     enum err_code rc;
 
-    if (json_values(body, len) > TOOLBOX_SMALL_VALUES && !take_place(c))
+    if (json_values(body, len) > TOOLBOX_SMALL_VALUES && !take_share(c))
         return;
     rc = json_parse_request(body, len, true, &c->body, &e);
     http_body_release(x);
@@ -289,7 +289,7 @@ static void take_body(struct toolbox_call *c)
         toolbox_fail(c, 413, NULL, "the body has more than %u bytes", TOOLBOX_BODY_MAX_BYTES);
         return;
     }
-    if (is_small || take_place(c))
+    if (is_small || take_share(c))
         http_body_collect(c->x, is_small ? TOOLBOX_SMALL_BYTES : TOOLBOX_BODY_MAX_BYTES, on_body);
 }
 

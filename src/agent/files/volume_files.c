@@ -25,11 +25,11 @@ static const struct user root = {.name = "root"};
 
 int volume_files_begin(struct agent *a)
 {
-    static const char place[] = AGENT_VOLUMES_DIR "/0";
+    static const char dir[] = AGENT_VOLUMES_DIR "/0";
 
     if (a->serves_volume)
         return -EALREADY;
-    if (chroot(place) < 0 || chdir("/") < 0)
+    if (chroot(dir) < 0 || chdir("/") < 0)
         return -errno;
     a->serves_volume = true;
     return 0;

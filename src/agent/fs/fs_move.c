@@ -280,7 +280,7 @@ static int advance(struct fs_mover *m)
 }
 
 /* All is copied: it takes its place, and the source goes. */
-static int put_in_place(struct fs_mover *m)
+static int install(struct fs_mover *m)
 {
     if (renameat(m->to_dir, m->tmp_name, m->to_dir, m->to_name) < 0)
         return -errno;
@@ -296,7 +296,7 @@ static int copy_step(struct fs_mover *m)
     }
     if (m->file_in >= 0)
         return copy_bytes(m);
-    return m->depth > 0 ? advance(m) : put_in_place(m);
+    return m->depth > 0 ? advance(m) : install(m);
 }
 
 static int give_up(struct fs_mover *m, int error)
