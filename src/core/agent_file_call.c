@@ -10,7 +10,7 @@
 #include "core/reserve.h"
 #include "core/sandbox.h"
 
-struct ask {
+struct file_call {
     struct share *share; /* its place among what runs for such calls; NULL: none was given */
     struct err why;
     core_agent_cb done;
@@ -18,7 +18,8 @@ struct ask {
     struct deferred later;
 };
 
-static void answer(struct ask *a, const struct err *why, int status, const char *body, size_t len)
+static void answer(struct file_call *a, const struct err *why, int status, const char *body,
+                   size_t len)
 {
     share_return(a->share);
     a->done(a->arg, why, status, body, len);
@@ -33,7 +34,7 @@ static void on_answer(struct core *c, const char *id, const struct err *why, int
 
 static void answer_refusal(void *arg)
 {
-    struct ask *a = arg;
+    struct file_call *a = arg;
 
     answer(a, &a->why, 0, NULL, 0);
 }
@@ -66,7 +67,7 @@ void core_agent_file_call(struct core *c, const char *tenant, const char *id,
         .range = r->range,
         .max_response_bytes = MIN(r->max_response, CORE_AGENT_ANSWER_MAX),
         .timeout_ms = CORE_AGENT_CALL_MS};
-    struct ask *a = RESERVE_NEW(&c->reserve, struct ask);
+    struct file_call *a = RESERVE_NEW(&c->reserve, struct file_call);
     struct sandbox_obj *o = NULL;
 
     a->done = done;

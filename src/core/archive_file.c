@@ -32,7 +32,7 @@
 static void on_archived(struct core *c, const char *id, int status, const struct privsep_msg *m,
                         int *fds, size_t n_fds, void *arg);
 
-static int64_t ask(struct sandbox_obj *o, uint16_t op, call_privd_cb cb)
+static int64_t send_request(struct sandbox_obj *o, uint16_t op, call_privd_cb cb)
 {
     struct privsep_msg m = {.op = op};
 
@@ -131,7 +131,7 @@ static enum err_code begin(struct sandbox_obj *o, struct err *e)
 
     if (code != ERR_OK)
         return code;
-    rc = ask(o, PRIVSEP_ARCHIVE, on_archived);
+    rc = send_request(o, PRIVSEP_ARCHIVE, on_archived);
     if (rc < 0)
         return call_privd_err(e, rc, "archiving the sandbox");
     o->archiving = true;
@@ -190,7 +190,7 @@ static void on_stopped(struct core *c, const char *id, int status, const struct 
 
 enum err_code archive_file_stop(struct sandbox_obj *o, struct err *e)
 {
-    int64_t rc = ask(o, PRIVSEP_ARCHIVE_STOP, on_stopped);
+    int64_t rc = send_request(o, PRIVSEP_ARCHIVE_STOP, on_stopped);
 
     if (rc < 0)
         return call_privd_err(e, rc, "resuming the sandbox");
@@ -247,7 +247,7 @@ enum err_code archive_file_fetch(struct sandbox_obj *o, struct err *e)
 
     if (o->fetching)
         return ERR_OK;
-    rc = ask(o, PRIVSEP_FETCH, on_fetched);
+    rc = send_request(o, PRIVSEP_FETCH, on_fetched);
     if (rc < 0)
         return call_privd_err(e, rc, "fetching the sandbox's archive");
     o->fetching = true;

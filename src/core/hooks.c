@@ -80,8 +80,8 @@ static void on_resume_hooks(struct core *c, const char *id, const struct err *wh
         report(o, "resume", why, http_status, body, len);
 }
 
-static void ask(struct sandbox_obj *o, const char *hook, const char *tier, const char *reason,
-                call_agent_cb cb)
+static void call_hooks(struct sandbox_obj *o, const char *hook, const char *tier,
+                       const char *reason, call_agent_cb cb)
 {
     json_t *body = json_pack("{s:s, s:s, s:s}", "hook", hook, "tier", tier, "reason", reason);
     struct call_agent_request r = {.method = "POST",
@@ -97,12 +97,12 @@ static void ask(struct sandbox_obj *o, const char *hook, const char *tier, const
 void hooks_before_pause(struct sandbox_obj *o, const char *tier)
 {
     o->hooks_requested = true;
-    ask(o, "pause", tier, core_pause_reason_name(o->s.pause_reason), on_pause_hooks);
+    call_hooks(o, "pause", tier, core_pause_reason_name(o->s.pause_reason), on_pause_hooks);
 }
 
 void hooks_after_resume(struct sandbox_obj *o, const char *tier, const char *reason)
 {
-    ask(o, "resume", tier, reason, on_resume_hooks);
+    call_hooks(o, "resume", tier, reason, on_resume_hooks);
 }
 
 uint64_t hooks_wait_ms(void)

@@ -149,14 +149,14 @@ void templates_on_event(struct core *c, const struct privsep_msg *m)
     }
 }
 
-struct ask {
+struct templates_call {
     void (*fn)(struct core *c, int status);
 };
 
 static void on_templates(struct core *c, const char *id, int status, const struct privsep_msg *m,
                          int *fds, size_t n_fds, void *arg)
 {
-    CLEANUP_FREE struct ask *a = arg;
+    CLEANUP_FREE struct templates_call *a = arg;
 
     if (a->fn)
         a->fn(c, status);
@@ -165,7 +165,7 @@ static void on_templates(struct core *c, const char *id, int status, const struc
 int templates_request(struct core *c, void (*fn)(struct core *c, int status))
 {
     struct privsep_msg m = {.op = PRIVSEP_TEMPLATES};
-    struct ask *a = calloc(1, sizeof(*a));
+    struct templates_call *a = calloc(1, sizeof(*a));
     int64_t rc;
 
     if (!a)

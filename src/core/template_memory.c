@@ -233,7 +233,7 @@ static void on_capacity(struct core *c, const char *id, int status, const struct
     fail(m);
 }
 
-static enum err_code ask(struct template_making *m, struct err *e)
+static enum err_code request_capacity(struct template_making *m, struct err *e)
 {
     struct privsep_msg msg = {.op = PRIVSEP_CAPACITY};
     const int64_t rc = call_privd(m->core, "", &msg, on_capacity, m);
@@ -276,7 +276,7 @@ static enum err_code begin(struct core *c, const struct template_memory_request 
     m->again.fire = on_again;
     m->next = c->makings;
     c->makings = m;
-    code = copy(m, r) ? ask(m, e) : err_set(e, ERR_UNAVAILABLE, "memory is out");
+    code = copy(m, r) ? request_capacity(m, e) : err_set(e, ERR_UNAVAILABLE, "memory is out");
     if (code != ERR_OK) {
         core_call_end(c);
         making_free(m);

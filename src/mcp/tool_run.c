@@ -212,10 +212,10 @@ static void save_next(struct request *r)
 {
     struct run *run = r->state;
     char file[64], target[128];
-    struct core_agent_file_call ask = {.method = "POST",
-                                       .target = target,
-                                       .type = "application/octet-stream",
-                                       .max_response = 65536};
+    struct core_agent_file_call save = {.method = "POST",
+                                        .target = target,
+                                        .type = "application/octet-stream",
+                                        .max_response = 65536};
 
     while (run->saving <= EXEC_STDERR && !is_longer(run, run->saving))
         run->saving++;
@@ -225,14 +225,14 @@ static void save_next(struct request *r)
     }
     file_of(run, run->saving, file, sizeof(file));
     (void)snprintf(target, sizeof(target), "/files?path=%s", file);
-    ask.body_len = run->out[run->saving].len;
-    ask.body = malloc(ask.body_len);
-    if (!ask.body) {
+    save.body_len = run->out[run->saving].len;
+    save.body = malloc(save.body_len);
+    if (!save.body) {
         result_no_memory(r);
         return;
     }
-    memcpy(ask.body, run->out[run->saving].data, ask.body_len);
-    file_call(r, &ask, on_saved);
+    memcpy(save.body, run->out[run->saving].data, save.body_len);
+    file_call(r, &save, on_saved);
 }
 
 /* -- while it runs ----------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ static bool is_label_char(unsigned char c)
 
 /* A last label of digits alone, or "0x...", is what old address parsers take for a number: such a
  * name is no name. */
-static bool looks_like_address(const char *name)
+static bool is_like_address(const char *name)
 {
     const char *last = strrchr(name, '.');
 
@@ -51,7 +51,7 @@ int policy_name_normalize(const char *in, char out[static POLICY_NAME_MAX + 1])
         lower[i] = (char)tolower(c);
     }
     lower[n] = '\0';
-    if (label == 0 || looks_like_address(lower))
+    if (label == 0 || is_like_address(lower))
         return -EINVAL;
     memcpy(out, lower, n + 1);
     return 0;
