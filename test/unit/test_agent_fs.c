@@ -9,6 +9,7 @@
 #include "agent/fs/fs_remove.h"
 #include "skip.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -16,6 +17,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/xattr.h>
 
 static char top[64]; /* a directory of the test's own */
@@ -238,6 +240,52 @@ static void nothing_that_waits_is_opened(void **state)
     assert_int_equal(fs_open_file("/dev/zero", &st), -EINVAL);
     assert_int_equal(fs_open_file(top, &st), -EISDIR);
     assert_int_equal(fs_open_for_write(top, &me, &st), -EISDIR);
+}
+
+static size_t entries_of_top(void)
+{
+    DIR *d = opendir(top);
+    size_t n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* Without a descriptor left, no file can be made: as on a disk that is full. */
+static void a_replacement_that_cannot_be_made_leaves_the_name(void **state)
+{
+    struct rlimit all, none;
+    struct stat st, before;
+    size_t n;
+    int fd;
+
+    write_file(in_top("program"), "old");
+    assert_int_equal(chmod(in_top("program"), 0750), 0);
+    assert_int_equal(symlink("program", in_top("link")), 0);
+    assert_int_equal(stat(in_top("program"), &before), 0);
+    n = entries_of_top();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    fd = dup(0);
+    assert_true(fd >= 0);
+    none = (struct rlimit){.rlim_cur = (rlim_t)fd, .rlim_max = all.rlim_max};
+    close(fd);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    fd = fs_open_for_replacement(in_top("link"), &me, &st);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    assert_int_equal(fd, -EMFILE);
+    assert_true(exists(in_top("program")) && entries_of_top() == n);
+
+    fd = fs_open_for_replacement(in_top("link"), &me, &st); /* control */
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(stat(in_top("program"), &st), 0);
+    assert_true(st.st_ino != before.st_ino && st.st_size == 0);
+    assert_int_equal(st.st_mode & 07777, 0750);
+    assert_int_equal(entries_of_top(), n);
+    assert_int_equal(fs_open_for_replacement(in_top("none"), &me, &st), -ENOENT);
 }
 
 static void directories_are_made_with_their_parents(void **state)
@@ -693,6 +741,7 @@ int main(void)
         CASE(path_parts),
         CASE(own_proc_files_and_magic_links_are_refused),
         CASE(nothing_that_waits_is_opened),
+        CASE(a_replacement_that_cannot_be_made_leaves_the_name),
         CASE(directories_are_made_with_their_parents),
         CASE(directories_are_made_through_no_magic_link),
         CASE(links_are_evaluated),

@@ -7,6 +7,7 @@
 
 #include "agent/common/path.h"
 #include "agent/common/user.h"
+#include "base/ids.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -244,29 +245,62 @@ int fs_open_for_write(const char *path, const struct user *u, struct stat *st)
     return TAKE_FD(fd);
 }
 
-int fs_open_for_replacement(const char *path, const struct user *u, struct stat *st)
-{
-    char real[AGENT_PATH_SIZE];
-    CLEANUP_CLOSE int fd = -1;
-    struct stat old;
-    int r = fs_eval_links(path, real);
-
-    if (r < 0)
-        return r;
-    if (lstat(real, &old) < 0 || unlink(real) < 0)
-        return -errno;
-    fd = fs_open_for_write(real, u, st);
-    if (fd < 0)
-        return fd;
-    return fchmod(fd, old.st_mode & 0777) < 0 ? -errno : TAKE_FD(fd);
-}
-
 int fs_open_parent(const char *path)
 {
     char dir[AGENT_PATH_SIZE];
 
     path_dir(path, dir);
     return fs_open(dir, O_PATH | O_DIRECTORY, 0);
+}
+
+/* A new file, as fs_open_for_write makes one, with that mode. */
+static int make_new(int parent_fd, const char *name, const struct user *u, mode_t mode,
+                    struct stat *st)
+{
+    CLEANUP_CLOSE int fd = openat(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                                  FILE_MODE);
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, st) < 0 ||
+        ((st->st_uid != u->uid || st->st_gid != u->gid) && fchown(fd, u->uid, u->gid) < 0) ||
+        fchmod(fd, mode) < 0) {
+        int r = -errno;
+
+        (void)unlinkat(parent_fd, name, 0);
+        return r;
+    }
+    return TAKE_FD(fd);
+}
+
+/* The name goes from the one to the other in one step: where no new one can be made (the disk is
+ * full), it stays the program's. */
+int fs_open_for_replacement(const char *path, const struct user *u, struct stat *st)
+{
+    char real[AGENT_PATH_SIZE], name[32];
+    CLEANUP_CLOSE int parent_fd = -1, fd = -1;
+    uint64_t number;
+    struct stat old;
+    int r = fs_eval_links(path, real);
+
+    if (r < 0)
+        return r;
+    parent_fd = fs_open_parent(real);
+    if (parent_fd < 0)
+        return parent_fd;
+    if (fstatat(parent_fd, path_base(real), &old, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    ids_random_bytes(&number, sizeof(number));
+    (void)snprintf(name, sizeof(name), ".cay-%016llx", (unsigned long long)number);
+    fd = make_new(parent_fd, name, u, old.st_mode & 0777, st);
+    if (fd < 0)
+        return fd;
+    if (renameat(parent_fd, name, parent_fd, path_base(real)) < 0) {
+        r = -errno;
+        (void)unlinkat(parent_fd, name, 0);
+        return r;
+    }
+    return TAKE_FD(fd);
 }
 
 /* Makes a directory below parent_fd and opens it. Another process may make it at the same moment,

@@ -52,7 +52,8 @@ int fs_open_file(const char *path, struct stat *st) WARN_UNUSED;
 int fs_open_for_write(const char *path, const struct user *u, struct stat *st) WARN_UNUSED;
 
 /* fs_open_for_write of a program that runs, which refuses that (-ETXTBSY): its name is given to a
- * new file with its mode, and it runs on from the old one. */
+ * new file with its mode, and it runs on from the old one. On failure the name is the program's
+ * still. */
 int fs_open_for_replacement(const char *path, const struct user *u, struct stat *st) WARN_UNUSED;
 
 /* Opens the directory that holds path's last element, O_PATH. */
