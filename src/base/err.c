@@ -1,6 +1,7 @@
 #include "base/err.h"
 
-#include <ctype.h>
+#include "base/utf8.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,14 +25,6 @@ static const char *const code_names[ERR_CODE_COUNT] = {
     [ERR_INTERNAL] = "internal",
 };
 
-/* A peer's bytes may be part of a text: no control character may reach a terminal or a log. */
-static void neutralise(char *s)
-{
-    for (; *s; s++)
-        if (iscntrl((unsigned char)*s))
-            *s = '?';
-}
-
 PRINTF(3, 0)
 static void set_text(struct err *e, enum err_code code, const char *fmt, va_list ap)
 {
@@ -39,7 +32,7 @@ static void set_text(struct err *e, enum err_code code, const char *fmt, va_list
     e->sys = 0;
     e->hint[0] = '\0';
     vsnprintf(e->text, sizeof(e->text), fmt, ap);
-    neutralise(e->text);
+    utf8_neutralise(e->text);
 }
 
 enum err_code err_set(struct err *e, enum err_code code, const char *fmt, ...)
@@ -79,7 +72,7 @@ void err_hint(struct err *e, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(e->hint, sizeof(e->hint), fmt, ap);
     va_end(ap);
-    neutralise(e->hint);
+    utf8_neutralise(e->hint);
 }
 
 enum err_code err_code_from_errno(int errnum)

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -38,28 +37,6 @@ int log_level_from_name(const char *name, enum log_level *out)
     return -EINVAL;
 }
 
-/* Bytes of the character that text begins with, which a line of the log may have; 0: it may not. */
-static size_t shown(const char *text)
-{
-    const unsigned char *b = (const unsigned char *)text;
-    bool is_c1 = b[0] == 0xc2 && b[1] < 0xa0; /* terminals obey these, too */
-
-    return iscntrl(b[0]) || is_c1 ? 0 : utf8_char(text, strnlen(text, 4));
-}
-
-/* A name that a peer chose may be part of a line, or the line may end within a character: bytes
- * that are no text would stop those who read the log as UTF-8. */
-static void neutralise(char *text)
-{
-    while (*text) {
-        size_t n = shown(text);
-
-        if (n == 0)
-            *text = '?';
-        text += n ? n : 1;
-    }
-}
-
 void log_write(enum log_level level, const char *fmt, ...)
 {
     char line[1024], when[CLOCK_RFC3339_SIZE];
@@ -74,10 +51,10 @@ void log_write(enum log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line + used, sizeof(line) - used - 1, fmt, ap);
     va_end(ap);
-    neutralise(line + used);
+    utf8_neutralise(line + used);
     if (level == LOG_ERROR) {
         snprintf(log_last, sizeof(log_last), "%s", line + used);
-        neutralise(log_last); /* which may end earlier */
+        utf8_neutralise(log_last); /* which may end earlier */
     }
     used = strlen(line);
     line[used++] = '\n';

@@ -2,6 +2,8 @@
 
 #include "base/util.h"
 
+#include <string.h>
+
 /* Smallest code point that may be written with that many bytes: shorter forms exist below it. */
 static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
 
@@ -61,6 +63,19 @@ size_t utf8_shown(const char *bytes, size_t n)
     size_t len = decode(bytes, n, &code);
 
     return utf8_code_is_shown(code) ? len : 0;
+}
+
+void utf8_neutralise(char *text)
+{
+    for (size_t left = strlen(text); left > 0;) {
+        size_t len = utf8_shown(text, left);
+
+        if (len == 0)
+            *text = '?';
+        len = len ? len : 1;
+        text += len;
+        left -= len;
+    }
 }
 
 bool utf8_is_valid(const char *bytes, size_t n)
