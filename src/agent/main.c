@@ -10,6 +10,7 @@
 #include "agent/netlink.h"
 #include "agent/process/proc.h"
 #include "base/log.h"
+#include "base/port.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,20 +37,18 @@ struct options {
 
 static int parse_listen(const char *text, struct options *o)
 {
-    char host[INET_ADDRSTRLEN], *end;
+    char host[INET_ADDRSTRLEN];
     const char *colon = strrchr(text, ':');
     struct in_addr addr;
-    unsigned long port;
 
     if (!colon || (size_t)(colon - text) >= sizeof(host))
         return -1;
     snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
-    port = strtoul(colon + 1, &end, 10);
-    if (inet_pton(AF_INET, host, &addr) != 1 || *end != '\0' || port < 1 || port > 65535)
+    if (inet_pton(AF_INET, host, &addr) != 1)
         return -1;
     o->address = ntohl(addr.s_addr);
-    o->port = (uint16_t)port;
-    return 0;
+    o->port = port_from_text(colon + 1);
+    return o->port ? 0 : -1;
 }
 
 static int parse_options(int argc, char **argv, struct options *o)

@@ -5,6 +5,7 @@
 
 #include "api/daytona.h"
 #include "base/clock.h"
+#include "base/port.h"
 #include "core/archive.h"
 #include "core/ingress.h"
 #include "core/signed_end.h"
@@ -36,13 +37,11 @@ static void domain_of(const struct api_call *call, char *out, size_t size)
 /* 0: the call was answered. */
 static uint16_t port_of(struct api_call *call)
 {
-    char *end;
-    long port = strtol(call->params[1], &end, 10);
+    uint16_t port = port_from_text(call->params[1]);
 
-    if (end != call->params[1] && !*end && port >= 1 && port <= UINT16_MAX)
-        return (uint16_t)port;
-    api_fail(call, 400, "the port must be a number of 1 to 65535");
-    return 0;
+    if (!port)
+        api_fail(call, 400, "the port must be a number of 1 to 65535");
+    return port;
 }
 
 /* signature: what stands behind the id; "" for none. */

@@ -5,6 +5,7 @@
 
 #include "api/daytona_network.h"
 #include "api/e2b.h"
+#include "base/port.h"
 #include "http/json.h"
 #include "policy/policy.h"
 
@@ -192,7 +193,7 @@ static enum err_code check_proxy(const json_t *network, struct err *e)
         (rc = json_get_str(proxy, "password", NULL, JSON_OPTIONAL, PROXY_TEXT_BYTES, &password, e)))
         return rc;
     colon = strrchr(address, ':');
-    if (!colon || colon == address || atoi(colon + 1) < 1 || atoi(colon + 1) > 65535)
+    if (!colon || colon == address || !port_from_text(colon + 1))
         return err_set(e, ERR_INVALID, "egressProxy.address must be host:port");
     if (password && *password)
         return err_set(e, ERR_INVALID,

@@ -1,5 +1,6 @@
 #include "base/bucket.h"
 
+#include "base/port.h"
 #include "base/util.h"
 
 #include <stdbool.h>
@@ -23,16 +24,6 @@ static bool is_name(const char *name)
            !strchr(".-", name[n - 1]) && !strstr(name, "..");
 }
 
-static bool is_port(const char *text)
-{
-    unsigned long port = 0;
-    size_t n = strspn(text, "0123456789");
-
-    for (size_t i = 0; i < n && i < 5; i++)
-        port = port * 10 + (unsigned long)(text[i] - '0');
-    return n >= 1 && n <= 5 && !text[n] && port >= 1 && port <= 65535;
-}
-
 /* A host's name or an address in digits, with or without a port; never a user or a path. */
 static bool is_host(const char *text)
 {
@@ -41,7 +32,7 @@ static bool is_host(const char *text)
 
     if (text[0] == '[' && text[n++] != ']')
         return false;
-    return n > 0 && (!text[n] || (text[n] == ':' && is_port(text + n + 1)));
+    return n > 0 && (!text[n] || (text[n] == ':' && port_from_text(text + n + 1)));
 }
 
 static bool is_loopback(const char *host)

@@ -1,5 +1,6 @@
 #include "base/otlp_url.h"
 
+#include "base/port.h"
 #include "base/util.h"
 
 #include <arpa/inet.h>
@@ -11,36 +12,27 @@ static const char form[] = "allowed is http://ADDRESS:PORT/PATH, with ADDRESS in
                            "localhost, without a user, a query or a fragment";
 
 /* ":" and 1 to 65535, or nothing. 0 where it is neither. */
-static unsigned port_of(const char *text, size_t n)
+static uint16_t port_of(const char *text, size_t n)
 {
-    unsigned port = 0;
-
     if (n == 0)
         return OTLP_URL_PORT;
-    if (n < 2 || n > 6 || text[0] != ':')
-        return 0;
-    for (size_t i = 1; i < n; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return 0;
-        port = port * 10 + (unsigned)(text[i] - '0');
-    }
-    return port <= UINT16_MAX ? port : 0;
+    return text[0] == ':' ? port_from_digits(text + 1, n - 1) : 0;
 }
 
-static bool take_host(const char *host, unsigned port, struct otlp_url *u)
+static bool take_host(const char *host, uint16_t port, struct otlp_url *u)
 {
     if (strcmp(host, "localhost") == 0)
         host = "127.0.0.1";
     if (inet_pton(AF_INET, host, &u->to.v4.sin_addr) == 1) {
         u->to.v4.sin_family = AF_INET;
-        u->to.v4.sin_port = htons((uint16_t)port);
+        u->to.v4.sin_port = htons(port);
         u->to_len = sizeof(u->to.v4);
         return true;
     }
     if (inet_pton(AF_INET6, host, &u->to.v6.sin6_addr) != 1)
         return false;
     u->to.v6.sin6_family = AF_INET6;
-    u->to.v6.sin6_port = htons((uint16_t)port);
+    u->to.v6.sin6_port = htons(port);
     u->to_len = sizeof(u->to.v6);
     return true;
 }
@@ -52,7 +44,7 @@ static bool take_authority(const char *text, size_t n, struct otlp_url *u)
     const char *end = memchr(text, bracketed ? ']' : ':', n);
     size_t len = end ? (size_t)(end - text) : n;
     char host[INET6_ADDRSTRLEN];
-    unsigned port;
+    uint16_t port;
 
     if ((bracketed && !end) || len - bracketed >= sizeof(host) || n >= sizeof(u->authority))
         return false;

@@ -5,6 +5,7 @@
 #include "base/settings.h"
 
 #include "base/ids.h"
+#include "base/port.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -76,8 +77,7 @@ static const char *wrong_with_domain(const char *domain)
     if (strspn(domain + at, "0123456789") == host - at)
         return "it looks like an address, and below an address there are no names, which each "
                "port of a sandbox needs one of";
-    if (port && (strspn(port, "0123456789") != strlen(port) || !port[0] || strlen(port) > 5 ||
-                 atoi(port) < 1 || atoi(port) > 65535))
+    if (port && !port_from_text(port))
         return "what follows its ':' is a port, 1 to 65535";
     return NULL;
 }

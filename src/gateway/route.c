@@ -1,5 +1,6 @@
 #include "gateway/route.h"
 
+#include "base/port.h"
 #include "contract/proto.h"
 #include "gateway/access.h"
 
@@ -19,24 +20,6 @@ static const char bad_port[] = "Invalid sandbox port: it is a number of 1 to 655
 static const char egress_port[] =
     "Invalid sandbox port: it is that of the sandbox's way out, and no service of its own";
 
-/* At most 5 digits, so that nothing wraps. */
-static bool parse_port(const char *text, size_t n, uint16_t *out)
-{
-    unsigned value = 0;
-
-    if (n == 0 || n > 5)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        if (!isdigit((unsigned char)text[i]))
-            return false;
-        value = value * 10 + (unsigned)(text[i] - '0');
-    }
-    if (value == 0 || value > UINT16_MAX)
-        return false;
-    *out = (uint16_t)value;
-    return true;
-}
-
 static void bad(struct route *out, const char *why)
 {
     out->kind = ROUTE_BAD;
@@ -50,7 +33,8 @@ static void set_target(const char *port, size_t port_len, const char *id, size_t
     const char *dash = memchr(id, '-', id_len);
     size_t n = dash ? (size_t)(dash - id) : id_len;
 
-    if (!parse_port(port, port_len, &out->port)) {
+    out->port = port_from_digits(port, port_len);
+    if (out->port == 0) {
         bad(out, bad_port);
         return;
     }

@@ -3,6 +3,7 @@
 #include "image/build_file.h"
 
 #include "base/plain_name.h"
+#include "base/port.h"
 #include "base/util.h"
 
 #include <ctype.h>
@@ -131,10 +132,8 @@ static enum err_code read_copy(enum build_file_form form, struct build_file_step
 static enum err_code read_port(enum build_file_form form, struct build_file_step *s, struct err *e)
 {
     size_t len = strspn(s->text, "0123456789");
-    long port = strtol(s->text, NULL, 10);
 
-    if (len < 1 || len > 5 || port < 1 || port > 65535 ||
-        (s->text[len] && strcmp(s->text + len, "/tcp") != 0))
+    if (!port_from_digits(s->text, len) || (s->text[len] && strcmp(s->text + len, "/tcp") != 0))
         return err_set(e, ERR_INVALID, "EXPOSE is one TCP port, 1 to 65535; not \"%.40s\"",
                        s->text);
     return ERR_OK;

@@ -3,6 +3,7 @@
  * policies name hosts, and no certificate stands for most addresses. */
 #include "image/reference.h"
 
+#include "base/port.h"
 #include "base/util.h"
 
 #include <stdio.h>
@@ -32,11 +33,7 @@ static bool is_host(const char *text, size_t len)
         last--;
     if (strspn(text + last, "0123456789") >= name - last)
         return false;
-    if (!colon)
-        return true;
-    len -= name + 1;
-    return len >= 1 && len <= 5 && strspn(colon + 1, "0123456789") >= len &&
-           strtol(colon + 1, NULL, 10) >= 1 && strtol(colon + 1, NULL, 10) <= 65535;
+    return !colon || port_from_digits(colon + 1, len - name - 1) > 0;
 }
 
 /* Parts of lower case between slashes, that begin and end with a letter or digit. */

@@ -13,6 +13,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/port.h"
 #include "kernels/routes.h"
 
 #include <arpa/inet.h>
@@ -43,17 +44,13 @@ struct program {
 static int parse_address(const char *text, struct sockaddr_in *out)
 {
     const char *colon = strrchr(text, ':');
-    char host[INET_ADDRSTRLEN], *end;
-    unsigned long port;
+    char host[INET_ADDRSTRLEN];
 
     if (!colon || (size_t)(colon - text) >= sizeof(host))
         return -EINVAL;
     snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
-    port = strtoul(colon + 1, &end, 10);
-    if (inet_pton(AF_INET, host, &out->sin_addr) != 1 || *end || port < 1 || port > 65535)
-        return -EINVAL;
-    out->sin_port = htons((uint16_t)port);
-    return 0;
+    out->sin_port = htons(port_from_text(colon + 1));
+    return inet_pton(AF_INET, host, &out->sin_addr) == 1 && out->sin_port ? 0 : -EINVAL;
 }
 
 static int parse_options(struct program *p, int argc, char **argv)

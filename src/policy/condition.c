@@ -1,4 +1,5 @@
 /* Each condition's functions, then the table: see condition.h. */
+#include "base/port.h"
 #include "policy/address.h"
 #include "policy/internal.h"
 #include "policy/pattern.h"
@@ -106,14 +107,10 @@ static void condition_addresses_print(const union entry *e, char *out, size_t si
 bool condition_port_from_text(const char **text, uint16_t *out)
 {
     size_t n = strspn(*text, "0123456789");
-    long v;
 
-    if (n == 0 || n > 5)
-        return false;
-    v = strtol(*text, NULL, 10);
+    *out = port_from_digits(*text, n);
     *text += n;
-    *out = (uint16_t)v;
-    return v >= 1 && v <= 65535;
+    return *out > 0;
 }
 
 static int condition_ports_read(const json_t *json, union entry *out)

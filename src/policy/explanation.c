@@ -4,6 +4,7 @@
  * named. Pure: called by cay-egress for a sandbox and by the command line for a file. */
 #include "policy/explanation.h"
 
+#include "base/port.h"
 #include "base/util.h"
 #include "policy/near.h"
 
@@ -22,18 +23,13 @@
 static int split_port(const char *text, size_t *n, uint16_t *port)
 {
     const char *colon = strrchr(text, ':'), *bracket = strchr(text, ']');
-    char *end = NULL;
-    long number;
 
     *n = strlen(text);
     if (!colon || !(bracket ? colon > bracket : strchr(text, ':') == colon))
         return 0;
-    number = strtol(colon + 1, &end, 10);
-    if (*end || number < 1 || number > 65535)
-        return -EINVAL;
-    *port = (uint16_t)number;
+    *port = port_from_text(colon + 1);
     *n = (size_t)(colon - text);
-    return 0;
+    return *port ? 0 : -EINVAL;
 }
 
 int policy_query_parse(const char *text, struct policy_query *q)

@@ -1,5 +1,7 @@
 #include "policy/https_url.h"
 
+#include "base/port.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -11,25 +13,18 @@ static bool take_authority(const char *text, size_t n, struct https_url *out)
 {
     char host[POLICY_NAME_MAX + 2];
     const char *colon = memchr(text, ':', n);
-    size_t len = colon ? (size_t)(colon - text) : n, digits = colon ? n - len - 1 : 0;
-    unsigned port = HTTPS_PORT;
+    size_t len = colon ? (size_t)(colon - text) : n;
+    uint16_t port = colon ? port_from_digits(colon + 1, n - len - 1) : HTTPS_PORT;
     struct policy_address ignored;
 
-    if (len == 0 || len >= sizeof(host) || (colon && (digits == 0 || digits > 5)))
+    if (len == 0 || len >= sizeof(host) || port == 0)
         return false;
     memcpy(host, text, len);
     host[len] = '\0';
-    for (size_t i = 0; i < digits; i++) {
-        char c = colon[1 + i];
-
-        if (c < '0' || c > '9')
-            return false;
-        port = (i == 0 ? 0 : port * 10) + (unsigned)(c - '0');
-    }
-    if (port == 0 || port > UINT16_MAX || policy_name_normalize(host, out->host) < 0 ||
+    if (policy_name_normalize(host, out->host) < 0 ||
         policy_address_parse(out->host, &ignored) == 0)
         return false;
-    out->port = (uint16_t)port;
+    out->port = port;
     if (port == HTTPS_PORT)
         (void)snprintf(out->authority, sizeof(out->authority), "%s", out->host);
     else

@@ -118,6 +118,7 @@ static void test_network_check(void **state)
         "{\"maskRequestHost\":\"\"}",
         "{\"egressProxy\":{\"address\":\"p:1080\"}}",
         "{\"egressProxy\":{\"address\":\"p\"}}",
+        "{\"egressProxy\":{\"address\":\"1.1.1.1:1080x\"}}",
         "{\"egressProxy\":{\"address\":\"10.0.0.1:1080\"}}",
         "{\"egressProxy\":{\"address\":\"1.1.1.1:1080\",\"password\":\"secret\"}}",
         "{\"rules\":{\"a.com\":[{\"transform\":{\"headers\":{\"X\":\"***\"}}}]}}",

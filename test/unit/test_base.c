@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/plain_name.h"
+#include "base/port.h"
 #include "base/share.h"
 #include "base/signal_names.h"
 #include "base/timer_heap.h"
@@ -177,12 +178,33 @@ static void ids_have_their_form(void **state)
     assert_int_equal(ids_unhex("00abff0g", back, 4), -EINVAL);
 }
 
+static void a_port_is_digits_within_its_range(void **state)
+{
+    static const struct {
+        const char *text;
+        uint16_t port;
+    } cases[] = {{"1", 1},     {"65535", 65535}, {"00080", 80},  {"0", 0},  {"00000", 0},
+                 {"65536", 0}, {"99999", 0},     {"", 0},        {"+1", 0}, {" 1", 0},
+                 {"1 ", 0},    {"-1", 0},        {"0x1", 0},     {"1x", 0}, {"000001", 0},
+                 {"65537", 0}, {"131073", 0},    {"\xd9\xa1", 0}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        if (port_from_text(cases[i].text) != cases[i].port)
+            fail_msg("\"%s\"", cases[i].text);
+    assert_int_equal(port_from_digits("443:80", 3), 443);
+    assert_int_equal(port_from_digits("443:80", 4), 0);
+}
+
 static void err_texts_hold_no_control_characters(void **state)
 {
     struct err e;
 
     assert_int_equal(err_set(&e, ERR_INVALID, "bad name '%s'", "a\n\x1b[31m"), ERR_INVALID);
     assert_string_equal(e.text, "bad name 'a??[31m'");
+    err_set(&e, ERR_INVALID, "%s", "caf\xc3\xa9 \xe2\x80\xae\xc2\x9b \xff");
+    assert_string_equal(e.text, "caf\xc3\xa9 ????? ?");
+    err_hint(&e, "%s", "\xe2\x80\xa8x");
+    assert_string_equal(e.hint, "???x");
     err_set_sys(&e, ERR_INTERNAL, -ENOENT, "open");
     assert_string_equal(e.text, "open: No such file or directory");
 }
@@ -232,6 +254,9 @@ static void lines_of_the_log_are_text(void **state)
     said("caf\xe9 \xe9\x95", "caf? ??");
     said("\xc0\xaf \xed\xa0\x80 \xff", "?? ??? ?");
     said("a\n\x1b[31m \x9b \xc2\x9b \xc2\xa0", "a??[31m ? ?? \xc2\xa0");
+    said("a\xe2\x80\xae"
+         "b \xe2\x80\xa8",
+         "a???b ???"); /* turned round, or two lines to some */
     memset(much, 'n', sizeof(much));
     memcpy(much + 254, "\xc3\xa9", 3); /* only its first byte is kept for those who ask later */
     memset(cut, 'n', sizeof(cut));
@@ -456,6 +481,7 @@ int main(void)
         cmocka_unit_test(share_divides_within_a_tenant),
         cmocka_unit_test(log_rates),
         cmocka_unit_test(signal_names_are_found_both_ways),
+        cmocka_unit_test(a_port_is_digits_within_its_range),
         cmocka_unit_test(err_texts_hold_no_control_characters),
         cmocka_unit_test(lines_of_the_log_are_text),
         cmocka_unit_test(characters_for_people_are_shown),
