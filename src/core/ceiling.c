@@ -138,7 +138,7 @@ json_t *egress_ceilings(struct tenant *t, struct err *e)
     return list;
 }
 
-/* A tenant that is not there when its policy limit is read (the store was replaced, or changed by
+/* A tenant that is not there when its ceiling is read (the store was replaced, or changed by
  * hand) set no bounds, and so gives none away: nothing is let out. Without all of them nothing is
  * sent: NULL. */
 json_t *ceilings_of(struct sandbox_obj *o, struct err *e)

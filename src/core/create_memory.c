@@ -35,8 +35,8 @@ static bool may_read_tls(const json_t *policy)
     return may;
 }
 
-/* The limit that the operator has set for the tenant: its rules are asked beside the sandbox's. */
-static bool limit_may_read_tls(struct tenant *t)
+/* What the operator has set for the tenant: its rules are asked beside the sandbox's. */
+static bool ceiling_may_read_tls(struct tenant *t)
 {
     json_t *ceiling = NULL;
     struct err e;
@@ -53,7 +53,7 @@ static bool trusts_another(const struct sandbox_obj *o, const struct sandbox_req
 {
     return strcmp(r->tenant, s->tenant) != 0 &&
            (json_object_size(r->credentials) > 0 || may_read_tls(r->policy) ||
-            limit_may_read_tls(o->tenant));
+            ceiling_may_read_tls(o->tenant));
 }
 
 /* NULL: nothing. */

@@ -4,7 +4,7 @@
  *
  * Ownership: tenant_get finds or makes the object of a name, and gives a reference. Each sandbox,
  * ring of events, CA, command, stream and charge holds one; the object goes with the last. Its
- * lasting data are in the store: name, keys, quotas, policy limit, credentials; the object has the
+ * lasting data are in the store: name, keys, quotas, ceiling, credentials; the object has the
  * last three in memory (quota.h, tenant_settings.h) from when they are first asked for on.
  *
  * Charges: a charge belongs to the object that costs something (a sandbox, a command, a build, a
@@ -56,7 +56,7 @@ struct tenant {
     uint64_t archive_turn;           /* core.archive_turns of its last; archive_file.c */
     struct tenant_ca *ca;            /* tenant_ca.c; NULL: it was not asked for yet */
     struct quotas quotas;            /* quota.c */
-    struct tenant_settings settings; /* its policy limit and credentials; tenant_settings.c */
+    struct tenant_settings settings; /* its ceiling and credentials; tenant_settings.c */
 
     /* Since it was written down last. While that is to be done, the object holds itself. */
     uint64_t usage[USAGE_COUNT];

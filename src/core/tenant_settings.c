@@ -6,7 +6,7 @@
 #include "core/store_tenant.h"
 #include "core/tenant.h"
 
-/* -- the policy limit -------------------------------------------------------------------------- */
+/* -- the ceiling ------------------------------------------------------------------------------- */
 
 static void forget_ceiling(struct tenant_settings *s)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* The settings of a tenant that its sandboxes are under and may use: the policy limit that the
+/* The settings of a tenant that its sandboxes are under and may use: the ceiling that the
  * operator set for it (ceiling.h) and its credentials (credential.h), as cay-egress takes them.
  * They hang on the tenant's object (tenant.h): read from the store when they are first asked
  * for, and forgotten when they change and when the object goes. Nothing else of core reads or

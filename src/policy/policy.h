@@ -88,7 +88,7 @@ enum policy_action {
 /* Where a verdict comes from. */
 enum policy_source {
     POLICY_BY_NEVER,   /* an address range that no tenant opens */
-    POLICY_BY_CEILING, /* the operator's limit, for all or for this tenant */
+    POLICY_BY_CEILING, /* the operator's, for all or for this tenant */
     POLICY_BY_RULE,
     POLICY_BY_PRESET,
     POLICY_BY_DEFAULT,

@@ -86,8 +86,8 @@ static struct policy_verdict of_all(const struct policy_stack *s, evaluate_one e
         answer(s, true, q->t, &other);
         v = within_sandbox(v, other);
     }
-    for (size_t i = 0; i < POLICY_STACK_LIMITS_MAX && s->limits[i]; i++) {
-        other = evaluate(s->limits[i], q);
+    for (size_t i = 0; i < POLICY_STACK_CEILINGS_MAX && s->ceilings[i]; i++) {
+        other = evaluate(s->ceilings[i], q);
         other.asks = false; /* no owner's yes goes beyond the operator's word */
         other.capped = v.capped || other.action == POLICY_DENY;
         v = policy_both(v, other);
@@ -119,15 +119,15 @@ static struct policy_verdict evaluate_way(const struct policy *p, const struct p
                              : policy_address(p, t->via_name, &t->via, t->via_port);
 }
 
-/* A limit that looks at requests to the address cannot: they are said to the name. */
-static struct policy_verdict via_within_limits(const struct policy_stack *s,
-                                               const struct policy_target *t)
+/* A ceiling that looks at requests to the address cannot: they are said to the name. */
+static struct policy_verdict via_within_ceilings(const struct policy_stack *s,
+                                                 const struct policy_target *t)
 {
     struct policy_verdict v = {
         .action = POLICY_ALLOW, .source = POLICY_BY_SANDBOX, .rule = -1, .name = "reroute"};
 
-    for (size_t i = 0; i < POLICY_STACK_LIMITS_MAX && s->limits[i]; i++) {
-        struct policy_verdict c = evaluate_way(s->limits[i], t);
+    for (size_t i = 0; i < POLICY_STACK_CEILINGS_MAX && s->ceilings[i]; i++) {
+        struct policy_verdict c = evaluate_way(s->ceilings[i], t);
 
         if (c.action == POLICY_ALLOW) {
             v.warned |= c.warned;
@@ -193,7 +193,7 @@ static struct policy_verdict of_way(const struct policy_stack *s, const struct p
     v.by = own;
     if (!way || !is_its_way(way, t))
         return v;
-    /* Also where there is no limit: never reached. */
+    /* Also where there is no ceiling: never reached. */
     if (!t->via_unresolved)
         v = policy_address(policy_preset("allow"), NULL, &t->via, t->via_port);
     else
@@ -202,7 +202,7 @@ static struct policy_verdict of_way(const struct policy_stack *s, const struct p
         v = named_way(own, t);
     if (v.action == POLICY_ALLOW && s->outer)
         v = commands_word(s, t);
-    return v.action == POLICY_ALLOW ? via_within_limits(s, t) : v;
+    return v.action == POLICY_ALLOW ? via_within_ceilings(s, t) : v;
 }
 
 /* -- the three questions ----------------------------------------------------------------------- */

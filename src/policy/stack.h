@@ -1,6 +1,6 @@
 #pragma once
 /* All policies that have a word about a sandbox, and what they say together: its own, for a command
- * its sandbox's above it, and the policy limits of its tenant and of all. The one evaluation of
+ * its sandbox's above it, and the ceilings of its tenant and of all. The one evaluation of
  * cay-egress, which does what it says, and of `cay policy explain`, which shows it.
  *
  * A target goes through it as a connection does: policy_stack_name before anything is asked
@@ -10,7 +10,7 @@
 
 #include "policy/policy.h"
 
-#define POLICY_STACK_LIMITS_MAX 2u /* the operator's for all, and for the tenant */
+#define POLICY_STACK_CEILINGS_MAX 2u /* the operator's for all, and for the tenant */
 
 /* Where to: a name, or an address where name is NULL. Names are policy_name_normalize's. */
 struct policy_target {
@@ -28,9 +28,9 @@ struct policy_target {
 struct policy_stack {
     const struct policy *own;
     const struct policy *outer; /* of a command: its sandbox's; else NULL */
-    const struct policy *limits[POLICY_STACK_LIMITS_MAX]; /* NULL: no more of them */
+    const struct policy *ceilings[POLICY_STACK_CEILINGS_MAX]; /* NULL: no more of them */
     /* The owner's answer to the question of `own`, or of `outer`: it may make ALLOW or DENY of a
-     * verdict that asks. NULL: nothing. Never called for a limit, beyond which no answer goes. */
+     * verdict that asks. NULL: nothing. Never called for a ceiling, beyond which no answer goes. */
     void (*answer)(void *arg, bool of_outer, const struct policy_target *t,
                    struct policy_verdict *v);
     void *arg;

@@ -443,7 +443,7 @@ static void old_usage_is_removed(void **state)
     assert_int_equal(world_query(w, "SELECT count(*) FROM tenant_usage"), 1);
 }
 
-/* -- policy limit and credentials -------------------------------------------------------------- */
+/* -- ceiling and credentials ------------------------------------------------------------------- */
 
 static enum err_code ceiling_of(struct tenant *t, char text[static 64])
 {
@@ -479,7 +479,7 @@ static void assert_sealed(struct tenant *t, const char *name, const char *sealed
     json_decref(item);
 }
 
-static void a_policy_limit_is_known_as_long_as_the_object_lives(void **state)
+static void a_ceiling_is_known_as_long_as_the_object_lives(void **state)
 {
     struct world *w = *state;
     struct tenant *t = tenant_get(w->core, "default");
@@ -510,7 +510,7 @@ static void a_policy_limit_is_known_as_long_as_the_object_lives(void **state)
     json_decref(limit);
 }
 
-static void a_tenant_that_is_not_there_has_no_policy_limit(void **state)
+static void a_tenant_that_is_not_there_has_no_ceiling(void **state)
 {
     struct world *w = *state;
     struct tenant *t = tenant_get(w->core, "later");
@@ -594,8 +594,8 @@ int main(void)
         WORLD(a_tenant_that_was_never_made_has_no_quotas),
         WORLD(usage_is_counted_and_written),
         WORLD(old_usage_is_removed),
-        WORLD(a_policy_limit_is_known_as_long_as_the_object_lives),
-        WORLD(a_tenant_that_is_not_there_has_no_policy_limit),
+        WORLD(a_ceiling_is_known_as_long_as_the_object_lives),
+        WORLD(a_tenant_that_is_not_there_has_no_ceiling),
         WORLD(a_credential_is_never_the_one_of_before),
         WORLD(an_object_remembers_so_many_credentials),
     };

@@ -751,7 +751,7 @@ static void test_explain_what_opens_a_private_address(void **state)
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct policy *p = policy(cases[i].own);
-        const struct policy_stack stack = {.own = p, .limits = {policy_preset(cases[i].limit)}};
+        const struct policy_stack stack = {.own = p, .ceilings = {policy_preset(cases[i].limit)}};
         const struct policy_target target = {
             .name = NULL, .address = address("10.1.2.3"), .port = 80};
         struct policy_verdict v = policy_stack_dial(&stack, &target);

@@ -158,7 +158,7 @@ static void test_before_the_request(void **state)
     }
 }
 
-static void test_policy_limits(void **state)
+static void test_ceilings(void **state)
 {
     const struct policy *own = policy_preset("allow");
 
@@ -323,7 +323,7 @@ int main(void)
         cmocka_unit_test(test_reading),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_before_the_request),
-        cmocka_unit_test(test_policy_limits),
+        cmocka_unit_test(test_ceilings),
         cmocka_unit_test(test_injections),
         cmocka_unit_test(test_near_misses),
         cmocka_unit_test(test_offers),

@@ -74,7 +74,7 @@ static bool is_allowed(struct https_call *c, struct err *e)
     if (v.action != POLICY_DENY)
         return true;
     err_set(e, ERR_UNAVAILABLE, "%s is not allowed by %s: %s", c->uses->peer,
-            v.source == POLICY_BY_NEVER ? "any policy" : "the policy limit", v.name);
+            v.source == POLICY_BY_NEVER ? "any policy" : "the ceiling", v.name);
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* The common verdict of a policy, a sandbox's above it and the limits on a target: policy/stack.h,
+/* The common verdict of a policy, a sandbox's above it and the ceilings on a target: policy/stack.h,
  * with this sandbox's policies and its owner's answers. */
 
 #include "egress/flow/verdict.h"
@@ -11,7 +11,7 @@
 #include "policy/policy.h"
 #include "policy/stack.h"
 
-_Static_assert(EGRESS_CEILINGS_MAX <= POLICY_STACK_LIMITS_MAX, "every limit has its say");
+_Static_assert(EGRESS_CEILINGS_MAX <= POLICY_STACK_CEILINGS_MAX, "every ceiling has its say");
 
 static const struct sandbox *whole_of(const struct sandbox *s)
 {
@@ -66,7 +66,7 @@ struct policy_stack verdict_stack(struct verdict_question *subject)
                                  .arg = subject};
 
     for (size_t i = 0; i < EGRESS_CEILINGS_MAX; i++)
-        stack.limits[i] = outer->ceilings[i];
+        stack.ceilings[i] = outer->ceilings[i];
     return stack;
 }
 
