@@ -16,8 +16,8 @@ bool utf8_code_is_shown(uint32_t code);
 /* utf8_char, but 0 too of a character that is not shown. */
 size_t utf8_shown(const char *bytes, size_t n);
 
-/* Puts '?' for each byte with which no character that is shown begins: of a text that a peer's bytes
- * are part of, or that was cut. Terminals obey others, and who reads lines as UTF-8 stops at them. */
+/* Puts '?' for each byte with which no character that is shown begins: of a text that a peer's
+ * bytes are part of, or that was cut. Terminals obey others, and readers of UTF-8 stop at them. */
 void utf8_neutralise(char *text);
 
 bool utf8_is_valid(const char *bytes, size_t n);

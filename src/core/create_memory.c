@@ -35,7 +35,7 @@ static bool may_read_tls(const json_t *policy)
     return may;
 }
 
-/* What the operator has set for the tenant: its rules are asked beside the sandbox's. */
+/* Its rules are asked beside the sandbox's. */
 static bool ceiling_may_read_tls(struct tenant *t)
 {
     json_t *ceiling = NULL;

@@ -1,5 +1,5 @@
-/* The common verdict of a policy, a sandbox's above it and the ceilings on a target: policy/stack.h,
- * with this sandbox's policies and its owner's answers. */
+/* The common verdict of a policy, a sandbox's above it and the ceilings on a target:
+ * policy/stack.h, with this sandbox's policies and its owner's answers. */
 
 #include "egress/flow/verdict.h"
 
