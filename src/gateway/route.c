@@ -9,9 +9,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* Paths that upstream's specification reserves for its control plane, and cay's own. */
-static const char *const closed_paths[] = {"/init",     "/freeze", "/unfreeze", "/collapse",
-                                           "/fsfreeze", "/fsthaw", "/upgrade",  "/cay"};
+/* What the agent serves to clients, each also with more behind a slash; all else of it is cayd's own,
+ * or what upstream's specification reserves for its control plane (/init, /freeze, ...). A path of
+ * the agent that is not written here is closed. */
+static const char *const open_paths[] = {"/health",          "/metrics",
+                                         "/envs",            "/files",
+                                         "/process.Process", "/filesystem.Filesystem",
+                                         "/volumecontent"};
 
 static const char bad_id[] = "Invalid sandbox ID";
 static const char bad_port[] = "Invalid sandbox port: it is a number of 1 to 65535";
@@ -164,11 +168,11 @@ bool route_agent_path_is_open(const char *path)
 {
     if (!is_plain(path))
         return false;
-    for (size_t i = 0; i < ARRAY_SIZE(closed_paths); i++) {
-        size_t n = strlen(closed_paths[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(open_paths); i++) {
+        size_t n = strlen(open_paths[i]);
 
-        if (strncasecmp(path, closed_paths[i], n) == 0 && (path[n] == '\0' || path[n] == '/'))
-            return false;
+        if (strncmp(path, open_paths[i], n) == 0 && (path[n] == '\0' || path[n] == '/'))
+            return true;
     }
-    return true;
+    return false;
 }

@@ -54,7 +54,7 @@ const char *route_repeated(const struct http_head *h);
  * begin with digits and '-', so it is no sandbox's. */
 bool route_parse_host(const char *host, struct route *out);
 
-/* Is the path one that the agent serves to cayd alone, or one that could be read as such? Only
- * plain paths pass: letters, digits, '.', '_', '-' and single '/', without "." and ".." parts, so
- * that nothing that the agent might decode or fold can reach /init. */
+/* Is the path one that the agent serves to clients? Only plain paths pass: letters, digits, '.',
+ * '_', '-' and single '/', without "." and ".." parts, so that nothing that the agent might decode
+ * or fold can reach another. */
 bool route_agent_path_is_open(const char *path);
