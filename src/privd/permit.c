@@ -339,16 +339,50 @@ static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
     [SLOT_ENDING] = {[SLOT_EMPTY] = ALLOW},
 };
 
+/* What holds of a slot. */
+enum holds {
+    LIVES = 1u << 0,   /* there is a sandbox in it that was answered and has not ended */
+    CLAIMED = 1u << 1, /* it was made for one create: it has an id, and keeps its template */
+    MOUNTED = 1u << 2  /* it has its volumes: a process of it may be there, or is about to be */
+};
+
+/* A state without a case does not compile: "no" would let its template and its volumes go. */
+static unsigned held_in(enum slot_state state)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wswitch-enum"
+    switch (state) {
+    case SLOT_EMPTY:
+    case SLOT_MAKING:
+    case SLOT_READY:
+    case SLOT_PRESTARTED: return 0;
+    case SLOT_STARTING:
+    case SLOT_KILLING: return CLAIMED | MOUNTED;
+    case SLOT_ENDING: return CLAIMED;
+    case SLOT_RUNNING:
+    case SLOT_FREEZING:
+    case SLOT_FROZEN:
+    case SLOT_COPYING:
+    case SLOT_DUMPING: return LIVES | CLAIMED | MOUNTED;
+    case SLOT_STATE_COUNT: break;
+    }
+#pragma GCC diagnostic pop
+    return 0; /* of a damaged record: there is no such sandbox */
+}
+
 bool permit_lives(enum slot_state state)
 {
-    return state == SLOT_RUNNING || state == SLOT_FREEZING || state == SLOT_FROZEN ||
-           state == SLOT_COPYING || state == SLOT_DUMPING;
+    return held_in(state) & LIVES;
 }
 
 bool permit_is_claimed(enum slot_state state)
 {
-    return permit_lives(state) || state == SLOT_STARTING || state == SLOT_KILLING ||
-           state == SLOT_ENDING;
+    return held_in(state) & CLAIMED;
+}
+
+bool permit_has_volumes(enum slot_state state)
+{
+    return held_in(state) & MOUNTED;
 }
 
 bool permit_transition(enum slot_state from, enum slot_state to)

@@ -47,5 +47,9 @@ bool permit_lives(enum slot_state state);
 /* Whether it was made for one create: it has an id, and keeps its template. */
 bool permit_is_claimed(enum slot_state state);
 
+/* Whether it has the volumes that its create named: from when it is about to be started until its
+ * PID 1 was reaped, when the kernel has ended all of its processes and its mounts. */
+bool permit_has_volumes(enum slot_state state);
+
 /* Whether a slot may go from one state to the other. */
 bool permit_transition(enum slot_state from, enum slot_state to);

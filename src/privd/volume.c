@@ -59,16 +59,13 @@ static bool bars(const struct privsep_mount *has, uint32_t number,
     return false;
 }
 
-/* A sandbox has its volumes from when it is about to be started until its PID 1 was reaped: by then
- * the kernel has ended all of its processes, and its mounts with the last of them. A create that
- * waits for a slot counts. */
+/* A create that waits for a slot counts. */
 static bool is_barred(const struct privd *p, uint32_t number, const struct privsep_mount *wanted)
 {
     for (uint32_t i = 0; i < p->options.slots_max; i++) {
         const struct slot *s = &p->slots[i];
 
-        if ((permit_lives(s->state) || s->state == SLOT_STARTING || s->state == SLOT_KILLING) &&
-            bars(s->volumes, number, wanted))
+        if (permit_has_volumes(s->state) && bars(s->volumes, number, wanted))
             return true;
     }
     for (const struct create_request *c = p->waiting_first; c; c = c->next)

@@ -462,12 +462,15 @@ static void a_member_of_the_pool_has_no_owner(void **state)
     }
     assert_int_equal(asked, 11);
     assert_false(permit_lives(SLOT_PRESTARTED));
+    assert_false(permit_lives(SLOT_STATE_COUNT) || permit_is_claimed(SLOT_STATE_COUNT));
     for (enum slot_state s = SLOT_EMPTY; s < SLOT_STATE_COUNT; s++) {
         bool owned = true;
 
         for (size_t i = 0; i < ARRAY_SIZE(none); i++)
             owned = owned && s != none[i];
         assert_int_equal(permit_is_claimed(s), owned);
+        /* One that is ENDING has no process any more, and so no mount. */
+        assert_int_equal(permit_has_volumes(s), owned && s != SLOT_ENDING);
         assert_false(owned &&
                      permit_transition(s, SLOT_PRESTARTED)); /* a used one never comes back */
     }
