@@ -71,17 +71,27 @@ _Static_assert(JOB_TEMPLATE_BUILD == (uint32_t)PRIVSEP_JOB_TEMPLATE_BUILD &&
                    JOB_TEMPLATE_REMOVE == (uint32_t)PRIVSEP_JOB_TEMPLATE_REMOVE,
                "a kind that cayd asks for is handed on as it is");
 
-static const uint32_t deadlines_ms[JOB_KIND_COUNT] = {
-    [JOB_TEMPLATE_BUILD] = 15 * 60 * 1000, [JOB_TEMPLATE_REMOVE] = 10 * 60 * 1000,
-    [JOB_TEMPLATE_REFRESH] = 60 * 1000,    [JOB_SWEEP] = 30 * 60 * 1000,
-    [JOB_ARCHIVE] = 15 * 60 * 1000,        [JOB_BUCKET_PUT] = 15 * 60 * 1000,
-    [JOB_BUCKET_GET] = 15 * 60 * 1000,     [JOB_BUCKET_SWEEP] = 15 * 60 * 1000,
+/* What a kind is given. An entry that nobody wrote gives nothing: it has no time, so it is not
+ * started, and neither a template nor the bucket. */
+static const struct kind {
+    uint32_t deadline_ms; /* 0: not decided, and refused */
+    bool template_number; /* its number is a template's */
+    bool bucket;          /* it speaks to the bucket, with the operator's credentials */
+} kinds[] = {
+    [JOB_TEMPLATE_BUILD] = {.deadline_ms = 15 * 60 * 1000, .template_number = true},
+    [JOB_TEMPLATE_REMOVE] = {.deadline_ms = 10 * 60 * 1000, .template_number = true},
+    [JOB_TEMPLATE_REFRESH] = {.deadline_ms = 60 * 1000, .template_number = true},
+    [JOB_SWEEP] = {.deadline_ms = 30 * 60 * 1000},
+    [JOB_ARCHIVE] = {.deadline_ms = 15 * 60 * 1000},
+    [JOB_BUCKET_PUT] = {.deadline_ms = 15 * 60 * 1000, .bucket = true},
+    [JOB_BUCKET_GET] = {.deadline_ms = 15 * 60 * 1000, .bucket = true},
+    [JOB_BUCKET_SWEEP] = {.deadline_ms = 15 * 60 * 1000, .bucket = true},
 };
+_Static_assert(ARRAY_SIZE(kinds) == JOB_KIND_COUNT, "a new kind: decide what it is given");
 
-/* Whether its number is a template's. */
 static bool is_of_template(uint32_t kind)
 {
-    return kind <= JOB_TEMPLATE_REFRESH;
+    return kinds[kind].template_number;
 }
 
 /* -- what it says ------------------------------------------------------------------------------ */
@@ -222,7 +232,7 @@ static void on_deadline(void *arg)
     log_warn("job %u %u: did not end in time, killed", j->kind, j->number);
     j->failure = -ETIMEDOUT;
     snprintf(j->reason, sizeof(j->reason), "did not end within %u seconds",
-             deadlines_ms[j->kind] / 1000);
+             kinds[j->kind].deadline_ms / 1000);
     report_progress(j, 100, j->reason);
     (void)pid_kill(j->pidfd, SIGKILL);
 }
@@ -302,7 +312,7 @@ NORETURN static void become_job(const struct jobs *all, const struct job *j, int
     /* Layers that are memory have numbers of another file system. */
     snprintf(inodes, sizeof(inodes), "--template-inodes=%u",
              runtime_can_keep(j->privd->rt) ? o->template_inodes : 0);
-    if (j->kind >= JOB_BUCKET_PUT && o->bucket.name)
+    if (kinds[j->kind].bucket && o->bucket.name)
         add_bucket(&o->bucket, bucket, env + 3);
     snprintf(kind, sizeof(kind), "%u", j->kind);
     snprintf(number, sizeof(number), "%u", j->number);
@@ -342,7 +352,7 @@ static int watch(struct job *j)
     if (r == 0)
         r = loop_add(l, &j->pid_source, j->pidfd, on_end, j);
     if (r == 0)
-        loop_arm(l, &j->deadline, deadlines_ms[j->kind], on_deadline, j);
+        loop_arm(l, &j->deadline, kinds[j->kind].deadline_ms, on_deadline, j);
     return r;
 }
 
@@ -431,8 +441,11 @@ bool jobs_work_on(const struct privd *p, uint32_t template_number)
 int jobs_start(struct privd *p, uint32_t kind, uint32_t template_number, const struct reply_to *to,
                jobs_done_cb done)
 {
-    struct job *j = p->stopping ? NULL : free_job(p->jobs, kind, template_number);
+    struct job *j;
 
+    if (kind >= JOB_KIND_COUNT || kinds[kind].deadline_ms == 0)
+        return -EINVAL;
+    j = p->stopping ? NULL : free_job(p->jobs, kind, template_number);
     if (!j)
         return -EBUSY;
     if (is_of_template(kind))
