@@ -145,18 +145,21 @@ static void list_templates(struct request *r)
 
 /* -- the table --------------------------------------------------------------------------------- */
 
+#define NONE_NEEDED (1u << 31) /* no right is needed: beyond all that there are */
+_Static_assert(!(NONE_NEEDED & REQUEST_ALL_RIGHTS), "it is no right");
+
 static const struct method {
     const char *name;
     unsigned generations;
-    unsigned right; /* 0: none is needed */
+    unsigned right; /* 0: not decided, and refused */
     void (*run)(struct request *r);
 } methods[] = {
-    {"initialize", HANDSHAKE, 0, initialize},
-    {"ping", HANDSHAKE, 0, ping},
-    {"server/discover", STATELESS, 0, discover},
-    {"subscriptions/listen", STATELESS, 0, subscribe},
-    {"tools/list", BOTH, 0, list_tools},
-    {"tools/call", BOTH, 0, call_tool}, /* each tool has its own */
+    {"initialize", HANDSHAKE, NONE_NEEDED, initialize},
+    {"ping", HANDSHAKE, NONE_NEEDED, ping},
+    {"server/discover", STATELESS, NONE_NEEDED, discover},
+    {"subscriptions/listen", STATELESS, NONE_NEEDED, subscribe},
+    {"tools/list", BOTH, NONE_NEEDED, list_tools},
+    {"tools/call", BOTH, NONE_NEEDED, call_tool}, /* each tool has its own */
     {"resources/list", BOTH, REQUEST_READ, resources_list},
     {"resources/read", BOTH, REQUEST_READ, resources_read},
     {"resources/templates/list", BOTH, REQUEST_READ, list_templates},
@@ -169,6 +172,11 @@ static const struct method *find(const char *name, bool stateless)
             (methods[i].generations & (stateless ? STATELESS : HANDSHAKE)))
             return &methods[i];
     return NULL;
+}
+
+static bool has_right(const struct method *m, const struct request *r)
+{
+    return m->right == NONE_NEEDED || (m->right && (m->right & r->rights) == m->right);
 }
 
 /* A token goes with each progress that is told. */
@@ -188,7 +196,7 @@ void methods_call(struct request *r)
     if (!method) {
         (void)snprintf(text, sizeof(text), "Method not found: %s", r->message.method);
         request_error(r, r->revision->stateless ? 404 : 200, RPC_METHOD_NOT_FOUND, text, NULL);
-    } else if ((method->right & r->rights) != method->right) {
+    } else if (!has_right(method, r)) {
         request_error(r, 200, RPC_INVALID_REQUEST,
                       "this connection has no right to do that: X-Cay-Rights, which its owner "
                       "sets, does not name it",
