@@ -70,7 +70,7 @@ enum err_code boot_read(struct agent *a, int boot_fd, struct err *e)
 #ifdef CAY_TEST_SWITCHES
     test_bypass_bits = boot.flags;
 #endif
-    a->has_key = !TEST_BYPASS(AGENT_KEY); /* boot_claim brings it, before anything is served */
+    a->keyless = TEST_BYPASS(AGENT_KEY); /* boot_claim brings it, before anything is served */
     return ERR_OK;
 }
 

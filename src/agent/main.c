@@ -156,6 +156,7 @@ int main(int argc, char **argv)
         return 2;
     }
     boot_prepare();
+    agent.keyless = o.no_boot;
     if ((!o.no_boot &&
          (boot_read(&agent, AGENT_BOOT_FD, &e) != ERR_OK || boot_confine(&agent, &e) != ERR_OK)) ||
         serve(&agent, &o, &e) != ERR_OK ||

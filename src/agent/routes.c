@@ -58,7 +58,7 @@ static bool has_key(const struct http_exchange *x, const struct agent *a)
     const char *hex = http_head_get(http_exchange_head(x), AGENT_KEY_HEADER);
     uint8_t key[sizeof(a->key)];
 
-    if (!a->has_key)
+    if (a->keyless)
         return true;
     return hex && ids_unhex(hex, key, sizeof(key)) == 0 &&
            ids_equal_secret(key, a->key, sizeof(key));

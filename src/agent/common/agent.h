@@ -61,7 +61,7 @@ struct user; /* user.h */
 struct agent {
     uv_loop_t *loop;
     struct http_server *server;
-    bool has_key;
+    bool keyless; /* it serves without the key: in development mode and in a test, nowhere else */
     uint8_t key[32];
     char id[32]; /* of the sandbox, "" in development mode */
     /* PID 1 of one command's command sandbox: the sandbox's own cay-init has written its files */
