@@ -9,13 +9,12 @@
 #include <string.h>
 #include <strings.h>
 
-/* What the agent serves to clients, each also with more behind a slash; all else of it is cayd's own,
- * or what upstream's specification reserves for its control plane (/init, /freeze, ...). A path of
- * the agent that is not written here is closed. */
-static const char *const open_paths[] = {"/health",          "/metrics",
-                                         "/envs",            "/files",
-                                         "/process.Process", "/filesystem.Filesystem",
-                                         "/volumecontent"};
+/* What the agent serves to clients, each also with more behind a slash; all else of it is cayd's
+ * own, or what upstream's specification reserves for its control plane (/init, /freeze, ...). A
+ * path of the agent that is not written here is closed. */
+static const char *const open_paths[] = {
+    "/health",       "/metrics", "/envs", "/files", "/process.Process", "/filesystem.Filesystem",
+    "/volumecontent"};
 
 static const char bad_id[] = "Invalid sandbox ID";
 static const char bad_port[] = "Invalid sandbox port: it is a number of 1 to 65535";

@@ -280,20 +280,14 @@ static void test_contents_of_volumes(void **state)
 
 static void test_closed_agent_paths(void **state)
 {
-    static const char *const open[] = {"/health",
-                                       "/files",
-                                       "/process.Process/Start",
-                                       "/filesystem.Filesystem/Stat",
-                                       "/metrics",
-                                       "/envs",
-                                       "/files/compose",
-                                       "/volumecontent/v1/path"};
-    static const char *const closed[] = {"/init",       "/INIT",        "/init/",  "/cay",
-                                         "/cay/v1",     "/%69nit",      "//init",  "/./init",
-                                         "/x/../init",  "/freeze",      "/fsthaw", "/in\\it",
-                                         "/files%2f..", "/init?x",      "init",    "/files;x",
-                                         "/initial",    "/filesystem",  "/Health", "/",
-                                         "/healthy",    "/new.Service", ""};
+    static const char *const open[] = {
+        "/health",  "/files", "/process.Process/Start", "/filesystem.Filesystem/Stat",
+        "/metrics", "/envs",  "/files/compose",         "/volumecontent/v1/path"};
+    static const char *const closed[] = {
+        "/init",       "/INIT",   "/init/",     "/cay",         "/cay/v1",  "/%69nit",
+        "//init",      "/./init", "/x/../init", "/freeze",      "/fsthaw",  "/in\\it",
+        "/files%2f..", "/init?x", "init",       "/files;x",     "/initial", "/filesystem",
+        "/Health",     "/",       "/healthy",   "/new.Service", ""};
 
     for (size_t i = 0; i < ARRAY_SIZE(open); i++)
         assert_true(route_agent_path_is_open(open[i]));
