@@ -19,7 +19,7 @@
 struct build_log_follower {
     struct build_log_follower *prev, *next;
     struct core *core;
-    char tenant[CORE_TENANT_SIZE];
+    struct tenant *tenant; /* a reference: the build may be forgotten meanwhile */
     char build[CORE_BUILD_ID_SIZE];
     char key_id[CORE_KEY_ID_SIZE];
     size_t at; /* the next line */
@@ -35,6 +35,7 @@ static void end(struct build_log_follower *f, void (*how)(struct pipe_writer *o)
         f->next->prev = f->prev;
     timers_cancel(&f->core->timers, &f->again);
     how(f->out);
+    tenant_unref(f->tenant);
     free(f);
 }
 
@@ -61,7 +62,7 @@ static void put_line(void *arg, const struct core_build_line *line)
 static void put_lines(struct timer *t)
 {
     struct build_log_follower *f = CONTAINER_OF(t, struct build_log_follower, again);
-    const struct build_obj *o = build_get(f->core, f->tenant, NULL, f->build);
+    const struct build_obj *o = build_get(f->core, f->tenant->name, NULL, f->build);
 
     f->full = false;
     if (o)
@@ -101,7 +102,7 @@ enum err_code core_build_log_follow(struct core *c, const struct build *b, const
     f->core = c;
     f->follow = follow;
     f->again.fire = put_lines;
-    (void)snprintf(f->tenant, sizeof(f->tenant), "%s", b->tenant);
+    f->tenant = tenant_ref(CONTAINER_OF(b, struct build_obj, b)->tenant);
     (void)snprintf(f->build, sizeof(f->build), "%s", b->id);
     core_key_id(key, f->key_id);
     enter(c, f);

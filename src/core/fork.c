@@ -28,7 +28,8 @@
 struct fork_op {
     struct core *core;
     struct sandbox_request r;
-    char tenant[CORE_TENANT_SIZE], source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
+    struct tenant *tenant; /* a reference: the source may end meanwhile */
+    char source[IDS_SANDBOX_SIZE], snapshot[IDS_SANDBOX_SIZE];
     char made_of[CORE_NAME_SIZE];
     char name[CORE_SANDBOX_NAME_SIZE];
     json_t *metadata, *env, *policy, *credentials, *volumes;
@@ -60,6 +61,7 @@ static void op_free(struct fork_op *op)
     json_decref(op->credentials);
     json_decref(op->volumes);
     network_unref(op->network);
+    tenant_unref(op->tenant);
     free(op->forks);
     free(op->ones);
     free(op);
@@ -69,10 +71,8 @@ static void ignore_deleted(void *arg, const struct err *why)
 {
 }
 
-/* The source may have ended meanwhile, its tenant's ring of events has not. */
 static void add_event(const struct fork_op *op)
 {
-    struct tenant *t = tenant_get(op->core, op->tenant);
     json_t *ids = json_array(), *data;
     int failed = 0;
 
@@ -84,12 +84,8 @@ static void add_event(const struct fork_op *op)
     data = json_pack("{s:O, s:i}", "forks", ids, "failed", failed);
     if (op->forks[0].source)
         json_object_set_new(data, "sourceError", json_string(op->forks[0].source->text));
-    if (t)
-        events_add(t, EVENT_SANDBOX_FORKED, op->source, data);
-    else
-        json_decref(data);
+    events_add(op->tenant, EVENT_SANDBOX_FORKED, op->source, data);
     json_decref(ids);
-    tenant_unref(t);
 }
 
 /* Of all that it has begun: the first that has failed. */
@@ -104,11 +100,11 @@ static enum err_code outcome(const struct fork_op *op, const struct err *why)
 /* The answer; the snapshot goes by itself. */
 static void finish(struct fork_op *op, const struct err *why)
 {
-    const struct trace_about about = {.tenant = op->tenant, .sandbox = op->source};
+    const struct trace_about about = {.tenant = op->tenant->name, .sandbox = op->source};
 
     trace_end(op->core, &op->trace, &about, outcome(op, why));
     if (op->snapshot[0])
-        core_snapshot_delete(op->core, op->tenant, op->snapshot, ignore_deleted, NULL);
+        core_snapshot_delete(op->core, op->tenant->name, op->snapshot, ignore_deleted, NULL);
     if (!why)
         add_event(op);
     op->done(op->arg, why ? NULL : op->forks, why ? 0 : op->n, why);
@@ -126,7 +122,7 @@ static void hold_source(struct fork_op *op, struct sandbox_obj *o)
  * that make some; 0: it is not to be resumed. */
 static int64_t release_source(struct fork_op *op)
 {
-    struct sandbox_obj *o = op->holds ? sandbox_get(op->core, op->tenant, op->source) : NULL;
+    struct sandbox_obj *o = op->holds ? sandbox_get(op->core, op->tenant->name, op->source) : NULL;
     int64_t ttl_ms = 0;
 
     op->holds = false;
@@ -164,7 +160,8 @@ static void all_answered(struct fork_op *op)
     int64_t ttl_ms = release_source(op);
 
     if (ttl_ms > 0)
-        core_sandbox_resume(op->core, op->tenant, op->source, ttl_ms, false, on_source_resumed, op);
+        core_sandbox_resume(op->core, op->tenant->name, op->source, ttl_ms, false,
+                            on_source_resumed, op);
     else
         finish(op, NULL);
 }
@@ -192,7 +189,7 @@ static void on_created(void *arg, const struct sandbox *s, const struct err *why
  * is out. */
 static bool take_way_out(struct fork_op *op)
 {
-    const struct sandbox_obj *o = sandbox_get(op->core, op->tenant, op->source);
+    const struct sandbox_obj *o = sandbox_get(op->core, op->tenant->name, op->source);
     json_t *policy, *credentials;
 
     if (!o)
@@ -288,7 +285,7 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
                    const char *body, size_t len, void *arg)
 {
     struct fork_op *op = arg;
-    const struct trace_about about = {.tenant = op->tenant, .sandbox = op->source};
+    const struct trace_about about = {.tenant = op->tenant->name, .sandbox = op->source};
     const struct trace_context below = trace_below(&op->trace);
     struct trace_context before;
     struct err e;
@@ -304,7 +301,7 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     trace_step(c, &op->trace, TRACE_FORK_ENV, op->trace.begun_us, clock_mono_us(), &about);
     op->r.env = op->env;
     before = trace_enter(c, &below);
-    core_snapshot_create(c, op->tenant, op->source, NULL, SNAPSHOT_OF_FORK, on_snapshot, op);
+    core_snapshot_create(c, op->tenant->name, op->source, NULL, SNAPSHOT_OF_FORK, on_snapshot, op);
     (void)trace_enter(c, &before);
 }
 
@@ -329,10 +326,10 @@ static bool take_over(struct fork_op *op, const struct sandbox *s,
     op->volumes = json_incref(s->volumes); /* paths of mounts are its */
     memcpy(op->source, s->id, sizeof(op->source));
     memcpy(op->made_of, s->template_requested, sizeof(op->made_of));
-    memcpy(op->tenant, s->tenant, strlen(s->tenant) + 1);
+    op->tenant = tenant_ref(sandbox_tenant(s));
     if (r->name)
         memcpy(op->name, r->name, strlen(r->name) + 1);
-    op->r = (struct sandbox_request){.tenant = op->tenant,
+    op->r = (struct sandbox_request){.tenant = op->tenant->name,
                                      .made_of = op->made_of,
                                      .parent = op->source,
                                      .name = r->name ? op->name : NULL,
@@ -401,7 +398,7 @@ static void refuse_deferred(void *arg)
 static void begin_deferred(void *arg)
 {
     struct fork_op *op = arg;
-    struct sandbox_obj *o = sandbox_get(op->core, op->tenant, op->source);
+    struct sandbox_obj *o = sandbox_get(op->core, op->tenant->name, op->source);
 
     if (o && sandbox_has_memory_on_disk(o)) {
         begin_with_memory(op, o);

@@ -5,6 +5,7 @@
 #include "core/key.h"
 #include "core/pipe_writer.h"
 #include "core/sandbox.h"
+#include "core/tenant.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 struct state_follower {
     struct state_follower *prev, *next;
     struct core *core;
-    char tenant[CORE_TENANT_SIZE];
+    struct tenant *tenant; /* a reference */
     char key_id[CORE_KEY_ID_SIZE];
     struct state_format format;
     struct pipe_writer *out;
@@ -32,6 +33,7 @@ static void end(struct state_follower *f)
         f->next->prev = f->prev;
     pipe_writer_cut(f->out);
     format_free(&f->format);
+    tenant_unref(f->tenant);
     free(f);
 }
 
@@ -56,7 +58,7 @@ void state_follow_notify(struct sandbox_obj *o, enum sandbox_state from)
 {
     for (struct state_follower *f = o->core->state_followers, *next; f; f = next) {
         next = f->next;
-        if (strcmp(f->tenant, o->s.tenant) == 0 && report(f, &o->s, from) < 0)
+        if (f->tenant == o->tenant && report(f, &o->s, from) < 0)
             end(f);
     }
 }
@@ -86,18 +88,18 @@ enum err_code core_states_follow(struct core *c, const char *tenant, const char 
     struct pipe_writer_owner owner = {.on_gone = on_gone, .arg = f};
     int rc = -ENOMEM;
 
-    if (f)
+    if (f && (f->tenant = tenant_get(c, tenant)))
         f->out = pipe_writer_new(c, STATE_FOLLOW_HELD_BYTES, &owner, share, fd, &rc);
     else
         share_return(share);
     if (!f || !f->out) {
+        tenant_unref(f ? f->tenant : NULL);
         free(f);
         format_free(format);
         return share ? err_set_sys(e, ERR_UNAVAILABLE, -rc, "a stream of states") : refuse(e);
     }
     f->core = c;
     f->format = *format;
-    (void)snprintf(f->tenant, sizeof(f->tenant), "%s", tenant);
     core_key_id(key, f->key_id);
     enter(c, f);
     return ERR_OK;

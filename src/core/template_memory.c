@@ -16,6 +16,7 @@
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/snapshot_memory.h"
+#include "core/tenant.h"
 #include "core/timers.h"
 
 #include <errno.h>
@@ -29,7 +30,8 @@
 struct template_making {
     struct core *core;
     struct template_making *next; /* of those under way */
-    char tenant[CORE_TENANT_SIZE], snapshot[IDS_SANDBOX_SIZE], sandbox[IDS_SANDBOX_SIZE];
+    struct tenant *tenant;        /* a reference */
+    char snapshot[IDS_SANDBOX_SIZE], sandbox[IDS_SANDBOX_SIZE];
     char *ready, *ready_user, *cwd; /* ready NULL: settle_ms is waited */
     json_t *env;
     uint64_t settle_ms, ready_ms, until_ms; /* the last of clock_mono_ms, of the ready command */
@@ -53,6 +55,7 @@ static void making_free(struct template_making *m)
     free(m->ready);
     free(m->ready_user);
     free(m->cwd);
+    tenant_unref(m->tenant);
     free(m);
 }
 
@@ -83,7 +86,7 @@ static void fail(struct template_making *m)
 {
     m->failed = true;
     if (m->sandbox[0] && !m->core->stopping)
-        core_sandbox_kill(m->core, m->tenant, m->sandbox, on_killed, m);
+        core_sandbox_kill(m->core, m->tenant->name, m->sandbox, on_killed, m);
     else
         finish(m);
 }
@@ -101,7 +104,7 @@ static void take(void *arg)
 {
     struct template_making *m = arg;
 
-    if (snapshot_memory_take(m->core, m->tenant, m->snapshot, m->sandbox, &m->why) == ERR_OK)
+    if (snapshot_memory_take(m->core, m->tenant->name, m->snapshot, m->sandbox, &m->why) == ERR_OK)
         finish(m);
     else
         fail(m);
@@ -119,7 +122,7 @@ static void on_paused(void *arg, const struct sandbox *s, const struct err *why)
 
 static void keep_it(struct template_making *m)
 {
-    core_sandbox_pause(m->core, m->tenant, m->sandbox, SANDBOX_TIER_MEMORY, on_paused, m);
+    core_sandbox_pause(m->core, m->tenant->name, m->sandbox, SANDBOX_TIER_MEMORY, on_paused, m);
 }
 
 /* -- until it is ready ------------------------------------------------------------------------- */
@@ -162,7 +165,7 @@ static void check_ready(struct template_making *m)
                                         .timeout_ms = READY_ONE_MS,
                                         .max_output_bytes = READY_OUTPUT};
 
-    core_exec(m->core, m->tenant, m->sandbox, &r, on_ready, m);
+    core_exec(m->core, m->tenant->name, m->sandbox, &r, on_ready, m);
     json_decref(process);
 }
 
@@ -189,7 +192,7 @@ static void create(struct template_making *m)
     json_t *policy = json_pack("{s:[s]}", "presets", PRESET);
     json_t *metadata = json_pack("{s:s}", TEMPLATE_MEMORY_METADATA, m->snapshot);
     const struct sandbox_request r = {
-        .tenant = m->tenant,
+        .tenant = m->tenant->name,
         .snapshot = m->snapshot,
         .secure = true,
         .allow_internet = true,
@@ -244,7 +247,7 @@ static enum err_code request_capacity(struct template_making *m, struct err *e)
 /* false: memory is out. */
 static bool copy(struct template_making *m, const struct template_memory_request *r)
 {
-    memcpy(m->tenant, r->tenant, strlen(r->tenant) + 1);
+    m->tenant = tenant_get(m->core, r->tenant);
     memcpy(m->snapshot, r->snapshot, strlen(r->snapshot) + 1);
     m->settle_ms = r->settle_ms;
     m->ready_ms = r->ready_ms;
@@ -252,7 +255,7 @@ static bool copy(struct template_making *m, const struct template_memory_request
     m->ready = r->ready ? strdup(r->ready) : NULL;
     m->ready_user = strdup(r->ready ? r->ready_user : "");
     m->cwd = strdup(r->ready ? r->cwd : "");
-    return m->env && m->ready_user && m->cwd && (m->ready || !r->ready);
+    return m->tenant && m->env && m->ready_user && m->cwd && (m->ready || !r->ready);
 }
 
 static enum err_code begin(struct core *c, const struct template_memory_request *r,
