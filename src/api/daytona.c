@@ -18,6 +18,8 @@
 /* A switch, so that a state without a name does not compile. */
 const char *daytona_state_name(enum sandbox_state state)
 {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wswitch"
     switch (state) {
     case SANDBOX_CREATING: return "creating";
     case SANDBOX_RUNNING: return "started";
@@ -31,6 +33,7 @@ const char *daytona_state_name(enum sandbox_state state)
     case SANDBOX_RESTARTING: return "starting";
     case SANDBOX_STATE_COUNT: break;
     }
+#pragma GCC diagnostic pop
     abort(); /* a state that there is not */
 }
 

@@ -350,7 +350,7 @@ enum holds {
 static unsigned held_in(enum slot_state state)
 {
 #pragma GCC diagnostic push
-#pragma GCC diagnostic error "-Wswitch-enum"
+#pragma GCC diagnostic error "-Wswitch"
     switch (state) {
     case SLOT_EMPTY:
     case SLOT_MAKING:
