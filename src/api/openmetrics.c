@@ -59,7 +59,7 @@ static void put_sandboxes(struct text_writer *t, const struct core *c)
 
     family(t, "cay_sandboxes", "gauge", "Sandboxes by state.");
     for (enum sandbox_state s = 0; s < SANDBOX_STATE_COUNT; s++)
-        if (life_of(s)->counted) /* not ended: no sandbox is in that state for longer than a turn */
+        if (!life_of(s)->gone) /* no sandbox is in that state for longer than a turn */
             put_count(t, "cay_sandboxes", "state", life_of(s)->name, core_count_in(c, s));
     family(t, "cay_sandboxes_created", "counter", "Creates that were answered with a sandbox.");
     put_count(t, "cay_sandboxes_created_total", NULL, NULL, n->created);

@@ -18,8 +18,7 @@ static const struct life creating = {.name = "creating",
                                      .exit = LIFE_EXIT_ENDED,
                                      .kill = LIFE_CALL_END,
                                      .awaits_create = true,
-                                     .policy = true,
-                                     .counted = true};
+                                     .policy = true};
 
 static const struct life running = {.name = "running",
                                     .next = STEP(SANDBOX_PAUSING) | STEP(SANDBOX_ENDING) |
@@ -33,8 +32,7 @@ static const struct life running = {.name = "running",
                                     .group = LIFE_GROUP_RUNNING,
                                     .visible = true,
                                     .reachable = true,
-                                    .policy = true,
-                                    .counted = true};
+                                    .policy = true};
 
 static const struct life pausing = {.name = "pausing",
                                     .next = STEP(SANDBOX_PAUSED) | STEP(SANDBOX_RUNNING) |
@@ -47,8 +45,7 @@ static const struct life pausing = {.name = "pausing",
                                     .group = LIFE_GROUP_PAUSED,
                                     .visible = true,
                                     .wakes = true,
-                                    .policy = true,
-                                    .counted = true};
+                                    .policy = true};
 
 static const struct life paused = {.name = "paused",
                                    .next = STEP(SANDBOX_RESUMING) | STEP(SANDBOX_ENDING),
@@ -59,8 +56,7 @@ static const struct life paused = {.name = "paused",
                                    .group = LIFE_GROUP_PAUSED,
                                    .visible = true,
                                    .wakes = true,
-                                   .policy = true,
-                                   .counted = true};
+                                   .policy = true};
 
 static const struct life resuming = {.name = "resuming",
                                      .next = STEP(SANDBOX_RUNNING) | STEP(SANDBOX_PAUSED) |
@@ -73,18 +69,16 @@ static const struct life resuming = {.name = "resuming",
                                      .group = LIFE_GROUP_RUNNING,
                                      .visible = true,
                                      .wakes = true,
-                                     .policy = true,
-                                     .counted = true};
+                                     .policy = true};
 
 static const struct life ending = {.name = "ending",
                                    .next = STEP(SANDBOX_ENDED),
                                    ARMED(END, KILL),
                                    LIST(KILL, DONE),
                                    .exit = LIFE_EXIT_WAIT,
-                                   .kill = LIFE_CALL_UNDER_WAY,
-                                   .counted = true};
+                                   .kill = LIFE_CALL_UNDER_WAY};
 
-static const struct life ended = {.name = "ended", .at_start = LIFE_START_DELETE};
+static const struct life ended = {.name = "ended", .at_start = LIFE_START_DELETE, .gone = true};
 
 static const struct life keeping = {.name = "keeping",
                                     .next = STEP(SANDBOX_RUNNING) | STEP(SANDBOX_ENDING) |
@@ -98,8 +92,7 @@ static const struct life keeping = {.name = "keeping",
                                     .files = true,
                                     .visible = true,
                                     .wakes = true,
-                                    .policy = true,
-                                    .counted = true};
+                                    .policy = true};
 
 static const struct life kept = {.name = "kept",
                                  .next = STEP(SANDBOX_ENDING) | STEP(SANDBOX_RESTARTING),
@@ -110,8 +103,7 @@ static const struct life kept = {.name = "kept",
                                  .group = LIFE_GROUP_PAUSED,
                                  .files = true,
                                  .visible = true,
-                                 .wakes = true,
-                                 .counted = true};
+                                 .wakes = true};
 
 static const struct life restarting = {.name = "restarting",
                                        .next = STEP(SANDBOX_RUNNING) | STEP(SANDBOX_ENDING) |
@@ -126,8 +118,7 @@ static const struct life restarting = {.name = "restarting",
                                        .awaits_create = true,
                                        .visible = true,
                                        .wakes = true,
-                                       .policy = true,
-                                       .counted = true};
+                                       .policy = true};
 
 _Static_assert(SANDBOX_STATE_COUNT == 10,
                "a new state: write its row, and its line of the table in docs/architecture.md");
@@ -139,7 +130,7 @@ const struct life *life_of(enum sandbox_state state)
     static const struct life none = {.name = "unknown"};
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic error "-Wswitch-enum"
+#pragma GCC diagnostic error "-Wswitch"
     switch (state) {
     case SANDBOX_CREATING: return &creating;
     case SANDBOX_RUNNING: return &running;

@@ -8,7 +8,7 @@
  *
  * Deny by default: an entry that was not written is 0. 0 in `next` permits no step, 0 in an event
  * ends the sandbox or does nothing that keeps it, 0 in a call refuses it, and false grants
- * nothing. */
+ * nothing: it counts against its quotas too. */
 
 #include "core/core.h"
 
@@ -97,7 +97,7 @@ struct life {
     bool wakes;            /* a request to its ports may resume it, or waits for it to be resumed */
     bool reachable;        /* its ports, its agent, programs, samples, its tenant's certificate */
     bool policy;           /* cay-egress is sent its policy, once privd has made it */
-    bool counted;          /* counts against max_sandboxes and its tenant's share */
+    bool gone;             /* it counts against no quota, and has none of its volumes any more */
 };
 
 #define LIFE_STEP(state) (1u << (state))

@@ -29,13 +29,14 @@ void sandbox_account(struct sandbox_obj *o)
 {
     const struct life *life = sandbox_life(o);
     const struct privsep_limits *l = &o->s.limits;
+    const bool counts = !life->gone;
     const uint64_t costs[TENANT_SANDBOX_RESOURCES] = {
-        [TENANT_SANDBOXES] = life->counted,
-        [TENANT_PAUSED] = life->counted && is_paused(life),
-        [TENANT_CPU_MILLI] = life->counted ? l->cpu_milli : 0,
-        [TENANT_MEMORY_BYTES] = life->counted ? l->memory_bytes : 0,
-        [TENANT_DISK_BYTES] = life->counted ? l->disk_bytes : 0,
-        [TENANT_FILTERS] = life->counted && l->filters != 0,
+        [TENANT_SANDBOXES] = counts,
+        [TENANT_PAUSED] = counts && is_paused(life),
+        [TENANT_CPU_MILLI] = counts ? l->cpu_milli : 0,
+        [TENANT_MEMORY_BYTES] = counts ? l->memory_bytes : 0,
+        [TENANT_DISK_BYTES] = counts ? l->disk_bytes : 0,
+        [TENANT_FILTERS] = counts && l->filters != 0,
         [TENANT_KEPT] = o->s.kept != 0};
 
     for (int i = 0; i < TENANT_SANDBOX_RESOURCES; i++)
@@ -163,6 +164,5 @@ bool core_sandbox_pauses_when_idle(const struct sandbox *s)
 
 bool sandbox_has_memory_on_disk(const struct sandbox_obj *o)
 {
-    return sandbox_life(o)->files && sandbox_life(o)->change == LIFE_CHANGE_NONE &&
-           o->s.kept_memory;
+    return life_is_at_rest(o->s.state) && o->s.kept_memory;
 }

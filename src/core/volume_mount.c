@@ -67,23 +67,16 @@ static enum err_code host_dir_missing(const char *name, struct err *e)
     return e->code;
 }
 
-/* Whether it has none: its files alone are there. */
-static bool is_kept(const struct sandbox_obj *o)
-{
-    const struct life *life = sandbox_life(o);
-
-    return life->files && life->change == LIFE_CHANGE_NONE;
-}
-
 const struct sandbox_obj *volume_user(const struct volume_obj *v, const struct sandbox *but,
                                       const json_t *wanted)
 {
     for (const struct sandbox_obj *o = v->tenant->sandboxes; o; o = o->tenant_next) {
         const json_t *m = mount_of(o->s.volumes, v->v.id);
 
-        if (!m || &o->s == but || o->s.serves_volume || !sandbox_life(o)->counted)
+        if (!m || &o->s == but || o->s.serves_volume || sandbox_life(o)->gone)
             continue;
-        if (!wanted || (!is_kept(o) && (!reads_only(m) || !reads_only(wanted))))
+        /* One whose files alone are there has none of them mounted. */
+        if (!wanted || (!life_is_at_rest(o->s.state) && (!reads_only(m) || !reads_only(wanted))))
             return o;
     }
     return NULL;
@@ -95,7 +88,7 @@ json_t *core_volume_users(struct core *c, const struct volume *v)
     json_t *all = json_array();
 
     for (const struct sandbox_obj *s = o ? o->tenant->sandboxes : NULL; s; s = s->tenant_next)
-        if (sandbox_life(s)->counted && !s->s.serves_volume && mount_of(s->s.volumes, v->id))
+        if (!sandbox_life(s)->gone && !s->s.serves_volume && mount_of(s->s.volumes, v->id))
             json_array_append_new(all, json_string(s->s.id));
     return all;
 }

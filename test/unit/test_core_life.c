@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "core/core.h"
 #include "core/core_internal.h"
+#include "core/egress.h"
 #include "core/events.h"
 #include "core/keep.h"
 #include "core/life.h"
@@ -12,6 +13,7 @@
 #include "core/sandbox.h"
 #include "core/tenant.h"
 #include "core/timers.h"
+#include "core_proxy.h"
 #include "core_world.h"
 
 #include <signal.h>
@@ -276,9 +278,9 @@ static void look(struct world *w, struct case_of *k)
     core_sandbox_sockets(w->core, k->id, 1, on_sockets, &s);
     world_run_until(w, &s.calls, 1);
     assert_int_equal(s.good, life->reachable);
-    assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], life->counted);
+    assert_int_equal(w->core->tenants.charged[TENANT_SANDBOXES], !life->gone);
     w->core->config.max_sandboxes = 1;
-    if (life->counted)
+    if (!life->gone)
         assert_int_equal(world_create_fails(w, &r).why.code, ERR_UNAVAILABLE);
     w->core->config.max_sandboxes = w->config.max_sandboxes;
     clear(w, k);
@@ -287,6 +289,38 @@ static void look(struct world *w, struct case_of *k)
 static void a_state_grants_what_its_row_says(void **state)
 {
     each(*state, look);
+}
+
+static struct proxy proxy; /* of cay-egress */
+
+/* A policy that is to be sent is sent, or not, in the next turns. */
+static void look_at_policy(struct world *w, struct case_of *k)
+{
+    struct sandbox_obj *o = arrange(w, k);
+    unsigned puts;
+
+    world_run_for(w, 20); /* that of its create */
+    puts = proxy.puts;
+    egress_touch(o);
+    world_run_for(w, 20);
+    if (proxy.puts - puts != (life_of(k->state)->policy && o->known_to_privd))
+        fail_msg("in state %s, %s to cay-privd, its policy was sent %u times",
+                 life_of(k->state)->name, o->known_to_privd ? "known" : "unknown",
+                 proxy.puts - puts);
+    clear(w, k);
+}
+
+static void a_policy_is_in_force_where_its_row_says_so(void **state)
+{
+    struct world *w = *state;
+
+    proxy = (struct proxy){.status = 204};
+    proxy_start(&proxy, w);
+    proxy_known_to(w, NULL);
+    world_run_until(w, &proxy.lives, 1);
+    each(w, look_at_policy);
+    world_stop_core(w);
+    proxy_stop(&proxy);
 }
 
 /* -- events ------------------------------------------------------------------------------------- */
@@ -1158,6 +1192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         PATIENT(a_state_grants_what_its_row_says),
+        PATIENT(a_policy_is_in_force_where_its_row_says_so),
         PATIENT(the_timer_does_what_the_row_says),
         PATIENT(what_privd_does_not_know_goes_as_the_row_says),
         PATIENT(what_privd_knows_goes_on_as_the_row_says),

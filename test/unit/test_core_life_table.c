@@ -31,8 +31,8 @@ static void every_life_ends_by_steps_of_the_table(void **state)
         assert_int_equal(life->visible, life->pause != LIFE_CALL_NOT_FOUND);
         assert_int_equal(life->visible, life->resume != LIFE_CALL_NOT_FOUND);
         assert_true(!life->reachable || life->visible);
-        assert_int_equal(life->counted, !last);
-        assert_true(!life->wakes || (life->visible && !life->reachable));
+        assert_int_equal(life->gone, last);
+        assert_int_equal(life->wakes, life->visible && !life->reachable);
         assert_int_equal(life->change != LIFE_CHANGE_NONE, life->timer == LIFE_TIMER_CHANGE);
         assert_int_not_equal(life->at_start, LIFE_START_REFUSE);
     }
@@ -108,7 +108,7 @@ static void print_row(const struct life *l, char *out, size_t size)
                    l->name, *next ? next : "none", starts[l->at_start], timers[l->timer],
                    listeds[l->listed], missing_names[l->missing], exits[l->exit], calls[l->kill],
                    calls[l->pause], calls[l->resume], groups[l->group], yes(l->visible),
-                   yes(l->reachable), yes(l->policy), yes(l->counted));
+                   yes(l->reachable), yes(l->policy), yes(!l->gone));
     json_decref(names);
 }
 
