@@ -255,8 +255,9 @@ struct runtime_resized {
 };
 
 /* A row per enum privsep_level: everything that is done to a sandbox of that level. Every row has
- * every function (level.c does not compile otherwise). A level that this build or machine does not
- * have has rows that refuse (absent.c): -EOPNOTSUPP, and probe says why. */
+ * every function (level.c does not compile without a new one, test_runtime.c finds one that was
+ * left out). A level that this build or machine does not have has rows that refuse (absent.c):
+ * -EOPNOTSUPP, and probe says why. */
 struct runtime_driver {
     const char *name;
 
