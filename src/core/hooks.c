@@ -80,29 +80,45 @@ static void on_resume_hooks(struct core *c, const char *id, const struct err *wh
         report(o, "resume", why, http_status, body, len);
 }
 
-static void call_hooks(struct sandbox_obj *o, const char *hook, const char *tier,
-                       const char *reason, call_agent_cb cb)
+/* NULL: memory is out. */
+static char *make_body(const char *hook, const char *tier, const char *reason)
 {
     json_t *body = json_pack("{s:s, s:s, s:s}", "hook", hook, "tier", tier, "reason", reason);
-    struct call_agent_request r = {.method = "POST",
-                                   .target = "/cay/hooks",
-                                   .body = json_text(body, JSON_COMPACT),
-                                   .max_response_bytes = ANSWER_MAX,
-                                   .timeout_ms = AGENT_HOOKS_MS + SLACK_MS};
+    char *text = json_text(body, JSON_COMPACT);
 
     json_decref(body);
-    call_agent(o, &r, cb, NULL); /* without a body, as memory is out, the agent refuses */
+    return text;
+}
+
+static void call_hooks(struct sandbox_obj *o, char *body, call_agent_cb cb)
+{
+    const struct call_agent_request r = {.method = "POST",
+                                         .target = "/cay/hooks",
+                                         .body = body,
+                                         .max_response_bytes = ANSWER_MAX,
+                                         .timeout_ms = AGENT_HOOKS_MS + SLACK_MS};
+
+    call_agent(o, &r, cb, NULL);
 }
 
 void hooks_before_pause(struct sandbox_obj *o, const char *tier)
 {
+    const char *reason = core_pause_reason_name(o->s.pause_reason);
+
     o->hooks_requested = true;
-    call_hooks(o, "pause", tier, core_pause_reason_name(o->s.pause_reason), on_pause_hooks);
+    /* without a body, as memory is out, the agent refuses */
+    call_hooks(o, make_body("pause", tier, reason), on_pause_hooks);
 }
 
+/* Nothing waits for these, and nothing is set aside for them any more. */
 void hooks_after_resume(struct sandbox_obj *o, const char *tier, const char *reason)
 {
-    call_hooks(o, "resume", tier, reason, on_resume_hooks);
+    char *body = core_admits(o->core) ? make_body("resume", tier, reason) : NULL;
+
+    if (body)
+        call_hooks(o, body, on_resume_hooks);
+    else
+        add_failure(o, "resume", json_string(""), json_string("the server's memory is out"), 1);
 }
 
 uint64_t hooks_wait_ms(void)

@@ -138,8 +138,6 @@ enum err_code keep_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason
     const uint64_t begun_us = clock_mono_us();
     enum err_code code = keep_check(c, e);
 
-    if (code == ERR_OK && !core_admits(c)) /* it may be a timer's, beside those of many others */
-        code = err_set(e, ERR_EXHAUSTED, "memory is out");
     if (code == ERR_OK)
         code = keep_choose_number(c, o->s.tenant, &changed.kept, e);
     changed.state = SANDBOX_KEEPING;

@@ -178,11 +178,18 @@ void pause_not_rebooted(struct sandbox_obj *o, const struct err *why)
 
 enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 {
+    enum err_code code;
+
     if (archive_file_is_under_way(o))
         return archive_file_stop(o, e);
     if (archive_file_may_be_away(o))
         return archive_file_fetch(o, e);
-    return o->core->tiers[tier_number(&o->s)].resume(o, e);
+    code = sandbox_reserve_change(o, e);
+    if (code == ERR_OK)
+        code = o->core->tiers[tier_number(&o->s)].resume(o, e);
+    if (code != ERR_OK)
+        sandbox_release_change(o);
+    return code;
 }
 
 /* -- pausing ----------------------------------------------------------------------------------- */
@@ -296,12 +303,24 @@ static enum err_code check_copies(const struct sandbox_obj *o, struct err *e)
                    o->s.id);
 }
 
+enum err_code pause_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
+                          enum sandbox_tier tier, struct err *e)
+{
+    enum err_code code = sandbox_reserve_change(o, e);
+
+    if (code == ERR_OK)
+        code = o->core->tiers[tier].begin(o, reason, tier_of(tier), e);
+    if (code != ERR_OK)
+        sandbox_release_change(o);
+    return code;
+}
+
 static enum err_code begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
                            enum sandbox_tier tier, struct err *e)
 {
     if (check_copies(o, e) != ERR_OK)
         return e->code;
-    return o->core->tiers[tier].begin(o, reason, tier_of(tier), e);
+    return pause_begin(o, reason, tier, e);
 }
 
 enum err_code pause_begin_keep(struct sandbox_obj *o, struct err *e)

@@ -15,6 +15,10 @@ struct sandbox_obj *pause_answered(struct core *c, const char *id, enum life_cha
 /* LIST will tell what is so; those who wait are told that it broke. */
 void pause_channel_broke(struct sandbox_obj *o, int status, const char *what);
 
+/* Begins a pause of one that runs. On failure nothing has changed. */
+enum err_code pause_begin(struct sandbox_obj *o, enum sandbox_pause_reason reason,
+                          enum sandbox_tier tier, struct err *e);
+
 /* It is paused, in state `to`. */
 void pause_done(struct sandbox_obj *o, enum sandbox_state to);
 

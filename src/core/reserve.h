@@ -1,16 +1,17 @@
 #pragma once
 /* Memory for what a caller is owed: the answer to a call that was taken on, and what has to be kept
  * until then. An answer cannot be dropped when memory is out, so that memory is set aside ahead:
- * for each call under way what one call takes at most, and beside that RESERVE_BLOCKS.
+ * for each call, and each pause and resume, under way what one call takes at most, and beside that
+ * RESERVE_BLOCKS.
  *
- * * A block is an ordinary one of malloc(3): its holder frees it as always, and the reserve is
+ * A block is an ordinary one of malloc(3): its holder frees it as always, and the reserve is
  * filled up again by reserve_fill (core_admits) and reserve_begin (core_call_begin). */
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #define RESERVE_BLOCKS      64u /* for what takes one and asks reserve_fill first, each time */
-#define RESERVE_CALL_BLOCKS 8u  /* more, for each call that has begun and not ended */
+#define RESERVE_CALL_BLOCKS 8u  /* more, for each call, pause or resume that has begun */
 #define RESERVE_BLOCK_BYTES 2048u
 
 struct reserve {

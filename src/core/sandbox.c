@@ -50,6 +50,21 @@ static bool drops_timer(const struct life *from, const struct life *to)
            from->timer == LIFE_TIMER_REST;
 }
 
+enum err_code sandbox_reserve_change(struct sandbox_obj *o, struct err *e)
+{
+    if (!o->change_reserved && !core_call_begin(o->core))
+        return err_set(e, ERR_EXHAUSTED, "memory is out");
+    o->change_reserved = true;
+    return ERR_OK;
+}
+
+void sandbox_release_change(struct sandbox_obj *o)
+{
+    if (o->change_reserved)
+        core_call_end(o->core);
+    o->change_reserved = false;
+}
+
 void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
 {
     enum sandbox_state before = o->s.state;
@@ -63,6 +78,8 @@ void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
     o->s.archived = false;
     o->s.kept_real_ms = core_sandbox_is_stopped(&o->s) ? clock_real_ms() : 0;
     sandbox_account(o);
+    if (next->change == LIFE_CHANGE_NONE)
+        sandbox_release_change(o);
     if (drops_timer(from, next))
         timers_cancel(&o->core->timers, &o->end);
     state_follow_notify(o, before);

@@ -56,6 +56,7 @@ struct sandbox_obj {
     /* pause.c */
     /* privd owes the answer to FREEZE, THAW, KEEP or a CREATE on kept files */
     bool change_requested;
+    bool change_reserved;  /* memory is set aside for the pause or resume under way (reserve.h) */
     bool hooks_requested;  /* hooks.c: before it is paused, and its agent owes how they went */
     bool resize_requested; /* resize.c: privd owes the answer to RESIZE */
     int64_t resume_ttl_ms; /* asked for by those who resume it; 0: the default */
@@ -158,6 +159,12 @@ static inline const struct life *sandbox_life(const struct sandbox_obj *o)
 {
     return life_of(o->s.state);
 }
+
+/* Sets memory aside for a pause or resume that is about to begin: many may be under way by their
+ * timers alone, each with calls of its agent. It is given back at the change's end (sandbox_move).
+ * ERR_EXHAUSTED: memory is out. */
+enum err_code sandbox_reserve_change(struct sandbox_obj *o, struct err *e);
+void sandbox_release_change(struct sandbox_obj *o); /* where it did not begin */
 
 /* Aborts when life.c does not have the step. */
 void sandbox_move(struct sandbox_obj *o, enum sandbox_state to);

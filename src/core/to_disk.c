@@ -152,7 +152,7 @@ bool to_disk_goes_on(struct sandbox_obj *o)
     }
     trace_sandbox_end(o, ERR_OK);
     sandbox_move(o, SANDBOX_RUNNING);
-    if (o->core->tiers[tier].begin(o, o->s.pause_reason, tier_of(tier), &e) == ERR_OK)
+    if (pause_begin(o, o->s.pause_reason, tier, &e) == ERR_OK)
         return true;
     o->fell = e;
     freeze_again(o);

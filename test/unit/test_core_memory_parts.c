@@ -1,5 +1,6 @@
 /* Parts of core while memory is out: texts that it writes for others, what is set aside for calls, and the events that
  * cay-egress tells. */
+#include "base/clock.h"
 #include "core/core_internal.h"
 #include "core/create.h"
 #include "core/egress_event_reader.h"
@@ -7,6 +8,7 @@
 #include "core/events_internal.h"
 #include "core/exec.h"
 #include "core/exec_internal.h"
+#include "core/life.h"
 #include "core/network.h"
 #include "core/sandbox.h"
 #include "core_world.h"
@@ -111,6 +113,71 @@ static void each_call_under_way_has_its_own_blocks(void **state)
     reserve_end(&r);
     assert_int_equal(r.n, RESERVE_BLOCKS); /* what was for calls is given back */
     reserve_free(&r);
+}
+
+/* -- sandboxes whose time is over ---------------------------------------------------------------- */
+
+#define MANY 100u
+
+static void fire_all(struct world *w)
+{
+    for (size_t i = w->core->registry.n; i > 0; i--) {
+        struct sandbox_obj *o = w->core->registry.order[i - 1];
+
+        timers_cancel(&w->core->timers, &o->end);
+        o->end.fire(&o->end);
+    }
+}
+
+static bool all_are_paused(struct world *w)
+{
+    for (size_t i = 0; i < w->core->registry.n; i++)
+        if (sandbox_life(w->core->registry.order[i])->group != LIFE_GROUP_PAUSED ||
+            sandbox_life(w->core->registry.order[i])->change != LIFE_CHANGE_NONE)
+            return false;
+    return true;
+}
+
+/* None is lost, and each is paused in the end: tried again where it could not be. */
+static void pause_many(struct world *w, enum sandbox_tier tier, bool begun)
+{
+    struct sandbox_request r = world_request();
+    char id[IDS_SANDBOX_SIZE];
+
+    r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
+    r.timeout_tier = tier;
+    for (unsigned i = 0; i < MANY; i++)
+        world_create(w, &r, id);
+    for (size_t i = 0; i < MANY; i++) /* as if it were so late */
+        w->core->registry.order[i]->s.end_real_ms = clock_real_ms();
+    if (begun)
+        fire_all(w);
+    failing_malloc_begin(1, true);
+    if (!begun)
+        fire_all(w);
+    world_run_for(w, 100);
+    assert_true(failing_malloc_end());
+    assert_int_equal(w->core->registry.n, MANY);
+    world_run_until_true(w, all_are_paused);
+    assert_int_equal(w->core->registry.n, MANY);
+    assert_int_equal(w->core->reserve.calls, 0);
+    while (w->core->registry.n > 0) {
+        struct answer a = {0};
+
+        core_sandbox_kill(w->core, TENANT, w->core->registry.order[0]->s.id, world_on_answer, &a);
+        world_run_until(w, &a.calls, 1);
+    }
+}
+
+static void many_may_be_paused_while_memory_is_out(void **state)
+{
+    static const enum sandbox_tier tiers[] = {SANDBOX_TIER_FROZEN, SANDBOX_TIER_FILES};
+    struct world *w = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(tiers); i++) {
+        pause_many(w, tiers[i], false);
+        pause_many(w, tiers[i], true);
+    }
 }
 
 /* -- events of cay-egress ------------------------------------------------------------------------ */
@@ -246,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_under_way_has_its_own_blocks),
         WORLD(a_text_is_whole_or_none),
+        WORLD(many_may_be_paused_while_memory_is_out),
         WORLD(an_event_is_told_or_its_lack_is),
     };
 
