@@ -75,7 +75,7 @@ const struct sandbox_obj *volume_user(const struct volume_obj *v, const struct s
 
         if (!m || &o->s == but || o->s.serves_volume || sandbox_life(o)->gone)
             continue;
-        /* One whose files alone are there has none of them mounted. */
+        /* A sandbox whose files alone are there has none of them mounted. */
         if (!wanted || (!life_is_at_rest(o->s.state) && (!reads_only(m) || !reads_only(wanted))))
             return o;
     }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What the agent serves to clients, each also with more behind a slash; all else of it is cayd's
+/* Paths that the agent serves to clients, each also with more behind a slash; all else is cayd's
  * own, or what upstream's specification reserves for its control plane (/init, /freeze, ...). A
  * path of the agent that is not written here is closed. */
 static const char *const open_paths[] = {

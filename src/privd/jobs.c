@@ -71,8 +71,8 @@ _Static_assert(JOB_TEMPLATE_BUILD == (uint32_t)PRIVSEP_JOB_TEMPLATE_BUILD &&
                    JOB_TEMPLATE_REMOVE == (uint32_t)PRIVSEP_JOB_TEMPLATE_REMOVE,
                "a kind that cayd asks for is handed on as it is");
 
-/* What a kind is given. An entry that nobody wrote gives nothing: it has no time, so it is not
- * started, and neither a template nor the bucket. */
+/* Time and rights of each kind. An entry that was not written gives none: without a time it is not
+ * started, and it has neither a template nor the bucket. */
 static const struct kind {
     uint32_t deadline_ms; /* 0: not decided, and refused */
     bool template_number; /* its number is a template's */

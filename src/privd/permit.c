@@ -339,7 +339,7 @@ static const uint8_t transitions[SLOT_STATE_COUNT][SLOT_STATE_COUNT] = {
     [SLOT_ENDING] = {[SLOT_EMPTY] = ALLOW},
 };
 
-/* What holds of a slot. */
+/* Properties of a slot's state. */
 enum holds {
     LIVES = 1u << 0,   /* there is a sandbox in it that was answered and has not ended */
     CLAIMED = 1u << 1, /* it was made for one create: it has an id, and keeps its template */

@@ -469,7 +469,7 @@ static void a_member_of_the_pool_has_no_owner(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(none); i++)
             owned = owned && s != none[i];
         assert_int_equal(permit_is_claimed(s), owned);
-        /* One that is ENDING has no process any more, and so no mount. */
+        /* A slot that is ENDING has no process any more, and so no mount. */
         assert_int_equal(permit_has_volumes(s), owned && s != SLOT_ENDING);
         assert_false(owned &&
                      permit_transition(s, SLOT_PRESTARTED)); /* a used one never comes back */
