@@ -251,7 +251,9 @@ void volume_content_on_idle(struct timer *t)
     struct volume_obj *v = CONTAINER_OF(t, struct volume_obj, idle);
     struct sandbox_obj *server = server_of(v);
 
-    if (server) {
+    if (server && !core_admits(v->core)) { /* beside the timers of many others */
+        arm(v);
+    } else if (server) {
         release(v, server);
     } else if (v->waiters) { /* for room */
         v->room_tries++;

@@ -11,6 +11,8 @@
 #include "core/life.h"
 #include "core/network.h"
 #include "core/sandbox.h"
+#include "core/volume_content.h"
+#include "core/volume_obj.h"
 #include "core_world.h"
 #include "failing_malloc.h"
 #include "failing_sweep.h"
@@ -180,6 +182,54 @@ static void many_may_be_paused_while_memory_is_out(void **state)
     }
 }
 
+static void on_volume(void *arg, const struct volume *v, const struct err *why)
+{
+    struct answer *a = arg;
+
+    a->calls++;
+    a->good = v != NULL;
+    if (v)
+        memcpy(a->id, v->id, sizeof(a->id));
+}
+
+/* As many as a tenant may have served at a time. */
+static void serve_volumes(struct world *w, const char *tenant)
+{
+    for (unsigned i = 0; i < VOLUME_SERVERS_MAX; i++) {
+        struct answer made = {0}, served = {0};
+        char name[16];
+
+        (void)snprintf(name, sizeof(name), "v%u", i);
+        core_volume_create(w->core, tenant, name, 4u << 20, on_volume, &made);
+        world_run_until(w, &made.calls, 1);
+        assert_true(made.good);
+        core_volume_serve(w->core, made.id, false, world_on_answer, &served);
+        world_run_until(w, &served.calls, 1);
+        assert_true(served.good);
+    }
+}
+
+/* Their contents are not asked for any more: those that serve them end when there is memory. */
+static void many_volumes_may_rest_while_memory_is_out(void **state)
+{
+    static const char *const tenants[] = {"t0", "t1", "t2", "t3", "t4", "t5"};
+    struct world *w = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(tenants); i++)
+        serve_volumes(w, tenants[i]);
+    assert_int_equal(w->core->registry.n, ARRAY_SIZE(tenants) * VOLUME_SERVERS_MAX);
+    for (unsigned memory = 0; memory < 2; memory++) {
+        failing_malloc_begin(!memory, !memory);
+        for (struct volume_obj *v = w->core->volumes; v; v = v->next) {
+            timers_cancel(&w->core->timers, &v->idle);
+            volume_content_on_idle(&v->idle);
+        }
+        world_run_for(w, 20);
+        (void)failing_malloc_end();
+    }
+    world_run_until_true(w, world_nothing_lives);
+}
+
 /* -- events of cay-egress ------------------------------------------------------------------------ */
 
 /* A line that the reader is given, with a follower; and the line after it, when there is memory again. */
@@ -314,6 +364,7 @@ int main(void)
         cmocka_unit_test(each_call_under_way_has_its_own_blocks),
         WORLD(a_text_is_whole_or_none),
         WORLD(many_may_be_paused_while_memory_is_out),
+        WORLD(many_volumes_may_rest_while_memory_is_out),
         WORLD(an_event_is_told_or_its_lack_is),
     };
 
