@@ -1083,7 +1083,7 @@ void fake_restored(struct fake *f, unsigned number, const char *id,
 
     pthread_mutex_lock(&f->lock);
     s = claim(f, &m.slot);
-    memcpy(s->id, id, sizeof(s->id));
+    strncpy(s->id, id, sizeof(s->id) - 1);
     memcpy(s->key, key, sizeof(s->key));
     m.gen = s->gen;
     memcpy(m.u.item.id, s->id, sizeof(m.u.item.id));
