@@ -76,7 +76,10 @@ static void answer(struct api_call *call, const struct sandbox *s, enum err_code
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
 }
 
-static void set_interval(struct api_call *call, bool pause)
+/* change gets the minutes, and the sandbox as it is then in *s. */
+static void set_interval(struct api_call *call,
+                         enum err_code (*change)(struct api_call *call, const struct sandbox **s,
+                                                 long minutes, struct err *e))
 {
     long minutes;
     const struct sandbox *s = find_interval(call, &minutes);
@@ -85,20 +88,32 @@ static void set_interval(struct api_call *call, bool pause)
 
     if (!s)
         return;
-    code = set_idle(call, &s, minutes, pause, &e);
+    code = change(call, &s, minutes, &e);
     answer(call, s, code, &e);
+}
+
+static enum err_code change_stop(struct api_call *call, const struct sandbox **s, long minutes,
+                                 struct err *e)
+{
+    return set_idle(call, s, minutes, false, e);
+}
+
+static enum err_code change_pause(struct api_call *call, const struct sandbox **s, long minutes,
+                                  struct err *e)
+{
+    return set_idle(call, s, minutes, true, e);
 }
 
 /* POST .../autostop/{interval}: minutes, 0: never for being idle. */
 void daytona_set_auto_stop(struct api_call *call)
 {
-    set_interval(call, false);
+    set_interval(call, change_stop);
 }
 
 /* POST .../autopause/{interval} */
 void daytona_set_auto_pause(struct api_call *call)
 {
-    set_interval(call, true);
+    set_interval(call, change_pause);
 }
 
 int64_t daytona_archive_ms(int64_t minutes)
@@ -108,19 +123,17 @@ int64_t daytona_archive_ms(int64_t minutes)
     return (minutes == 0 ? most : MIN(minutes, most)) * DAYTONA_MINUTE_MS;
 }
 
+static enum err_code change_archive(struct api_call *call, const struct sandbox **s, long minutes,
+                                    struct err *e)
+{
+    return core_sandbox_set_auto_archive(call->core, call->who.tenant, (*s)->id,
+                                         daytona_archive_ms(minutes), s, e);
+}
+
 /* POST .../autoarchive/{interval}: minutes from the stop; 0, and what is longer: 30 days. */
 void daytona_set_auto_archive(struct api_call *call)
 {
-    long minutes;
-    const struct sandbox *s = find_interval(call, &minutes);
-    struct err e;
-    enum err_code code;
-
-    if (!s)
-        return;
-    code = core_sandbox_set_auto_archive(call->core, call->who.tenant, s->id,
-                                         daytona_archive_ms(minutes), &s, &e);
-    answer(call, s, code, &e);
+    set_interval(call, change_archive);
 }
 
 static bool is_stopped(const struct sandbox *s)
