@@ -152,6 +152,11 @@ const struct config_key settings_keys[] = {
     {"archive", "ca_file", CONFIG_STRING, FIELD(archive.ca_file), NULL, 0, 0, "FILE",
      "PEM file of certificate authorities to trust for that server, instead of the system's."},
 
+    {"snapshots", "exchange_key", CONFIG_STRING, FIELD(snapshots_exchange_key), NULL, 0, 0, "FILE",
+     "File for root alone to read, with 32 random bytes or 64 hex digits (openssl rand -hex 32): "
+     "the key that exported snapshots are signed with. Servers that have the same import each "
+     "other's (docs/snapshots.md). When absent, a server imports its own alone."},
+
     {"mcp", "pause", CONFIG_TIME_MS, FIELD(mcp_pause_ms), "10m", SECOND, 3650 * DAY, "TIME",
      "How long nothing is asked of a sandbox that was made by the Model Context Protocol before it "
      "is paused."},
@@ -307,6 +312,17 @@ static enum err_code check_bucket(const struct settings *s, struct err *e)
     return wrong ? err_set(e, ERR_INVALID, "[archive] %s: %s", key, wrong) : ERR_OK;
 }
 
+static enum err_code check_exchange(const struct settings *s, struct err *e)
+{
+    const char *path = s->snapshots_exchange_key;
+
+    return !path || path[0] == '/' ? ERR_OK
+                                   : err_set(e, ERR_INVALID,
+                                             "[snapshots] exchange_key: found \"%.100s\", allowed "
+                                             "is an absolute path",
+                                             path);
+}
+
 static enum err_code check(const struct settings *s, struct err *e)
 {
     static const char *const backends[] = {"auto", "btrfs", "memory"};
@@ -324,7 +340,8 @@ static enum err_code check(const struct settings *s, struct err *e)
                        "btrfs and memory",
                        s->state_disk_backend);
     if (check_tls(s, e) != ERR_OK || check_host_dirs(s, e) != ERR_OK ||
-        check_traces(s, e) != ERR_OK || check_bucket(s, e) != ERR_OK)
+        check_traces(s, e) != ERR_OK || check_bucket(s, e) != ERR_OK ||
+        check_exchange(s, e) != ERR_OK)
         return e->code;
     if (strcmp(s->egress_ceiling, "deny") != 0 && strcmp(s->egress_ceiling, "public") != 0 &&
         strcmp(s->egress_ceiling, "allow") != 0)

@@ -38,6 +38,8 @@ struct settings {
     struct {
         char *name, *endpoint, *region, *credentials, *ca_file; /* base/bucket.h has the rules */
     } archive;
+    /* [snapshots] */
+    char *snapshots_exchange_key; /* NULL: the server's own key */
     /* [server] */
     char *server_domain; /* cay.localhost:PORT where the file names none */
     char *server_user, *server_log_level;

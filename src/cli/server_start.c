@@ -190,6 +190,7 @@ static bool is_for_keep(const struct config_key *k)
 static bool is_for_cayd(const struct config_key *k)
 {
     return !is_key(k, "state", NULL) && !is_key(k, "server", "user") && !is_for_keep(k) &&
+           !is_key(k, "snapshots", NULL) &&
            (!is_key(k, "listen", NULL) || strncmp(k->key, "tls", 3) == 0);
 }
 
@@ -274,6 +275,8 @@ static void keep_arguments(struct arguments *a, const struct programs *p, const 
     add(a, "--privd-arg=--template-inodes=%" PRId64, s->state_template_inodes);
     add_host_dirs(a, s);
     add_bucket(a, s);
+    if (s->snapshots_exchange_key) /* the path alone: root opens that file */
+        add(a, "--privd-arg=--exchange-key=%s", s->snapshots_exchange_key);
     add_settings(a, s, "cayd-arg", is_for_cayd);
     add_settings(a, s, "egress-arg", is_for_egress);
 }

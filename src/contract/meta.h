@@ -41,5 +41,7 @@ _Static_assert(sizeof(struct meta) == 96, "the file has one size");
 #define JOB_BUCKET_GET 7u /* likewise: it comes back */
 /* number: 0; objects that no layer has any more are removed from the bucket */
 #define JOB_BUCKET_SWEEP 8u
-#define JOB_KIND_COUNT   9u
+#define JOB_EXPORT       9u  /* number: of a kept layer; contract/exchange.h */
+#define JOB_IMPORT       10u /* number: that a kept layer is to have; likewise */
+#define JOB_KIND_COUNT   11u
 #define JOB_LINE_MAX     256 /* bytes of a line, newline included; the rest is dropped */

@@ -57,6 +57,8 @@ static const struct {
     {PRIVSEP_ARCHIVE, "archive"},
     {PRIVSEP_ARCHIVE_STOP, "archive_stop"},
     {PRIVSEP_FETCH, "fetch"},
+    {PRIVSEP_EXPORT, "export"},
+    {PRIVSEP_IMPORT, "import"},
     {PRIVSEP_KEPT, "kept"},
     {PRIVSEP_VOLUME, "volume"},
     {PRIVSEP_ITEM, "item"},
@@ -69,7 +71,7 @@ static const struct {
     {PRIVSEP_EGRESS_CLOSE, "egress_close"},
 };
 
-_Static_assert(PRIVSEP_REQUEST_COUNT == 26, "a new request: give it a name in op_names");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 28, "a new request: give it a name in op_names");
 
 static const char *const level_names[PRIVSEP_LEVEL_COUNT] = {
     [PRIVSEP_LEVEL_PROCESS] = "process",

@@ -29,6 +29,9 @@
 #define PRIVSEP_CREATE_VOLUMES 4    /* of one sandbox, directories of the host among them */
 #define PRIVSEP_HOST_DIRS_MAX  8    /* that the operator names */
 #define PRIVSEP_WHY_SIZE       192
+#define PRIVSEP_EXPORT_FDS     2  /* of EXPORT: the file, opened twice to be read */
+#define PRIVSEP_TEMPLATE_TEXT  68 /* of a template's name in EXPORT, NUL included */
+#define PRIVSEP_DIGEST_TEXT    72 /* of its image's digest there */
 #define PRIVSEP_POOL_ROWS      8  /* kinds of sandboxes that are started ahead */
 #define PRIVSEP_ID_SIZE        32 /* sandbox id, NUL-padded: [a-z0-9]{1,31} */
 /* of EGRESS_OPEN: the TCP listener, then the UDP socket */
@@ -154,6 +157,18 @@ enum privsep_op {
      * is not what was stored), -ENODATA (there is none), -EACCES, -EIO, -ENOSPC, -EOPNOTSUPP (this
      * server has no bucket), -ECANCELED (DROP came first), -ETIMEDOUT */
     PRIVSEP_FETCH,
+    /* u.exchange: what is kept by that number, which stays, as a file for other servers
+     * (contract/exchange.h). Reply: PRIVSEP_EXPORT_FDS descriptors of the file, which has no name
+     * and is gone when they are closed; or u.refused says why not: -ENOENT, -EBUSY, -EPERM as of
+     * DROP; -EAGAIN (another EXPORT or IMPORT is under way), -EOPNOTSUPP, -ENOSPC, -ETIMEDOUT,
+     * -EACCES (the operator's key cannot be read) */
+    PRIVSEP_EXPORT,
+    /* u.exchange.number, owner, template_number and level: such a file, which cayd has received by
+     * that number, becomes what is kept by it. Reply when its MACs were checked and it is on the
+     * disk; or u.refused says why nothing is kept by it: -EEXIST (the number is taken), -EBADMSG
+     * (it is no such file, was changed, or is of another key), -ESTALE (the template is of another
+     * system), -EAGAIN, -EACCES, -EOPNOTSUPP, -ENOSPC, -ETIMEDOUT */
+    PRIVSEP_IMPORT,
     PRIVSEP_REQUEST_COUNT,
 
     /* event: slot, gen, u.item. Beside a LIST: a sandbox that was restored from its memory for an
@@ -346,6 +361,20 @@ struct privsep_msg {
             /* the owner; all zero: not known (VOLUME_REMOVE, event) */
             uint8_t owner[PRIVSEP_OWNER_SIZE];
         } volume;
+        struct {
+            uint32_t number; /* 1..PRIVSEP_KEPT_MAX */
+            uint32_t template_number;
+            uint8_t owner[PRIVSEP_OWNER_SIZE];
+            uint32_t level; /* of IMPORT: enum privsep_level; else 0 */
+            uint32_t pad;
+            /* Of EXPORT, for the file alone, else zero: which template it lies on, printable ASCII,
+             * filled up with zeros; and what its sandboxes get. */
+            char template_name[PRIVSEP_TEMPLATE_TEXT];
+            char template_digest[PRIVSEP_DIGEST_TEXT];
+            uint32_t cpu_milli;
+            uint64_t memory_bytes, disk_bytes;
+            int64_t made_real_ms;
+        } exchange;
         struct {
             char why[PRIVSEP_WHY_SIZE]; /* printable ASCII only, NUL-terminated */
         } refused;

@@ -2,6 +2,7 @@
 
 #include "base/util.h"
 #include "contract/archive.h"
+#include "contract/exchange.h"
 #include "job/archive_walls.h"
 #include "job/run.h"
 #include "job/say.h"
@@ -26,10 +27,11 @@
 #define LENGTH_MAX  (32ull * 1024 * 1024 * 1024) /* mksquashfs reads holes, a GiB a second */
 
 struct archiving {
-    char name[16];
-    int all_fd;  /* ARCHIVING_DIR */
-    int kept_fd; /* the layer that is read */
-    int new_fd;  /* the one that is made; -1: not yet */
+    char name[16];      /* of the one that is made */
+    const char *layers; /* where the layer that is read is */
+    int all_fd;         /* ARCHIVING_DIR */
+    int kept_fd;        /* the layer that is read */
+    int new_fd;         /* the one that is made; -1: not yet */
 };
 
 /* -- whether it can be ------------------------------------------------------------------------- */
@@ -77,7 +79,7 @@ static int refuse_length(const struct archiving *a)
         char path[40];
         uint64_t more = 0;
 
-        snprintf(path, sizeof(path), "../kept/%s/%s", a->name, trees[i]);
+        snprintf(path, sizeof(path), "../%s/%s/%s", a->layers, a->name, trees[i]);
         rc = tree_length(path, LENGTH_MAX - bytes, &more);
         bytes += more;
     }
@@ -171,7 +173,7 @@ static void on_line(void *arg, const char *line)
         snprintf(said, RUN_LINE_MAX, "%s", line);
 }
 
-static int make_file(const struct archiving *a)
+static int make_file(const struct archiving *a, uint64_t bytes_max)
 {
     static const char out_file[] = "/out/" ARCHIVE_FILE;
     static const char *const argv[] = {MKSQUASHFS,
@@ -197,7 +199,7 @@ static int make_file(const struct archiving *a)
                                         .out_fd = a->new_fd,
                                         .in_fd = -1,
                                         .data_fd = -1,
-                                        .bytes_max = ARCHIVE_BYTES_MAX};
+                                        .bytes_max = bytes_max};
     char said[RUN_LINE_MAX] = "";
 
     if (access(MKSQUASHFS, X_OK) < 0)
@@ -227,12 +229,25 @@ static int build(struct archiving *a)
     rc = make_layer(a);
     if (rc < 0)
         return say_failure(-rc, "no layer for the archive: %s", strerror(-rc));
-    return make_file(a);
+    return make_file(a, ARCHIVE_BYTES_MAX);
+}
+
+static void undo(struct archiving *a)
+{
+    if (btrfs_subvolume_destroy(a->all_fd, a->name) < 0)
+        say_progress(100, "what was made of it is left for the next start");
+}
+
+static void close_all(struct archiving *a)
+{
+    util_close(&a->new_fd);
+    util_close(&a->kept_fd);
+    util_close(&a->all_fd);
 }
 
 int archive_build(uint32_t number)
 {
-    struct archiving a = {.new_fd = -1};
+    struct archiving a = {.layers = "kept", .new_fd = -1};
     char path[40];
 
     snprintf(a.name, sizeof(a.name), "%u", number);
@@ -241,10 +256,87 @@ int archive_build(uint32_t number)
     a.kept_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int rc = a.all_fd < 0 || a.kept_fd < 0 ? say_failure(ENOENT, "there are no such files")
                                            : build(&a);
-    if (rc < 0 && a.new_fd >= 0 && btrfs_subvolume_destroy(a.all_fd, a.name) < 0)
-        say_progress(100, "what was made of it is left for the next start");
-    util_close(&a.new_fd);
-    util_close(&a.kept_fd);
-    util_close(&a.all_fd);
+    if (rc < 0 && a.new_fd >= 0)
+        undo(&a);
+    close_all(&a);
+    return rc;
+}
+
+/* -- for other servers ------------------------------------------------------------------------- */
+
+/* The header has of these directories what stat tells. Attributes of the kernel's, about the layer
+ * below, are made anew by the next overlay. */
+static int refuse_attributes(const struct archiving *a)
+{
+    static char names[NAMES_BYTES];
+
+    for (size_t i = 0; i < EXCHANGE_DIRS; i++) {
+        const char *dir = exchange_dir_names[i];
+        CLEANUP_CLOSE int fd = mnt_open_beneath(a->kept_fd, dir, O_RDONLY | O_DIRECTORY, 0);
+        ssize_t n = fd < 0 ? fd : flistxattr(fd, names, sizeof(names));
+
+        if (n < 0)
+            return say_failure(fd < 0 ? -fd : errno, "its %s cannot be read", dir);
+        for (const char *name = names; name < names + n; name += strlen(name) + 1)
+            if (strncmp(name, MARKS, strlen(MARKS)) != 0)
+                return say_failure(EOPNOTSUPP, "its /%s has extended attributes",
+                                   i == 0   ? ""
+                                   : i == 1 ? "etc"
+                                            : dir);
+    }
+    return 0;
+}
+
+static int refuse_export(const struct archiving *a)
+{
+    struct stat st;
+
+    if (fstatat(a->kept_fd, ARCHIVE_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return say_failure(EALREADY, "a part of its files lies in a file below them already, as "
+                                     "it began with an archive or an import");
+    int rc = refuse_parts(a);
+    return rc == 0 ? refuse_attributes(a) : rc;
+}
+
+/* The kept layer is read once, in a call of the file system: it may go, or be taken, after that. */
+static int take_snapshot(struct archiving *a)
+{
+    int rc = btrfs_subvolume_destroy(a->all_fd, a->name);
+
+    if (rc == 0 || rc == -ENOENT)
+        rc = btrfs_snapshot(a->kept_fd, a->all_fd, a->name, false);
+    if (rc < 0)
+        return say_failure(-rc, "no copy of the layer: %s", strerror(-rc));
+    a->new_fd = mnt_open_beneath(a->all_fd, a->name, O_RDONLY | O_DIRECTORY, 0);
+    int copy = a->new_fd < 0 ? -1 : fcntl(a->new_fd, F_DUPFD_CLOEXEC, 3);
+    if (copy < 0)
+        return say_failure(EIO, "the copy of the layer is not there");
+    util_close(&a->kept_fd);
+    a->kept_fd = copy;
+    return 0;
+}
+
+int archive_export(uint32_t number)
+{
+    struct archiving a = {.layers = ARCHIVING_DIR, .new_fd = -1};
+    char path[40];
+
+    snprintf(a.name, sizeof(a.name), "%u", EXCHANGE_EXPORT_NUMBER);
+    snprintf(path, sizeof(path), "../kept/%u", number);
+    a.all_fd = open("../" ARCHIVING_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    a.kept_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = a.all_fd < 0 || a.kept_fd < 0 ? say_failure(ENOENT, "there are no such files")
+                                           : refuse_export(&a);
+    if (rc == 0)
+        rc = refuse_space(&a);
+    if (rc == 0)
+        rc = take_snapshot(&a);
+    if (rc == 0)
+        rc = refuse_length(&a);
+    if (rc == 0)
+        rc = make_file(&a, EXCHANGE_BYTES_MAX);
+    if (rc < 0 && a.new_fd >= 0)
+        undo(&a);
+    close_all(&a);
     return rc;
 }

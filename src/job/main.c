@@ -5,6 +5,7 @@
 #include "contract/meta.h"
 #include "job/archive.h"
 #include "job/bucket.h"
+#include "job/exchange.h"
 #include "job/import.h"
 #include "job/kinds.h"
 #include "job/layers.h"
@@ -59,6 +60,8 @@ static const struct {
     [JOB_BUCKET_PUT] = {bucket_put, NETWORK},
     [JOB_BUCKET_GET] = {bucket_get, NETWORK},
     [JOB_BUCKET_SWEEP] = {bucket_sweep, NETWORK},
+    [JOB_EXPORT] = {archive_export, NETWORK_NONE},
+    [JOB_IMPORT] = {exchange_receive, NETWORK_NONE},
 };
 
 /* The namespaces are new already; what they hold is not. */

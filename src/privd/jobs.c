@@ -86,6 +86,8 @@ static const struct kind {
     [JOB_BUCKET_PUT] = {.deadline_ms = 15 * 60 * 1000, .bucket = true},
     [JOB_BUCKET_GET] = {.deadline_ms = 15 * 60 * 1000, .bucket = true},
     [JOB_BUCKET_SWEEP] = {.deadline_ms = 15 * 60 * 1000, .bucket = true},
+    [JOB_EXPORT] = {.deadline_ms = 15 * 60 * 1000},
+    [JOB_IMPORT] = {.deadline_ms = 5 * 60 * 1000},
 };
 _Static_assert(ARRAY_SIZE(kinds) == JOB_KIND_COUNT, "a new kind: decide what it is given");
 

@@ -133,8 +133,8 @@ enum kept_state kept_recovered(enum kept_state state, bool is_kept, bool lives)
 {
     if ((state == KEPT_KEEPING || state == KEPT_TAKING) && lives)
         return KEPT_NONE;
-    /* A copy that was not answered has no owner: its requester is told that it failed. */
-    if ((state == KEPT_DROPPING || state == KEPT_COPYING) && is_kept)
+    /* A copy or import that was not answered has no owner: its requester is told that it failed. */
+    if ((state == KEPT_DROPPING || state == KEPT_COPYING || state == KEPT_IMPORTING) && is_kept)
         return KEPT_DROPPING;
     return is_kept ? KEPT_WHOLE
                    : KEPT_NONE; /* one without a record too: nothing is lost for want of one */

@@ -22,6 +22,7 @@ enum kept_state {
     KEPT_DROPPING,  /* it is being removed */
     KEPT_COPYING,   /* slot's layer is being copied to it */
     KEPT_ARCHIVING, /* it is whole, and being read for the archive that is to be it instead */
+    KEPT_IMPORTING, /* a file of another server becomes it */
     KEPT_STATE_COUNT
 };
 

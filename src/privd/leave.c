@@ -27,6 +27,7 @@ static void leave_workers(struct privd *p)
     loop_remove(&p->loop, &p->dropper.source);
     loop_remove(&p->loop, &p->copier.source);
     loop_remove(&p->loop, &p->archiver.source);
+    loop_remove(&p->loop, &p->exchanger.source);
     loop_remove(&p->loop, &p->volume_worker.source);
     for (size_t i = 0; i < DUMPS_MAX; i++) {
         loop_remove(&p->loop, &p->dumpers[i].source);

@@ -205,6 +205,7 @@ static int open_runtime(struct privd *p)
         .agent_path = p->options.agent,
         .checkpoint_path = p->options.checkpoint,
         .seal_path = p->options.seal,
+        .exchange_key = p->options.exchange_key,
         .cgroup_name = p->cgroup_name,
         .uid_base = p->options.uid_base,
         .host_dir_fds = p->host_dir_fds,
@@ -278,8 +279,9 @@ static int confine(struct privd *p)
 {
     const struct bucket *b = &p->options.bucket;
     /* The operator's files too, by their directories, so that one that is replaced is seen. */
-    const char *const programs[] = {p->options.agent, p->options.job, p->options.checkpoint,
-                                    p->options.seal,  b->credentials, b->ca_file};
+    const char *const programs[] = {p->options.agent,       p->options.job, p->options.checkpoint,
+                                    p->options.seal,        b->credentials, b->ca_file,
+                                    p->options.exchange_key};
     int r = confine_process();
 
     return r < 0 ? r
@@ -442,10 +444,10 @@ int main(int argc, char **argv)
 
     p.signal_fd = p.lock_fd = p.state_lock_fd = p.loop.epoll_fd = -1;
     p.records.fd = p.kept.fd = p.volumes.fd = -1;
-    p.dropper.task = p.copier.task = p.archiver.task = p.volume_worker.task = p.cleaner.task =
-        TASK_NONE;
-    p.dropper.source = p.copier.source = p.archiver.source = p.volume_worker.source =
-        p.cleaner.source = LOOP_SOURCE_NONE;
+    p.dropper.task = p.copier.task = p.archiver.task = p.exchanger.task = p.volume_worker.task =
+        p.cleaner.task = TASK_NONE;
+    p.dropper.source = p.copier.source = p.archiver.source = p.exchanger.source =
+        p.volume_worker.source = p.cleaner.source = LOOP_SOURCE_NONE;
     dump_init(&p);
     p.server_source = p.signal_source = LOOP_SOURCE_NONE;
 

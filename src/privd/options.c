@@ -67,6 +67,8 @@ static const struct option_row rows[] = {
     {"bucket-region", KIND_TEXT, AT(bucket.region), 0, 0, "which requests are signed with"},
     {"bucket-credentials", KIND_TEXT, AT(bucket.credentials), 0, 0, "file with the keys"},
     {"bucket-ca-file", KIND_TEXT, AT(bucket.ca_file), 0, 0, "authorities (the system's)"},
+    {"exchange-key", KIND_PATH, AT(exchange_key), 0, 0,
+     "file with the key of exported snapshots (the own key)"},
     HOST_DIR(1),
     HOST_DIR(2),
     HOST_DIR(3),

@@ -20,6 +20,7 @@ struct options {
     uint32_t uid_base;
     uint32_t peer_uid;
     uint32_t egress_uid, egress_processes; /* cay-egress; 0 processes: there is none */
+    const char *exchange_key;              /* the operator's file; NULL: there is none */
     struct bucket bucket;                  /* its texts point into argv; no name: there is none */
     struct host_dir host_dirs[HOST_DIRS_MAX]; /* by number less 1; no name: there is none */
     int ready_fd;                             /* -1: no process waits */

@@ -4,6 +4,7 @@
 #include "privd/permit.h"
 
 #include "base/util.h"
+#include "contract/exchange.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 
 _Static_assert(SLOT_STATE_COUNT == 12,
                "a new state: decide what each request in ops and each transition does in it");
-_Static_assert(PRIVSEP_REQUEST_COUNT == 26, "a new request: give it a row in ops");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 28, "a new request: give it a row in ops");
 
 /* [a-z0-9]{1,31}, then only NULs: it becomes a host name. */
 static bool is_id(const char id[static PRIVSEP_ID_SIZE])
@@ -163,6 +164,37 @@ static int check_kept_of(const struct privsep_msg *m, const struct permit_bounds
     return has_owner(m->u.kept.owner) ? check_kept(m, b) : -EINVAL;
 }
 
+static bool is_exchange(const struct privsep_msg *m)
+{
+    return within(m->u.exchange.number, 1, PRIVSEP_KEPT_MAX) &&
+           is_template(m->u.exchange.template_number) && has_owner(m->u.exchange.owner) &&
+           m->u.exchange.pad == 0 &&
+           exchange_is_text(m->u.exchange.template_name, PRIVSEP_TEMPLATE_TEXT) &&
+           exchange_is_text(m->u.exchange.template_digest, PRIVSEP_DIGEST_TEXT);
+}
+
+/* The texts and sizes go into the file, and are believed by nothing here. */
+static int check_export(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return is_exchange(m) && m->u.exchange.template_name[0] != '\0' && m->u.exchange.level == 0 &&
+                   m->u.exchange.made_real_ms >= 0 &&
+                   are_sizes(m->u.exchange.memory_bytes, m->u.exchange.disk_bytes,
+                             m->u.exchange.cpu_milli)
+               ? 0
+               : -EINVAL;
+}
+
+static int check_import(const struct privsep_msg *m, const struct permit_bounds *b)
+{
+    return is_exchange(m) && m->u.exchange.template_name[0] == '\0' &&
+                   m->u.exchange.template_digest[0] == '\0' &&
+                   m->u.exchange.level < PRIVSEP_LEVEL_COUNT && m->u.exchange.memory_bytes == 0 &&
+                   m->u.exchange.disk_bytes == 0 && m->u.exchange.cpu_milli == 0 &&
+                   m->u.exchange.made_real_ms == 0
+               ? 0
+               : -EINVAL;
+}
+
 static int check_volume_make(const struct privsep_msg *m, const struct permit_bounds *b)
 {
     return within(m->u.volume.number, 1, PRIVSEP_VOLUMES_MAX) && m->u.volume.busy == 0 &&
@@ -266,6 +298,8 @@ static const struct op ops[PRIVSEP_REQUEST_COUNT] = {
     [PRIVSEP_ARCHIVE] = {.fields = check_kept_of},
     [PRIVSEP_ARCHIVE_STOP] = {.fields = check_kept_of},
     [PRIVSEP_FETCH] = {.fields = check_kept_of},
+    [PRIVSEP_EXPORT] = {.fields = check_export},
+    [PRIVSEP_IMPORT] = {.fields = check_import},
 };
 
 bool permit_needs_sandbox(uint16_t op)

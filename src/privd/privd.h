@@ -18,6 +18,7 @@
 #include "privd/copy.h"
 #include "privd/dump.h"
 #include "privd/end.h"
+#include "privd/exchange.h"
 #include "privd/keep.h"
 #include "privd/kept.h"
 #include "privd/list.h"
@@ -59,6 +60,7 @@ struct privd {
     struct copier copier;
     struct archiver archiver;
     struct fetcher fetcher;
+    struct exchanger exchanger;
     struct dumper dumpers[DUMPS_MAX];
     struct opened_images opened;
     struct volume_records volumes;

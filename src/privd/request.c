@@ -205,8 +205,10 @@ static const struct {
     [PRIVSEP_ARCHIVE] = {.plain = archive_requested},
     [PRIVSEP_ARCHIVE_STOP] = {.plain = archive_stop_requested},
     [PRIVSEP_FETCH] = {.plain = bucket_fetch_requested},
+    [PRIVSEP_EXPORT] = {.plain = exchange_export_requested},
+    [PRIVSEP_IMPORT] = {.plain = exchange_import_requested},
 };
-_Static_assert(PRIVSEP_REQUEST_COUNT == 26, "a new request: give it a handler");
+_Static_assert(PRIVSEP_REQUEST_COUNT == 28, "a new request: give it a handler");
 
 void request_handle(void *privd, const struct privsep_msg *m)
 {
@@ -247,6 +249,7 @@ void request_peer(void *privd, bool there)
     freeze_forget_all(privd);
     archive_stop(privd, 0); /* the next one may want to start what is being archived */
     bucket_stop_fetches(privd);
+    exchange_stop(privd); /* the file was for its client */
     list_forget(privd);
     sandbox_forget_waiting(privd);
 }

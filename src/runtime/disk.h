@@ -29,13 +29,15 @@ struct disk_backend {
     int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     /* The file that is in a layer or below a number (contract/archive.h): a descriptor, to be read;
      * -ENOENT. swap: the layer that a job made in ARCHIVING_DIR becomes number n, whose layer is
-     * removed; one commit of the file system has it. undo: the new one is removed, where it is. */
+     * removed; one commit of the file system has it. undo: the new one is removed, where it is.
+     * put: it becomes number n, which has none. */
     int (*archive_open)(const struct disk *d, uint32_t slot, uint32_t gen);
     int (*archive_open_kept)(const struct disk *d, uint32_t n);
     bool (*archive_is_away)(const struct disk *d, uint32_t n); /* contract/bucket.h */
     int (*archive_open_new)(const struct disk *d, uint32_t n);
     int (*archive_swap)(const struct disk *d, uint32_t n);
     int (*archive_undo)(const struct disk *d, uint32_t n);
+    int (*archive_put)(const struct disk *d, uint32_t n);
     /* A volume: a tree of its own with a limit, on the disk when make returns (after a failure
      * nothing is left). tree: a detached mount of it with the ids of a user namespace, fit to be
      * written to by an overlay; read-only where it is not to be. */

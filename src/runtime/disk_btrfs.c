@@ -311,6 +311,19 @@ static int btrfs_archive_swap(const struct disk *d, uint32_t n)
     return btrfs_archive_undo(d, n);
 }
 
+/* A single commit of the file system has all of it and the name. */
+static int btrfs_archive_put(const struct disk *d, uint32_t n)
+{
+    char name[DISK_NAME_SIZE];
+
+    disk_name_number(name, n);
+    return syncfs(d->archiving_fd) < 0 ||
+                   renameat2(d->archiving_fd, name, d->kept_fd, name, RENAME_NOREPLACE) < 0 ||
+                   syncfs(d->kept_fd) < 0
+               ? -errno
+               : 0;
+}
+
 static int open_volume(const struct disk *d, uint32_t n)
 {
     char name[DISK_NAME_SIZE];
@@ -399,6 +412,7 @@ const struct disk_backend disk_btrfs_backend = {
     .archive_open_new = btrfs_archive_open_new,
     .archive_swap = btrfs_archive_swap,
     .archive_undo = btrfs_archive_undo,
+    .archive_put = btrfs_archive_put,
     .volume_make = btrfs_volume_make,
     .volume_remove = btrfs_volume_remove,
     .volume_tree = btrfs_volume_tree,

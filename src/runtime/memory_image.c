@@ -3,6 +3,7 @@
 
 #include "runtime/memory_image.h"
 
+#include "base/ids.h"
 #include "base/io.h"
 #include "runtime/state.h"
 #include "sys/ns.h"
@@ -230,22 +231,89 @@ static int run_seal(const struct runtime *rt, const char *what, uint32_t uid, ui
     return rc < 0 ? rc : memory_image_end(&program, why);
 }
 
+/* Overwrites the secret. */
+static int sign_with(const struct runtime *rt, struct seal_secret *secret, const char *what,
+                     uint32_t uid, int dir_fd, int file_fd, uint64_t file_max,
+                     char why[static TASK_WHY_SIZE])
+{
+    CLEANUP_CLOSE int secret_fd = -1;
+    int rc = send_secret(secret, &secret_fd);
+    const int fds[] = {secret_fd, dir_fd, file_fd};
+
+    return rc < 0 ? rc : run_seal(rt, what, uid, file_max, fds, why);
+}
+
 int memory_image_sign(const struct runtime *rt, const char *what, const char *form, uint32_t uid,
                       int dir_fd, int file_fd, uint64_t file_max, char why[static TASK_WHY_SIZE])
 {
     struct seal_secret secret = {.key = {0}};
-    CLEANUP_CLOSE int secret_fd = -1;
     int rc = take_key(rt, secret.key);
 
     snprintf((char *)secret.label, sizeof(secret.label), "%s", form);
-    if (rc == 0)
-        rc = send_secret(&secret, &secret_fd);
     if (rc < 0) {
         snprintf(why, TASK_WHY_SIZE, "the key of archives: %s", strerror(-rc));
         return rc;
     }
-    const int fds[] = {secret_fd, dir_fd, file_fd};
-    return run_seal(rt, what, uid, file_max, fds, why);
+    return sign_with(rt, &secret, what, uid, dir_fd, file_fd, file_max, why);
+}
+
+/* --- the operator's key ----------------------------------------------------------------------- */
+
+#define HEX_CHARS (2 * SEAL_KEY_BYTES)
+
+/* n bytes of a file: the key itself, or in hex with or without the end of a line. */
+static int parse_key(const char *text, size_t n, uint8_t key[static SEAL_KEY_BYTES])
+{
+    char hex[HEX_CHARS + 1];
+
+    if (n == SEAL_KEY_BYTES) {
+        memcpy(key, text, n);
+        return 0;
+    }
+    if (n != HEX_CHARS && !(n == HEX_CHARS + 1 && text[HEX_CHARS] == '\n'))
+        return -EINVAL;
+    memcpy(hex, text, HEX_CHARS);
+    hex[HEX_CHARS] = '\0';
+    int rc = ids_unhex(hex, key, SEAL_KEY_BYTES);
+    explicit_bzero(hex, sizeof(hex));
+    return rc;
+}
+
+/* As other files of the operator's, it is read at each use: one that is replaced is seen. */
+static const char *read_operators_key(const char *path, uint8_t key[static SEAL_KEY_BYTES])
+{
+    CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    char text[HEX_CHARS + 2];
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return "it cannot be opened";
+    if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077))
+        return "it has to be a file for root alone to read (chmod 600)";
+    ssize_t n = io_read_some(fd, text, sizeof(text));
+    int rc = n < 0 ? -EINVAL : parse_key(text, (size_t)n, key);
+    explicit_bzero(text, sizeof(text));
+    return rc < 0 ? "it has to have 32 random bytes, or 64 hex digits" : NULL;
+}
+
+int memory_image_sign_exchange(const struct runtime *rt, const char *what, const char *path,
+                               uint32_t uid, int dir_fd, int file_fd, uint64_t file_max,
+                               char why[static TASK_WHY_SIZE])
+{
+    struct seal_secret secret = {.key = {0}};
+    const char *wrong = path ? read_operators_key(path, secret.key) : NULL;
+    int rc = path ? 0 : take_key(rt, secret.key);
+
+    snprintf((char *)secret.label, sizeof(secret.label), "cay exchange 1");
+    if (wrong)
+        snprintf(why, TASK_WHY_SIZE, "the file of [snapshots] exchange_key: %s", wrong);
+    else if (rc < 0)
+        snprintf(why, TASK_WHY_SIZE, "the key of archives: %s", strerror(-rc));
+    if (wrong || rc < 0) {
+        explicit_bzero(&secret, sizeof(secret));
+        return wrong ? -EACCES : rc;
+    }
+    return sign_with(rt, &secret, what, uid, dir_fd, file_fd, file_max, why);
 }
 
 int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,

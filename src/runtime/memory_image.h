@@ -52,6 +52,12 @@ int memory_image_reason(const char *line, char why[static TASK_WHY_SIZE]);
 int memory_image_sign(const struct runtime *rt, const char *what, const char *form, uint32_t uid,
                       int dir_fd, int file_fd, uint64_t file_max, char why[static TASK_WHY_SIZE]);
 
+/* The same with the operator's key, in the file of that path, for root alone to read: 32 bytes, or
+ * as many in hex. path NULL: with the own one. -EACCES: it is no such file. */
+int memory_image_sign_exchange(const struct runtime *rt, const char *what, const char *path,
+                               uint32_t uid, int dir_fd, int file_fd, uint64_t file_max,
+                               char why[static TASK_WHY_SIZE]);
+
 /* cay-seal, from its start to its end: what is "seal" or "open". 0 or -errno and why. */
 int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
                       int file_fd, const struct runtime_image *image,

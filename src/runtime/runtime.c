@@ -187,6 +187,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out)
     rt->host_dir_fds = config->host_dir_fds;
     rt->checkpoint_path = config->checkpoint_path;
     rt->seal_path = config->seal_path;
+    rt->exchange_key = config->exchange_key;
     rt->disk = (struct disk){.root_fd = -1,
                              .templates_fd = -1,
                              .layers_fd = -1,

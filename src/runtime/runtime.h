@@ -73,6 +73,7 @@ struct runtime_config {
     /* cay-checkpoint and cay-seal, which are executed from there; the caller's, as long as the
      * runtime is open. NULL: memory cannot be dumped */
     const char *checkpoint_path, *seal_path;
+    const char *exchange_key; /* likewise: the operator's file; NULL: there is none */
     /* of directories of the host, by the number of PRIVSEP_MOUNT_HOST_DIR less 1; -1: none; the
      * caller's, as long as the runtime is open. NULL: there are none */
     const int *host_dir_fds;
@@ -133,6 +134,19 @@ int runtime_archive_begin(struct runtime *rt, uint32_t number, int records_fd, s
 int runtime_archive_finish(struct task *t, char why[static TASK_WHY_SIZE]);
 int runtime_archive_undo(const struct runtime *rt, uint32_t number);
 void runtime_archive_undo_all(struct runtime *rt);
+
+/* EXPORT and IMPORT (contract/exchange.h), what a job has left in ARCHIVING_DIR: in a task. export:
+ * header has what cayd says of the snapshot; out_fds are of the signed file, to be read, which has
+ * no name any more. import: where the MACs of the copy are right the layer is made whole, and is
+ * number's when finish answers 0. Undone as an archive is. 0, -EAGAIN (finish), -errno and why. */
+struct exchange_header;
+int runtime_export_begin(struct runtime *rt, uint32_t template_number,
+                         const struct exchange_header *header, struct task *out);
+int runtime_export_finish(struct task *t, int out_fds[static PRIVSEP_EXPORT_FDS],
+                          char why[static TASK_WHY_SIZE]);
+int runtime_import_begin(struct runtime *rt, uint32_t number, uint32_t template_number,
+                         int records_fd, struct task *out);
+int runtime_import_finish(struct task *t, char why[static TASK_WHY_SIZE]);
 
 /* Numbers of the host's loop devices that sandboxes on archives take: each has one. */
 #define RUNTIME_ARCHIVE_DEVICES_MAX 256u

@@ -18,7 +18,7 @@ struct runtime {
     const int *host_dir_fds; /* of runtime_config */
     int agent_fd;            /* sealed memfd with cay-init, execute-only */
     char *agent_path;
-    const char *checkpoint_path, *seal_path; /* of runtime_config */
+    const char *checkpoint_path, *seal_path, *exchange_key; /* of runtime_config */
     struct cgroup *cgroups;
     struct filter filter, asking_filter; /* the second: of sandboxes with limits.filters */
     struct disk disk;

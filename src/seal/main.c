@@ -1,8 +1,9 @@
 /* cay-seal: seals the files of a memory image into one file, or opens it again.
  *
- *     cay-seal seal|open|sign|check UID BYTES_MAX
+ *     cay-seal seal|open|sign|check|sign-exchange|check-exchange UID BYTES_MAX
  *
- * sign and check: the MACs of an archive (sign.h), for which the directory is only where it stands.
+ * sign and check: the MACs of an archive (sign.h), for which the directory is only where it stands;
+ * with -exchange, those of a file for other servers.
  * Descriptors: contract/seal_boot.h. Started as root by what holds the key. It reads the secret,
  * enters its walls as UID (the owner of the sandbox's user namespace, to whom the image's files
  * belong), and only then looks into the directory. BYTES_MAX: of the sealed file. On failure it
@@ -75,31 +76,50 @@ static int open_files(const struct seal_secret *secret, uint64_t bytes_max UNUSE
     return rc == 0 ? pack_read(&seal, SEAL_BOOT_DIR_FD, why) : rc;
 }
 
-static int sign_file(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
-                     struct pack_why *why)
+typedef int (*mac_work)(int fd, const struct seal_secret *secret, struct sign_why *why);
+
+static int work_on_macs(mac_work work, const struct seal_secret *secret, struct pack_why *why)
 {
     struct sign_why text = {""};
-    int rc = sign_write(SEAL_BOOT_FILE_FD, secret, &text);
+    int rc = work(SEAL_BOOT_FILE_FD, secret, &text);
 
     memcpy(why->text, text.text, sizeof(why->text));
     return rc;
+}
+
+static int sign_file(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
+                     struct pack_why *why)
+{
+    return work_on_macs(sign_write, secret, why);
 }
 
 static int check_file(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
                       struct pack_why *why)
 {
-    struct sign_why text = {""};
-    int rc = sign_check(SEAL_BOOT_FILE_FD, secret, &text);
+    return work_on_macs(sign_check, secret, why);
+}
 
-    memcpy(why->text, text.text, sizeof(why->text));
-    return rc;
+static int sign_exchange(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
+                         struct pack_why *why)
+{
+    return work_on_macs(sign_write_exchange, secret, why);
+}
+
+static int check_exchange(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
+                          struct pack_why *why)
+{
+    return work_on_macs(sign_check_exchange, secret, why);
 }
 
 static const struct {
     const char *name;
     int (*work)(const struct seal_secret *secret, uint64_t bytes_max, struct pack_why *why);
-} works[] = {
-    {"seal", seal_files}, {"open", open_files}, {"sign", sign_file}, {"check", check_file}};
+} works[] = {{"seal", seal_files},
+             {"open", open_files},
+             {"sign", sign_file},
+             {"check", check_file},
+             {"sign-exchange", sign_exchange},
+             {"check-exchange", check_exchange}};
 
 static int parse(int argc, char **argv, struct options *o)
 {
@@ -143,7 +163,8 @@ int main(int argc, char **argv)
 
     if (parse(argc, argv, &o) < 0) {
         fprintf(stderr,
-                "usage: cay-seal seal|open|sign|check UID BYTES_MAX   (started by cay-privd)\n");
+                "usage: cay-seal seal|open|sign|check|sign-exchange|check-exchange UID BYTES_MAX   "
+                "(started by cay-privd)\n");
         return 2;
     }
     signal(SIGXFSZ, SIG_IGN); /* a file that becomes too large is an error of write(2) */

@@ -5,6 +5,7 @@
 
 #include "base/util.h"
 #include "contract/archive.h"
+#include "contract/exchange.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -18,12 +19,15 @@
 #include <unistd.h>
 
 static const uint8_t for_archives[] = "cay-seal archive 1";
+static const uint8_t for_exchange[] = "cay-seal exchange 1";
 
 struct signing {
     int fd;
     uint64_t bytes; /* of the contents */
     uint8_t key[ARCHIVE_MAC_BYTES];
     struct sign_why *why;
+    const char *what;  /* the file, for people */
+    bool binds_header; /* the last bytes of the contents are a part of the key */
     uint8_t text[sizeof(uint64_t) + ARCHIVE_PIECE_BYTES]; /* number and contents of a piece */
 };
 
@@ -47,21 +51,41 @@ static int mac(const uint8_t *key, const void *text, size_t n,
 
 _Static_assert(SEAL_KEY_BYTES == ARCHIVE_MAC_BYTES, "a MAC is the key of a file");
 
-static int begin(struct signing *s, int fd, uint64_t bytes, const struct seal_secret *secret,
-                 struct sign_why *why)
-{
-    uint8_t text[sizeof(for_archives) + SEAL_LABEL_BYTES + sizeof(uint64_t)];
-    uint64_t length = htole64(bytes);
+static int read_at(const struct signing *s, void *out, size_t n, uint64_t at);
 
+static int make_key(struct signing *s, const struct seal_secret *secret)
+{
+    uint8_t
+        text[sizeof(for_exchange) + SEAL_LABEL_BYTES + sizeof(uint64_t) + EXCHANGE_HEADER_BYTES];
+    uint64_t length = htole64(s->bytes);
+    size_t n = s->binds_header ? sizeof(for_exchange) : sizeof(for_archives);
+    int rc = 0;
+
+    memcpy(text, s->binds_header ? for_exchange : for_archives, n);
+    memcpy(text + n, secret->label, SEAL_LABEL_BYTES);
+    n += SEAL_LABEL_BYTES;
+    memcpy(text + n, &length, sizeof(length));
+    n += sizeof(length);
+    if (s->binds_header) {
+        rc = read_at(s, text + n, EXCHANGE_HEADER_BYTES, s->bytes - EXCHANGE_HEADER_BYTES);
+        n += EXCHANGE_HEADER_BYTES;
+    }
+    if (rc < 0)
+        return rc;
+    return mac(secret->key, text, n, s->key) < 0 ? fail(s, -ENOMEM, "memory is out") : 0;
+}
+
+static int begin(struct signing *s, int fd, uint64_t bytes, bool binds_header,
+                 const struct seal_secret *secret, struct sign_why *why)
+{
     s->fd = fd;
     s->bytes = bytes;
     s->why = why;
-    memcpy(text, for_archives, sizeof(for_archives));
-    memcpy(text + sizeof(for_archives), secret->label, SEAL_LABEL_BYTES);
-    memcpy(text + sizeof(for_archives) + SEAL_LABEL_BYTES, &length, sizeof(length));
-    if (bytes == 0 || bytes > ARCHIVE_BYTES_MAX)
-        return fail(s, -EFBIG, "the archive has no size that an archive may have");
-    return mac(secret->key, text, sizeof(text), s->key) < 0 ? fail(s, -ENOMEM, "memory is out") : 0;
+    s->what = binds_header ? "file" : "archive";
+    s->binds_header = binds_header;
+    if (bytes <= (binds_header ? EXCHANGE_HEADER_BYTES : 0) || bytes > ARCHIVE_BYTES_MAX)
+        return fail(s, -EFBIG, "the %s has no size that it may have", s->what);
+    return make_key(s, secret);
 }
 
 static int read_at(const struct signing *s, void *out, size_t n, uint64_t at)
@@ -72,8 +96,8 @@ static int read_at(const struct signing *s, void *out, size_t n, uint64_t at)
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return fail(s, got < 0 ? -errno : -EBADMSG,
-                        "the archive cannot be read at byte %" PRIu64, at + have);
+            return fail(s, got < 0 ? -errno : -EBADMSG, "the %s cannot be read at byte %" PRIu64,
+                        s->what, at + have);
         have += (size_t)got;
     }
     return 0;
@@ -88,7 +112,7 @@ static int write_at(const struct signing *s, const void *bytes, size_t n, uint64
     while (put < 0 && errno == EINTR);
     if (put == (ssize_t)n)
         return 0;
-    return fail(s, put < 0 ? -errno : -ENOSPC, "writing the MACs of the archive: %s",
+    return fail(s, put < 0 ? -errno : -ENOSPC, "writing the MACs of the %s: %s", s->what,
                 strerror(put < 0 ? errno : ENOSPC));
 }
 
@@ -119,7 +143,7 @@ static int sign_all(struct signing *s)
     if (rc == 0)
         rc = write_at(s, &footer, sizeof(footer), s->bytes + n * sizeof(own));
     if (rc == 0 && fsync(s->fd) < 0)
-        rc = fail(s, -errno, "the archive does not get to the disk: %s", strerror(errno));
+        rc = fail(s, -errno, "the %s does not get to the disk: %s", s->what, strerror(errno));
     return rc;
 }
 
@@ -135,8 +159,9 @@ static int check_all(struct signing *s)
             rc = read_at(s, there, sizeof(there), s->bytes + i * sizeof(there));
         if (rc == 0 && CRYPTO_memcmp(own, there, sizeof(own)) != 0)
             rc = fail(s, -EBADMSG,
-                      "the archive is damaged: piece %" PRIu64 ", from byte %" PRIu64 " on", i,
-                      i * ARCHIVE_PIECE_BYTES);
+                      "the %s is damaged, or signed with another key: piece %" PRIu64
+                      ", from byte %" PRIu64 " on",
+                      s->what, i, i * ARCHIVE_PIECE_BYTES);
         if (rc < 0)
             return rc;
     }
@@ -151,37 +176,60 @@ static int length_of(int fd, uint64_t *out, struct sign_why *why)
         *out = (uint64_t)st.st_size;
         return 0;
     }
-    snprintf(why->text, sizeof(why->text), "the archive cannot be looked at");
+    snprintf(why->text, sizeof(why->text), "the file cannot be looked at");
     return -EIO;
 }
 
-int sign_write(int fd, const struct seal_secret *secret, struct sign_why *why)
+static int write_macs(int fd, bool binds_header, const struct seal_secret *secret,
+                      struct sign_why *why)
 {
     static struct signing s; /* large */
     uint64_t bytes;
     int rc = length_of(fd, &bytes, why);
 
     if (rc == 0)
-        rc = begin(&s, fd, bytes, secret, why);
+        rc = begin(&s, fd, bytes, binds_header, secret, why);
     if (rc == 0)
         rc = sign_all(&s);
     OPENSSL_cleanse(s.key, sizeof(s.key));
     return rc;
 }
 
-int sign_check(int fd, const struct seal_secret *secret, struct sign_why *why)
+static int check_macs(int fd, bool binds_header, const struct seal_secret *secret,
+                      struct sign_why *why)
 {
     static struct signing s;
     uint64_t bytes;
     int rc = archive_length(fd, &bytes);
 
     if (rc < 0) {
-        snprintf(why->text, sizeof(why->text), "the archive is damaged: its end");
+        snprintf(why->text, sizeof(why->text), "the %s is damaged: its end",
+                 binds_header ? "file" : "archive");
         return rc;
     }
-    rc = begin(&s, fd, bytes, secret, why);
+    rc = begin(&s, fd, bytes, binds_header, secret, why);
     if (rc == 0)
         rc = check_all(&s);
     OPENSSL_cleanse(s.key, sizeof(s.key));
     return rc;
+}
+
+int sign_write(int fd, const struct seal_secret *secret, struct sign_why *why)
+{
+    return write_macs(fd, false, secret, why);
+}
+
+int sign_write_exchange(int fd, const struct seal_secret *secret, struct sign_why *why)
+{
+    return write_macs(fd, true, secret, why);
+}
+
+int sign_check(int fd, const struct seal_secret *secret, struct sign_why *why)
+{
+    return check_macs(fd, false, secret, why);
+}
+
+int sign_check_exchange(int fd, const struct seal_secret *secret, struct sign_why *why)
+{
+    return check_macs(fd, true, secret, why);
 }

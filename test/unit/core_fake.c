@@ -8,11 +8,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #define SLOTS  8192u
@@ -441,6 +443,40 @@ static void do_fetch(struct fake *f, const struct privsep_msg *m)
     reply(f, &r, f->knobs[FAKE_FETCH_ERRNO]);
 }
 
+/* A file of four bytes, opened twice. */
+static void do_export(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+    int fd = memfd_create("exported", MFD_CLOEXEC), fds[PRIVSEP_EXPORT_FDS];
+    char path[64];
+
+    f->counts.exports++;
+    if (f->knobs[FAKE_EXPORT_ERRNO] || !f->kept[m->u.exchange.number]) {
+        snprintf(r.u.refused.why, sizeof(r.u.refused.why), "a part of it cannot be in one");
+        reply(f, &r, f->knobs[FAKE_EXPORT_ERRNO] ? f->knobs[FAKE_EXPORT_ERRNO] : -ENOENT);
+        close(fd);
+        return;
+    }
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (write(fd, "file", 4) != 4)
+        abort();
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+    privsep_server_send(f->server, 0, &r, fds, ARRAY_SIZE(fds));
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        close(fds[i]);
+    close(fd);
+}
+
+static void do_import(struct fake *f, const struct privsep_msg *m)
+{
+    struct privsep_msg r = {.op = m->op, .seq = m->seq};
+
+    f->kept[m->u.exchange.number] = true;
+    memcpy(f->owner[m->u.exchange.number], m->u.exchange.owner, PRIVSEP_OWNER_SIZE);
+    reply(f, &r, 0);
+}
+
 static void do_kepts(struct fake *f, const struct privsep_msg *m)
 {
     struct privsep_msg r = {.op = m->op, .seq = m->seq};
@@ -620,6 +656,8 @@ static const struct {
     {PRIVSEP_ARCHIVE, do_archive, FAKE_HOLD_ARCHIVES},
     {PRIVSEP_ARCHIVE_STOP, do_archive_stop, FAKE_KNOB_COUNT},
     {PRIVSEP_FETCH, do_fetch, FAKE_KNOB_COUNT},
+    {PRIVSEP_EXPORT, do_export, FAKE_HOLD_TRANSFERS},
+    {PRIVSEP_IMPORT, do_import, FAKE_HOLD_TRANSFERS},
     {PRIVSEP_COPY, do_copy, FAKE_HOLD_COPIES},
     {PRIVSEP_RESIZE, do_resize, FAKE_HOLD_RESIZES},
     {PRIVSEP_DROP, do_drop, FAKE_HOLD_DROPS},

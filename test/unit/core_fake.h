@@ -15,7 +15,7 @@ struct fake_counts {
     unsigned command_sandboxes, command_sandbox_ends,
         starts; /* a start is answered as FAKE_START says */
     unsigned freezes, thaws, keeps, drops, resizes;
-    unsigned archives, fetches;
+    unsigned archives, fetches, exports;
     unsigned prepares, dumps, restores; /* agents asked, DUMPs, CREATEs on memory that is there */
     unsigned volume_ends; /* agents that were asked to serve a volume's contents no more */
     unsigned live;        /* sandboxes that live now */
@@ -62,12 +62,14 @@ enum fake_knob {
     FAKE_LOSE_RESUMES,  /* the same for those of a sandbox's own memory, which is gone then */
     FAKE_MEMORY_ERRNO,  /* EOPNOTSUPP; of a dump ETIMEDOUT and ECHILD keep its files */
     FAKE_PREPARE, /* status of an agent's answer when it is to prepare for a dump: 204; 0: none comes */
-    FAKE_ARCHIVE_ERRNO, /* of an answer to ARCHIVE, as it is sent: 0 or -errno */
-    FAKE_ARCHIVE_STAYS, /* 1: an ARCHIVE that is done says that the bucket did not take it */
-    FAKE_FETCH_ERRNO,   /* as FAKE_ARCHIVE_ERRNO, to FETCH */
-    FAKE_LATE_GO_ONS,   /* that many times an agent that is to go on says that it cannot yet */
-    FAKE_STUCK_COPIES,  /* that many copies fail with -ENOTRECOVERABLE: their sandbox is frozen */
-    FAKE_CONNECT_ERRNO, /* is the answer to each CONNECT; 0: sockets */
+    FAKE_ARCHIVE_ERRNO,  /* of an answer to ARCHIVE, as it is sent: 0 or -errno */
+    FAKE_ARCHIVE_STAYS,  /* 1: an ARCHIVE that is done says that the bucket did not take it */
+    FAKE_FETCH_ERRNO,    /* as FAKE_ARCHIVE_ERRNO, to FETCH */
+    FAKE_HOLD_TRANSFERS, /* as FAKE_HOLD_CREATES, for EXPORT and IMPORT */
+    FAKE_EXPORT_ERRNO,   /* as FAKE_ARCHIVE_ERRNO, to EXPORT */
+    FAKE_LATE_GO_ONS,    /* that many times an agent that is to go on says that it cannot yet */
+    FAKE_STUCK_COPIES,   /* that many copies fail with -ENOTRECOVERABLE: their sandbox is frozen */
+    FAKE_CONNECT_ERRNO,  /* is the answer to each CONNECT; 0: sockets */
     FAKE_KNOB_COUNT
 };
 

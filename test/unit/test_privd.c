@@ -256,14 +256,13 @@ static void what_is_kept_is_what_the_disk_has(void **state)
         [KEPT_NONE] = {KEPT_NONE, KEPT_WHOLE},        [KEPT_KEEPING] = {KEPT_NONE, KEPT_NONE},
         [KEPT_WHOLE] = {KEPT_NONE, KEPT_WHOLE},       [KEPT_TAKING] = {KEPT_NONE, KEPT_NONE},
         [KEPT_DROPPING] = {KEPT_NONE, KEPT_DROPPING}, [KEPT_COPYING] = {KEPT_NONE, KEPT_DROPPING},
-        [KEPT_ARCHIVING] = {KEPT_NONE, KEPT_WHOLE},
+        [KEPT_ARCHIVING] = {KEPT_NONE, KEPT_WHOLE},   [KEPT_IMPORTING] = {KEPT_NONE, KEPT_DROPPING},
     };
 
     for (unsigned i = 0; i < KEPT_STATE_COUNT; i++)
         for (unsigned is_kept = 0; is_kept < 2; is_kept++) {
-            enum kept_state dead = !is_kept                                  ? KEPT_NONE
-                                   : i == KEPT_DROPPING || i == KEPT_COPYING ? KEPT_DROPPING
-                                                                             : KEPT_WHOLE;
+            bool goes = i == KEPT_DROPPING || i == KEPT_COPYING || i == KEPT_IMPORTING;
+            enum kept_state dead = !is_kept ? KEPT_NONE : goes ? KEPT_DROPPING : KEPT_WHOLE;
 
             assert_int_equal(kept_recovered((enum kept_state)i, is_kept, true), lives[i][is_kept]);
             assert_int_equal(kept_recovered((enum kept_state)i, is_kept, false), dead);

@@ -567,6 +567,29 @@ int runtime_archive_finish(struct task *t, char why[static TASK_WHY_SIZE])
     return -EOPNOTSUPP;
 }
 
+int runtime_export_begin(struct runtime *rt, uint32_t template_number,
+                         const struct exchange_header *header, struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_export_finish(struct task *t, int out_fds[static PRIVSEP_EXPORT_FDS],
+                          char why[static TASK_WHY_SIZE])
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_import_begin(struct runtime *rt, uint32_t number, uint32_t template_number,
+                         int records_fd, struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int runtime_import_finish(struct task *t, char why[static TASK_WHY_SIZE])
+{
+    return -EOPNOTSUPP;
+}
+
 int runtime_archive_undo(const struct runtime *rt, uint32_t number)
 {
     return 0;
@@ -721,6 +744,7 @@ static void begin(struct world *w)
                         .dropper = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .copier = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .archiver = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
+                        .exchanger = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .volume_worker = {.task = TASK_NONE, .source = LOOP_SOURCE_NONE},
                         .server_source = LOOP_SOURCE_NONE,
                         .signal_source = LOOP_SOURCE_NONE,

@@ -115,6 +115,12 @@ static const struct {
     {"resize.memory_bytes", PRIVSEP_RESIZE, IN(u.resize.memory_bytes)},
     {"resize.disk_bytes", PRIVSEP_RESIZE, IN(u.resize.disk_bytes)},
     {"resize.cpu_milli", PRIVSEP_RESIZE, IN(u.resize.cpu_milli)},
+    {"exchange.number", PRIVSEP_IMPORT, IN(u.exchange.number)},
+    {"exchange.template_number", PRIVSEP_EXPORT, IN(u.exchange.template_number)},
+    {"exchange.level", PRIVSEP_IMPORT, IN(u.exchange.level)},
+    {"exchange.memory_bytes", PRIVSEP_EXPORT, IN(u.exchange.memory_bytes)},
+    {"exchange.disk_bytes", PRIVSEP_EXPORT, IN(u.exchange.disk_bytes)},
+    {"exchange.cpu_milli", PRIVSEP_EXPORT, IN(u.exchange.cpu_milli)},
     {"slot", PRIVSEP_STAT, IN(slot)},
     {"gen", PRIVSEP_STAT, IN(gen)},
 };
@@ -126,7 +132,8 @@ static struct privsep_msg good(uint16_t op)
     if (op == PRIVSEP_CREATE)
         return good_create();
     m.gen = op != PRIVSEP_DROP && op != PRIVSEP_VOLUME_MAKE && op != PRIVSEP_ARCHIVE &&
-            op != PRIVSEP_ARCHIVE_STOP && op != PRIVSEP_FETCH;
+            op != PRIVSEP_ARCHIVE_STOP && op != PRIVSEP_FETCH && op != PRIVSEP_EXPORT &&
+            op != PRIVSEP_IMPORT;
     if (op == PRIVSEP_CONNECT)
         m.u.connect.count = 1;
     if (op == PRIVSEP_COMMAND_SANDBOX_END)
@@ -135,6 +142,15 @@ static struct privsep_msg good(uint16_t op)
         op == PRIVSEP_ARCHIVE_STOP || op == PRIVSEP_FETCH) {
         m.u.kept.number = 1;
         m.u.kept.owner[0] = 1;
+    }
+    if (op == PRIVSEP_EXPORT || op == PRIVSEP_IMPORT) {
+        m.u.exchange.number = m.u.exchange.template_number = 1;
+        m.u.exchange.owner[0] = 1;
+    }
+    if (op == PRIVSEP_EXPORT) {
+        strcpy(m.u.exchange.template_name, "base");
+        m.u.exchange.memory_bytes = m.u.exchange.disk_bytes = 1 << 30;
+        m.u.exchange.cpu_milli = 1000;
     }
     if (op == PRIVSEP_RESIZE) {
         m.u.resize.memory_bytes = m.u.resize.disk_bytes = 1 << 30;
