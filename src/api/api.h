@@ -58,6 +58,10 @@ struct api_request {
     char *body;                         /* NUL-terminated */
     size_t body_len;
     bool is_socket; /* asked by the toolbox for a client that has a WebSocket */
+    /* The body goes into a file (upload_fd of the answer) instead of this: it is to begin, or it is
+     * all there, by the number that the first answer had. */
+    enum { API_UPLOAD_NONE, API_UPLOAD_BEGINS, API_UPLOAD_ENDS } upload;
+    uint64_t upload_number;
     /* its client has gone; valid until the answer; NULL: it is not known */
     const atomic_bool *gone;
 };
@@ -77,6 +81,10 @@ struct api_response {
     const char *type; /* of body, a literal; NULL: application/json */
     int stream_fd;    /* the body comes out of this, until its end, as stream_type; 0: none does */
     const char *stream_type; /* a literal */
+    /* stream_fd is a file of so many bytes, from its beginning; 0: it is a pipe */
+    uint64_t stream_bytes;
+    int upload_fd; /* the body is to be written to this (API_UPLOAD_BEGINS); 0: it is not */
+    uint64_t upload_number, upload_most_bytes;
 };
 
 struct api_config {
@@ -200,6 +208,10 @@ void api_reply_json(struct api_call *call, int status, json_t *body);
 void api_reply_text(struct api_call *call, int status, const char *json, size_t len); /* copied */
 void api_reply_empty(struct api_call *call, int status);
 void api_reply_stream(struct api_call *call, const char *type, int fd); /* 200; takes fd over */
+/* The same of a file, of so many bytes. */
+void api_reply_file(struct api_call *call, const char *type, int fd, uint64_t bytes);
+/* To API_UPLOAD_BEGINS; takes fd over. */
+void api_reply_upload(struct api_call *call, int fd, uint64_t number, uint64_t most_bytes);
 void api_fail(struct api_call *call, int status, const char *fmt, ...) PRINTF(3, 4);
 void api_fail_err(struct api_call *call, const struct err *e);
 

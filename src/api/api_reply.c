@@ -45,6 +45,9 @@ void api_response_free(struct api_response *r)
     if (r->stream_fd > 0)
         close(r->stream_fd);
     r->stream_fd = 0;
+    if (r->upload_fd > 0)
+        close(r->upload_fd);
+    r->upload_fd = 0;
 }
 
 static void finish(struct api_call *call, int status)
@@ -124,6 +127,20 @@ void api_reply_stream(struct api_call *call, const char *type, int fd)
     call->response.stream_fd = fd;
     call->response.stream_type = type;
     finish(call, 200);
+}
+
+void api_reply_file(struct api_call *call, const char *type, int fd, uint64_t bytes)
+{
+    call->response.stream_bytes = bytes;
+    api_reply_stream(call, type, fd);
+}
+
+void api_reply_upload(struct api_call *call, int fd, uint64_t number, uint64_t most_bytes)
+{
+    call->response.upload_fd = fd;
+    call->response.upload_number = number;
+    call->response.upload_most_bytes = most_bytes;
+    finish(call, 202);
 }
 
 void api_fail(struct api_call *call, int status, const char *fmt, ...)

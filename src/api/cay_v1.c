@@ -108,6 +108,8 @@ const struct api_route cay_v1_routes[] = {
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/rollback", cay_v1_rollback},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/resize", cay_v1_resize},
     {API_WRITE, "POST", "/cay/v1/snapshots/{id}/memory", cay_v1_snapshot_memory},
+    {API_WRITE, "GET", "/cay/v1/snapshots/{id}/export", cay_v1_snapshot_export},
+    {API_WRITE, "POST", "/cay/v1/snapshots/import", cay_v1_snapshot_import},
     {API_READ, "GET", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_get},
     {API_WRITE, "PUT", "/cay/v1/sandboxes/{id}/policy", cay_v1_policy_put,
      .body_max = API_POLICY_MAX_BYTES},

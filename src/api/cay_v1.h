@@ -113,6 +113,12 @@
  * POST /cay/v1/snapshots/{id}/memory {"ready": a command of bash, root's, in /} -> 200 {"snapshot",
  *   "memory": true}: sandboxes of it begin with its start command's program up, as it stood when
  *   that command succeeded (docs/templates.md). 501: why that cannot be.
+ * GET /cay/v1/snapshots/{id}/export -> 200, a file of application/vnd.cay.snapshot, whose length is
+ *   known: for another server with the same [snapshots] exchange_key (docs/snapshots.md). 409: why
+ *   it cannot be exported; 429: this tenant has an export already.
+ * POST /cay/v1/snapshots/import?name=NAME, such a file -> 201 as E2B's snapshot: it is the caller's
+ *   tenant's from now on. 400: it is none, was changed, or is of another key; 409: it lies on a
+ *   template that is not here; 413: it is longer than it may be; 429; 507.
  * GET /cay/v1/sandboxes/{id}/policy -> 200, the policy itself.
  * POST /cay/v1/sandboxes/{id}/policy/explain {"to": "https://HOST:PORT", "method", "path",
  *   "address", "said", "policy"} -> 200 {"verdict": "allow", "deny", "depends" (on the request) or
@@ -207,6 +213,8 @@ void cay_v1_rollback(struct api_call *call);
 
 /* cay_v1_snapshot.c */
 void cay_v1_snapshot_memory(struct api_call *call);
+void cay_v1_snapshot_export(struct api_call *call);
+void cay_v1_snapshot_import(struct api_call *call);
 
 /* cay_v1_resize.c: {"memoryBytes", "diskBytes", "cpuMilli"}, of which an absent one stays; answers
  * as GET /cay/v1/sandboxes/{id}. */

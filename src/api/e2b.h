@@ -129,6 +129,8 @@ void e2b_sandbox_logs_v2(struct api_call *call);
 void e2b_sandbox_network(struct api_call *call);
 void e2b_sandbox_fork(struct api_call *call);
 void e2b_snapshot_create(struct api_call *call);
+struct snapshot;
+json_t *e2b_snapshot_json(const struct snapshot *s); /* a new reference */
 void e2b_snapshot_list(struct api_call *call);
 void e2b_sandbox_pause(struct api_call *call);
 void e2b_sandbox_resume(struct api_call *call);

@@ -15,7 +15,7 @@ static json_t *names_json(const struct snapshot *s)
     return *s->name ? json_pack("[o]", json_sprintf("%s:default", s->name)) : json_array();
 }
 
-static json_t *snapshot_json(const struct snapshot *s)
+json_t *e2b_snapshot_json(const struct snapshot *s)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:o, s:b}", "snapshotID", s->id, "names", names_json(s),
                      "sandboxID", s->sandbox, "templateID", s->template_id, "createdAt",
@@ -27,7 +27,7 @@ static void made(void *arg, const struct snapshot *s, const struct err *why)
     struct api_call *call = arg;
 
     if (s)
-        api_reply_json(call, 201, snapshot_json(s));
+        api_reply_json(call, 201, e2b_snapshot_json(s));
     else
         e2b_fail(call, why);
 }
@@ -69,7 +69,7 @@ static bool add(void *arg, const struct snapshot *s)
         p->more = true;
         return false;
     }
-    json_array_append_new(p->items, snapshot_json(s));
+    json_array_append_new(p->items, e2b_snapshot_json(s));
     memcpy(p->last, s->id, sizeof(p->last));
     return true;
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cayd/loop_end.h"
+#include "cayd/snapshot_import.h"
 #include "cayd/storage.h"
 #include "cayd/upload.h"
 #include "gateway/route.h"
@@ -113,7 +114,7 @@ static void handle(struct http_exchange *x, void *ctx)
         return;
     }
     if (gateway_preflight(x) || gateway_handle(l->gateway, x) || toolbox_handle(l->toolbox, x) ||
-        upload_handle(l, x) || storage_handle(l, x))
+        upload_handle(l, x) || storage_handle(l, x) || snapshot_import_handle(l, x))
         return;
     connloop_api(l, x);
 }

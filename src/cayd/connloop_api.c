@@ -33,16 +33,19 @@ static const char *find_key(const struct http_head *h)
     return key + 7 + strspn(key + 7, " ");
 }
 
-static void begin_stream(struct connloop *l, struct http_exchange *x, int fd)
+static void begin_stream(struct connloop *l, struct http_exchange *x, int fd, uint64_t bytes)
 {
     char key_id[CORE_KEY_ID_SIZE];
 
     _Static_assert(sizeof(key_id) <= STREAM_OWNER_SIZE, "a stream is its key's");
     core_key_id(find_key(http_exchange_head(x)), key_id);
-    stream_start(l->streams, x, key_id, fd);
+    if (bytes)
+        stream_start_file(l->streams, x, key_id, fd, bytes);
+    else
+        stream_start(l->streams, x, key_id, fd);
 }
 
-static void respond(struct connloop *l, struct http_exchange *x, struct api_response *r)
+void connloop_api_respond(struct connloop *l, struct http_exchange *x, struct api_response *r)
 {
     struct http_header headers[API_HEADERS_MAX + 3];
     size_t n = 0;
@@ -59,18 +62,18 @@ static void respond(struct connloop *l, struct http_exchange *x, struct api_resp
         http_respond(x, r->status, headers, n, r->body, r->body_len);
         return;
     }
-    http_response_begin(x, r->status, headers, n, -1);
-    begin_stream(l, x, r->stream_fd);
+    http_response_begin(x, r->status, headers, n, r->stream_bytes ? (int64_t)r->stream_bytes : -1);
+    begin_stream(l, x, r->stream_fd, r->stream_bytes);
     r->stream_fd = 0;
 }
 
-static void api_answered(struct control_request *a, void *reader)
+void connloop_api_answered(struct control_request *a, void *reader)
 {
     struct connloop *l = reader;
     struct http_exchange *x = pending_take(l->api_pending, a->ticket, NULL);
 
     if (x)
-        respond(l, x, &a->response);
+        connloop_api_respond(l, x, &a->response);
     control_request_free(a);
 }
 
@@ -107,8 +110,7 @@ static bool copy_headers(const struct http_head *h, struct api_request *r)
     return true;
 }
 
-/* NULL: memory is out. */
-static struct api_request *make_request(const struct http_head *h, const char *body, size_t len)
+struct api_request *connloop_api_request(const struct http_head *h, const char *body, size_t len)
 {
     const char *once = http_head_get(h, "Idempotency-Key");
     struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
@@ -200,31 +202,43 @@ bool connloop_request(struct connloop *l, struct http_exchange *x, struct contro
     return false;
 }
 
-static void api_body(struct http_exchange *x, char *body, size_t len)
+void connloop_nothing_answered(struct control_request *a, void *reader UNUSED)
 {
-    struct connloop *l = http_exchange_loop(x)->data;
-    struct waited_body *waited = http_exchange_get(x);
-    struct api_request *r = make_request(http_exchange_head(x), body, len);
-    struct control_request *a = r ? control_request_api(l->config.control, r, &l->inbox,
-                                                        api_answered)
+    control_request_free(a);
+}
+
+bool connloop_api_send(struct connloop *l, struct http_exchange *x, struct api_request *r,
+                       void (*answered)(struct control_request *a, void *reader))
+{
+    struct control_request *a = r ? control_request_api(l->config.control, r, &l->inbox, answered)
                                   : NULL;
 
-    http_body_release(x);
-    http_exchange_set(x, NULL, NULL);
-    body_free(x, waited);
     if (a)
         a->ticket = pending_add(l->api_pending, x, clock_mono_ms() + API_TIMEOUT_MS, a,
                                 client_gone);
     if (!a || !a->ticket) {
         control_request_free(a);
         http_respond_error(x, 503, "too many requests wait for an answer; try again");
-        return;
+        return false;
     }
     if (control_send(a) == 0)
-        return;
+        return true;
     pending_take(l->api_pending, a->ticket, NULL);
     control_request_free(a);
     http_respond_error(x, 503, "the server is too busy; try again");
+    return false;
+}
+
+static void api_body(struct http_exchange *x, char *body, size_t len)
+{
+    struct connloop *l = http_exchange_loop(x)->data;
+    struct waited_body *waited = http_exchange_get(x);
+    struct api_request *r = connloop_api_request(http_exchange_head(x), body, len);
+
+    http_body_release(x);
+    http_exchange_set(x, NULL, NULL);
+    body_free(x, waited);
+    (void)connloop_api_send(l, x, r, connloop_api_answered);
 }
 
 /* -- a body, when its key is known ------------------------------------------------------------- */

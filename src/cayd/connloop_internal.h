@@ -56,6 +56,21 @@ struct connloop {
 bool connloop_request(struct connloop *l, struct http_exchange *x, struct control_request *a,
                       unsigned wait_ms);
 
+/* The request as the API takes it, its body copied; NULL: memory is out. */
+struct api_request *connloop_api_request(const struct http_head *h, const char *body, size_t len);
+
+/* Sends it (NULL: memory was out): the answer is x's, found by its ticket in l->api_pending.
+ * false: x was answered here (503). */
+bool connloop_api_send(struct connloop *l, struct http_exchange *x, struct api_request *r,
+                       void (*answered)(struct control_request *a, void *reader));
+
+/* An answer of the API goes to its client, where it is still there. */
+void connloop_api_answered(struct control_request *a, void *reader);
+void connloop_api_respond(struct connloop *l, struct http_exchange *x, struct api_response *r);
+
+/* An answer for which no client waits. */
+void connloop_nothing_answered(struct control_request *a, void *reader);
+
 /* Serves a request of the API: collects its body, hands it to the control loop, and answers. */
 void connloop_api(struct connloop *l, struct http_exchange *x);
 

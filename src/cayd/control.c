@@ -3,6 +3,7 @@
 #include "api/e2b.h"
 #include "base/log.h"
 #include "core/key.h"
+#include "core/transfer.h"
 #include "mcp/mcp.h"
 
 #include <errno.h>
@@ -172,7 +173,9 @@ static void open_upload(struct mailbox_message *l, void *reader)
     struct control_upload *u = a->upload;
     struct core_build_upload begun = {.fd = -1};
 
-    if (u->ends && u->part)
+    if (u->is_import)
+        core_snapshot_import_drop(c->core, u->number);
+    else if (u->ends && u->part)
         core_storage_part_end(c->core, u->number, u->part, u->bytes, u->whole, &u->why);
     else if (u->ends)
         core_build_upload_end(c->core, u->number, u->bytes, u->whole, &u->why);

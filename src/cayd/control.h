@@ -16,7 +16,7 @@ struct control_upload {
     char hash[CORE_BUILD_HASH_MAX + 1], token[CORE_BUILD_UPLOAD_TOKEN];
     struct core_storage_call *storage; /* NULL: none of the storage's */
     unsigned part;                     /* 0: it is received in one */
-    bool ends;
+    bool ends, is_import; /* the latter: of a snapshot (snapshot_import.h) that will not be whole */
     uint64_t number, bytes, most_bytes;
     bool whole;
     const void *sender; /* the sender's own */

@@ -60,7 +60,7 @@ static void answer_good(struct http_exchange *x)
     http_respond(x, 200, &etag, 1, NULL, 0);
 }
 
-static const struct upload_answers answers = {answer_good, answer_bad};
+static const struct upload_answers answers = {.good = answer_good, .bad = answer_bad};
 
 /* A list of one archive, or of none. */
 static void answer_list(struct http_exchange *x, const struct core_storage_call *s, bool is_there)

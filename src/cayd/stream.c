@@ -6,25 +6,36 @@
 #include <stdio.h>
 #include <string.h>
 
-#define READ_BYTES 16384u
+#define READ_BYTES      16384u /* of a pipe */
+#define FILE_READ_BYTES 65536u
 
 struct stream {
     struct stream *prev, *next;
     struct streams *all;
     struct http_exchange *x; /* NULL: it has ended, or its client has gone */
-    uv_pipe_t pipe;          /* data: the stream */
+    union {                  /* data: the stream */
+        uv_pipe_t pipe;
+        uv_idle_t idle; /* of a file, which no loop can wait for */
+        uv_handle_t handle;
+    };
+    bool is_file;
+    int fd; /* of the file */
+    uint64_t at, bytes;
     char owner[STREAM_OWNER_SIZE];
 };
 
 struct streams {
     uv_loop_t *loop;
     struct stream *first;
-    char buffer[READ_BYTES]; /* one for all: what is read is handed on at once */
+    char buffer[FILE_READ_BYTES]; /* one for all: what is read is handed on at once */
 };
 
 static void on_closed(uv_handle_t *h)
 {
-    free(h->data);
+    struct stream *s = h->data;
+
+    util_close(&s->fd);
+    free(s);
 }
 
 static void discard(struct stream *s)
@@ -33,7 +44,7 @@ static void discard(struct stream *s)
     if (s->next)
         s->next->prev = s->prev;
     s->x = NULL;
-    uv_close((uv_handle_t *)&s->pipe, on_closed);
+    uv_close(&s->handle, on_closed);
 }
 
 static void on_client_gone(struct http_exchange *x, void *data)
@@ -54,7 +65,7 @@ static void give_buffer(uv_handle_t *h, size_t suggested, uv_buf_t *out)
 {
     struct stream *s = h->data;
 
-    *out = uv_buf_init(s->all->buffer, sizeof(s->all->buffer));
+    *out = uv_buf_init(s->all->buffer, READ_BYTES);
 }
 
 static void on_read(uv_stream_t *pipe, ssize_t n, const uv_buf_t *buf)
@@ -67,12 +78,48 @@ static void on_read(uv_stream_t *pipe, ssize_t n, const uv_buf_t *buf)
         uv_read_stop(pipe); /* until the client has taken it */
 }
 
+/* A part in each turn of the loop, which has others to serve. */
+static void on_idle(uv_idle_t *h)
+{
+    struct stream *s = h->data;
+    size_t most = (size_t)MIN(s->bytes - s->at, (uint64_t)sizeof(s->all->buffer));
+    ssize_t n = most ? pread(s->fd, s->all->buffer, most, (off_t)s->at) : 0;
+
+    if (n < 0 && errno == EINTR)
+        return;
+    if (n <= 0) {
+        end(s); /* with less than was announced it is an abort */
+        return;
+    }
+    s->at += (uint64_t)n;
+    if (s->at == s->bytes) /* before the client can know that it has all of it */
+        util_close(&s->fd);
+    if (http_response_write(s->x, s->all->buffer, (size_t)n) == 1)
+        uv_idle_stop(h);
+}
+
 static void on_drain(struct http_exchange *x, void *data)
 {
     struct stream *s = data;
 
-    if (uv_read_start((uv_stream_t *)&s->pipe, give_buffer, on_read) < 0)
+    if (s->is_file)
+        uv_idle_start(&s->idle, on_idle);
+    else if (uv_read_start((uv_stream_t *)&s->pipe, give_buffer, on_read) < 0)
         end(s);
+}
+
+static void enter(struct streams *all, struct stream *s, struct http_exchange *x, const char *owner)
+{
+    s->all = all;
+    s->x = x;
+    (void)snprintf(s->owner, sizeof(s->owner), "%s", owner);
+    s->next = all->first;
+    if (s->next)
+        s->next->prev = s;
+    all->first = s;
+    s->handle.data = s;
+    http_exchange_set(x, s, on_client_gone);
+    http_response_on_drain(x, on_drain);
 }
 
 void stream_start(struct streams *all, struct http_exchange *x, const char *owner, int fd)
@@ -85,22 +132,32 @@ void stream_start(struct streams *all, struct http_exchange *x, const char *owne
         http_exchange_abort(x);
         return;
     }
-    s->all = all;
-    s->x = x;
-    (void)snprintf(s->owner, sizeof(s->owner), "%s", owner);
-    s->next = all->first;
-    if (s->next)
-        s->next->prev = s;
-    all->first = s;
-    s->pipe.data = s;
-    http_exchange_set(x, s, on_client_gone);
-    http_response_on_drain(x, on_drain);
+    s->fd = -1;
+    enter(all, s, x, owner);
     if (uv_pipe_open(&s->pipe, fd) < 0) {
         close(fd);
         end(s);
     } else if (uv_read_start((uv_stream_t *)&s->pipe, give_buffer, on_read) < 0) {
         end(s);
     }
+}
+
+void stream_start_file(struct streams *all, struct http_exchange *x, const char *owner, int fd,
+                       uint64_t bytes)
+{
+    struct stream *s = calloc(1, sizeof(*s));
+
+    if (!s) {
+        close(fd);
+        http_exchange_abort(x);
+        return;
+    }
+    uv_idle_init(all->loop, &s->idle); /* cannot fail */
+    s->is_file = true;
+    s->fd = fd;
+    s->bytes = bytes;
+    enter(all, s, x, owner);
+    uv_idle_start(&s->idle, on_idle);
 }
 
 int streams_new(uv_loop_t *loop, struct streams **out)

@@ -25,3 +25,8 @@ void streams_free(struct streams *all);
  * data and close callback of x. owner: at most STREAM_OWNER_SIZE - 1 bytes. */
 #define STREAM_OWNER_SIZE 24
 void stream_start(struct streams *all, struct http_exchange *x, const char *owner, int fd);
+
+/* The same of a file, from its beginning: as many bytes as the answer has announced. It is read in
+ * the loop's own thread, a part at a time. */
+void stream_start_file(struct streams *all, struct http_exchange *x, const char *owner, int fd,
+                       uint64_t bytes);

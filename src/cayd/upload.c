@@ -35,7 +35,7 @@ static void answer_bad(struct http_exchange *x, int status, const char *why)
     http_respond_error(x, status, "%s", why);
 }
 
-static const struct upload_answers plain = {answer_good, answer_bad};
+static const struct upload_answers plain = {.good = answer_good, .bad = answer_bad};
 
 static void free_upload(struct upload *u)
 {
@@ -64,10 +64,18 @@ static void report_end(struct upload *u, struct http_exchange *x, bool whole)
 {
     const struct upload_answers *answers = u->answers;
     struct connloop *l = u->l;
-    struct control_request *a = control_request_upload(l->config.control, NULL, NULL, &l->inbox,
-                                                       end_answered);
+    struct control_request *a;
 
+    if (whole && answers->whole) {
+        uint64_t number = u->number;
+
+        free_upload(u);
+        answers->whole(l, x, number);
+        return;
+    }
+    a = control_request_upload(l->config.control, NULL, NULL, &l->inbox, end_answered);
     if (a) {
+        a->upload->is_import = answers->whole != NULL;
         a->upload->sender = answers;
         a->upload->part = u->part;
         a->upload->number = u->number;
@@ -104,7 +112,9 @@ static void on_data(struct http_exchange *x, const char *data, size_t len)
     if (!u)
         return; /* refused: what still comes is not read */
     if (len > u->most_bytes - u->bytes) {
-        refuse(x, u, 413, "the archive is larger than a build's may be");
+        refuse(x, u, 413,
+               u->answers->too_long ? u->answers->too_long
+                                    : "the archive is larger than a build's may be");
         return;
     }
     if (core_build_upload_is_gone(u->fd)) {
@@ -144,40 +154,45 @@ static bool take_share(struct connloop *l, struct http_exchange *x, const char *
     return conn_share_take(l->conn_shares, x, owner, NULL, false);
 }
 
-/* NULL: memory is out. */
-static struct upload *upload_new(struct connloop *l, struct control_request *a,
-                                 const struct upload_answers *answers)
+void upload_into(struct connloop *l, struct http_exchange *x, const struct core_build_upload *file,
+                 unsigned part, const char *token, const struct upload_answers *answers)
 {
     struct upload *u = calloc(1, sizeof(*u));
 
-    if (!u)
-        return NULL;
-    u->l = l;
-    u->answers = answers;
-    u->fd = TAKE_FD(a->upload->fd);
-    u->part = a->upload->part;
-    u->number = a->upload->number;
-    u->most_bytes = a->upload->most_bytes;
-    return u;
+    if (!u) {
+        close(file->fd);
+        if (x)
+            answers->bad(x, 503, "memory is out");
+        return; /* its time ends it */
+    }
+    *u = (struct upload){.l = l,
+                         .answers = answers,
+                         .fd = file->fd,
+                         .part = part,
+                         .number = file->number,
+                         .most_bytes = file->most_bytes};
+    if (!x) {
+        report_end(u, NULL, false);
+    } else if (!take_share(l, x, token)) {
+        report_end(u, NULL, false);
+        conn_share_refuse(x);
+    } else {
+        http_exchange_set(x, u, client_gone);
+        http_body_stream(x, on_data, on_end);
+    }
 }
 
 void upload_receive(struct connloop *l, struct http_exchange *x, struct control_request *a,
                     const char *token, const struct upload_answers *answers)
 {
-    struct upload *u = a->upload->why.code == ERR_OK ? upload_new(l, a, answers) : NULL;
+    if (a->upload->why.code == ERR_OK) {
+        int fd = TAKE_FD(a->upload->fd);
+        const struct core_build_upload file = {
+            .fd = fd, .number = a->upload->number, .most_bytes = a->upload->most_bytes};
 
-    if (u && !x) {
-        report_end(u, NULL, false);
-    } else if (u && !take_share(l, x, token)) {
-        report_end(u, NULL, false);
-        conn_share_refuse(x);
-    } else if (u) {
-        http_exchange_set(x, u, client_gone);
-        http_body_stream(x, on_data, on_end);
-    } else if (x && a->upload->why.code != ERR_OK) {
-        answers->bad(x, api_status_of(a->upload->why.code), a->upload->why.text);
+        upload_into(l, x, &file, a->upload->part, token, answers);
     } else if (x) {
-        answers->bad(x, 503, "memory is out");
+        answers->bad(x, api_status_of(a->upload->why.code), a->upload->why.text);
     }
 }
 

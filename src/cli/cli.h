@@ -145,6 +145,8 @@ int cmd_volume_rm(struct cli *c);
 int cmd_snapshot_create(struct cli *c);
 int cmd_snapshot_ls(struct cli *c);
 int cmd_snapshot_rm(struct cli *c);
+int cmd_snapshot_export(struct cli *c);
+int cmd_snapshot_import(struct cli *c);
 int cmd_logs(struct cli *c);
 int cmd_top(struct cli *c);
 int cmd_template_build(struct cli *c);

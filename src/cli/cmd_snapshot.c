@@ -73,7 +73,7 @@ static void print_list(const json_t *all)
     json_array_foreach (all, i, item) {
         table_cell(t, "%s", cli_text(item, "snapshotID"));
         name_cell(t, item);
-        table_cell(t, "%s", cli_text(item, "sandboxID"));
+        table_cell(t, "%s", *cli_text(item, "sandboxID") ? cli_text(item, "sandboxID") : "-");
         table_cell(t, "%s", cli_text(item, "templateID"));
         table_cell(t, "%.16s", cli_text(item, "createdAt"));
     }

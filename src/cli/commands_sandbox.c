@@ -316,6 +316,34 @@ const struct cli_command commands_sandbox[] = {
         .run = cmd_snapshot_rm,
     },
     {
+        .name = "snapshot export",
+        .operands = "[-q] SNAPSHOT FILE",
+        .summary = "write a snapshot to a file, for another server of the same operator",
+        .text = "The server signs it with the key of [snapshots] exchange_key, and a server that "
+                "has the same key, and the template that the snapshot lies on, imports it: there "
+                "the file is mounted as it is. Without such a key the server that wrote it takes "
+                "it back alone. `cay template export` writes an image for any server.",
+        .options = OPTIONS(OPTION_QUIET),
+        .examples = EXAMPLES({"cay snapshot export with-tools tools.snapshot", "by its name"}),
+        .operands_min = 2,
+        .operands_max = 2,
+        .raw_after = -1,
+        .run = cmd_snapshot_export,
+    },
+    {
+        .name = "snapshot import",
+        .operands = "FILE [NAME]",
+        .summary = "make a snapshot of such a file",
+        .text = "Prints the id of the new snapshot. A file that was changed, or was signed with "
+                "another key, is refused.",
+        .examples = EXAMPLES({"cay snapshot import tools.snapshot with-tools", "by a name"}),
+        .operands_min = 1,
+        .operands_max = 2,
+        .raw_after = -1,
+        .complete = "file",
+        .run = cmd_snapshot_import,
+    },
+    {
         .name = "volume create",
         .operands = "[--size=SIZE] NAME",
         .summary = "make a volume: a directory that outlives sandboxes",

@@ -56,6 +56,7 @@
 #include "core/timers.h"
 #include "core/to_disk.h"
 #include "core/token.h"
+#include "core/transfer.h"
 #include "core/volume.h"
 #include "core/volume_content.h"
 #include "core/webhook.h"
@@ -449,6 +450,7 @@ static void answer_everybody(struct core *c)
         egress_forget(c->registry.order[i]);
     }
     template_memory_stop(c, &why);
+    transfers_free(c, &why);
     snapshots_free(c, &why);
     volumes_free(c, &why);
     deferred_run_all(c);

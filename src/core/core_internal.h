@@ -19,6 +19,7 @@ struct build_obj;
 struct call;
 struct egress;
 struct events;
+struct transfer;
 struct exec_op;
 struct job;
 struct later_obj;
@@ -98,6 +99,8 @@ struct core {
      * there is none. NULL: not yet. */
     bool (*kept_gives_way)(struct core *c, const char *tenant);
     struct snapshot_obj *snapshots;  /* snapshot.c; newest first */
+    struct transfer *transfers;      /* transfer.c; oldest first */
+    uint64_t transfer_last;          /* the last one's number */
     struct template_making *makings; /* template_memory.c */
     struct build_obj *builds;        /* build.c; likewise */
     struct build_files *build_files;

@@ -123,6 +123,21 @@ int image_spool_open(const struct core *c, uint32_t number, size_t layer, uint64
     return fd;
 }
 
+int image_spool_read(const struct core *c, uint32_t number, size_t layer)
+{
+    CLEANUP_CLOSE int dir = -1;
+    char name[24];
+    int fd;
+
+    name_of(number, name);
+    dir = open_folder(c, name);
+    if (dir < 0)
+        return dir;
+    (void)snprintf(name, sizeof(name), "%zu", layer);
+    fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
 enum err_code image_spool_write(int fd, const char *bytes, size_t n, size_t layer, struct err *e)
 {
     enum err_code code = check_space(fd, n, e);

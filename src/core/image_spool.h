@@ -26,6 +26,9 @@ enum err_code image_spool_make(const struct core *c, uint32_t number, struct err
 int image_spool_open(const struct core *c, uint32_t number, size_t layer, uint64_t bytes,
                      struct err *e);
 
+/* The same, to be read; -errno. */
+int image_spool_read(const struct core *c, uint32_t number, size_t layer);
+
 /* The next bytes of it. ERR_NO_SPACE also where too little of the disk would be left by now: other
  * images are written there at the same time. */
 enum err_code image_spool_write(int fd, const char *bytes, size_t n, size_t layer, struct err *e);

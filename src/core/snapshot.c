@@ -133,7 +133,7 @@ void snapshot_add_event(struct snapshot_obj *o, enum event_type type)
     if (more && o->s.name[0])
         json_object_set_new(more, "name", json_string(o->s.name));
     if (more)
-        events_add(o->tenant, type, o->s.sandbox, more);
+        events_add(o->tenant, type, o->s.sandbox[0] ? o->s.sandbox : NULL, more);
 }
 
 /* -- deleting ---------------------------------------------------------------------------------- */
@@ -278,7 +278,7 @@ void snapshots_reconcile(struct core *c)
 
     for (struct snapshot_obj *o = c->snapshots; o; o = next) {
         next = o->next;
-        if (!o->requested && !o->waits && !timer_armed(&o->again))
+        if (!o->requested && !o->waits && !o->imports && !timer_armed(&o->again))
             reconcile(o);
     }
 }

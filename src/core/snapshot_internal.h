@@ -17,7 +17,8 @@ struct snapshot_obj {
     struct tenant_charge charge, counted, memory_charge, memory_counted;
     struct timer again;
     bool waits;     /* for an earlier one of the same sandbox */
-    bool requested; /* privd owes the answer to COPY or DROP */
+    bool requested; /* privd owes the answer to COPY, IMPORT or DROP */
+    bool imports;   /* its files are still coming (transfer_import.c) */
     bool quiet;     /* it was never told to be there: nor is its end */
     core_snapshot_cb made;
     core_done_cb deleted;
@@ -47,3 +48,10 @@ void snapshot_add_event(struct snapshot_obj *o, enum event_type type);
 
 /* Its kept files are removed, and then itself. */
 void snapshot_drop(struct snapshot_obj *o);
+
+/* Whether the tenant may have another one. */
+enum err_code snapshot_check_quota(struct core *c, const char *tenant, struct err *e);
+
+/* privd has answered COPY or IMPORT: it is ready, or goes with why (where status is not 0); who
+ * waits for it is told. */
+void snapshot_was_made(struct snapshot_obj *o, int status, const struct err *why);

@@ -76,20 +76,26 @@ static void begin_next(struct core *c, const char *sandbox)
     } while (found);
 }
 
-static void copied(struct snapshot_obj *o, int status)
+/* As its log has it: an imported one is of no sandbox here. */
+static const char *source_of(const struct snapshot_obj *o)
+{
+    return o->s.sandbox[0] ? o->s.sandbox : "none (it was imported)";
+}
+
+void snapshot_was_made(struct snapshot_obj *o, int status, const struct err *why)
 {
     struct err e;
 
     if (status == 0 && snapshot_set_state(o, SNAPSHOT_READY, &e) == ERR_OK) {
         take_name(o); /* not before: one that is not written is dropped, and the other keeps it */
-        log_info("snapshot %s of sandbox %s: made", o->s.id, o->s.sandbox);
+        log_info("snapshot %s of sandbox %s: made", o->s.id, source_of(o));
         snapshot_add_event(o, EVENT_SNAPSHOT_CREATED);
         snapshot_notify(o, NULL);
         return;
     }
     if (status < 0)
-        copy_error(&e, status);
-    log_warn("snapshot of sandbox %s: %s", o->s.sandbox, e.text);
+        e = *why;
+    log_warn("snapshot of sandbox %s: %s", source_of(o), e.text);
     snapshot_notify(o, &e);
     if (call_is_channel_error(status))
         return; /* the next KEPTS tells what there is */
@@ -98,6 +104,15 @@ static void copied(struct snapshot_obj *o, int status)
         snapshot_drop(o);
     else
         snapshot_forget(o);
+}
+
+static void copied(struct snapshot_obj *o, int status)
+{
+    struct err why;
+
+    if (status < 0)
+        copy_error(&why, status);
+    snapshot_was_made(o, status, &why);
 }
 
 static void on_copied(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -240,6 +255,16 @@ static enum err_code check_quota(struct tenant *t, struct err *e)
         code = quota_check_snapshot(t, e);
     while (code == ERR_EXHAUSTED && t->core->kept_gives_way &&
            t->core->kept_gives_way(t->core, t->name));
+    return code;
+}
+
+enum err_code snapshot_check_quota(struct core *c, const char *tenant, struct err *e)
+{
+    struct tenant *t = tenant_get(c, tenant);
+    enum err_code code = t ? check_quota(t, e) : err_set(e, ERR_UNAVAILABLE, "memory is out");
+
+    if (t)
+        tenant_unref(t);
     return code;
 }
 
