@@ -1,11 +1,14 @@
 """Changes of test_crash_matrix.py around archives: the kept files of another sandbox become one file, and it is woken from that. It has
-its files at each moment, as a layer or as an archive, and nothing else is there of it."""
+its files at each moment, as a layer or as an archive, and nothing else is there of it. A snapshot becomes a file for other servers, and
+such a file a snapshot: it is there whole, or not there."""
 
+import http.client
 import os
 
-from crash_changes import MARK, Kill, disk, others, take_away, tier
+from crash_changes import MARK, Frozen, Kill, disk, others, take_away, tier
 from test_pause import connect
 from test_pause_files import kept_on_disk, pause_files
+from test_snapshot import all_ids
 from waitlib import until
 
 
@@ -65,4 +68,70 @@ class Wake(Archive):
         assert now == "running" if status == self.good else now in ("running", "archive"), now
 
 
-CHANGES = {"archive": Archive(), "archive-wake": Wake()}
+def export(cay, id_):
+    try:
+        return cay.call("GET", f"/cay/v1/snapshots/{id_}/export")
+    except http.client.HTTPException as e:  # it ended in the midst of the file
+        raise OSError from e
+
+
+class Export(Frozen):
+    """The snapshot stays."""
+
+    goes_on_s = 1
+
+    def __init__(self):
+        self.start, self.wanted, self.good = "running", "running", 200
+
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        self.id, self.looked = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {}).json["snapshotID"], False
+
+    def ask(self, cay, box):
+        r = export(cay, self.id)
+        assert r.status != 200 or len(r.body) == int(r.headers["Content-Length"]) > 1000
+        return r.status
+
+    def check(self, own_server, cay, box, status):
+        assert self.looked or self.id in all_ids(cay)
+        self.looked = True
+        until(lambda: os.listdir(f"{disk(own_server)}/archiving") == [], what="the end of the export")
+        take_away(cay, box)
+        assert kept_on_disk(own_server) == []
+        return super().check(own_server, cay, box, status)
+
+
+class Import(Frozen):
+    goes_on_s = 1
+
+    def __init__(self):
+        self.start, self.wanted, self.good = "running", "running", 201
+        self.file, self.made_by = None, None
+
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        self.looked = False
+        if self.made_by is self.server:
+            return
+        id_ = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {}).json["snapshotID"]
+        self.file, self.made_by = export(cay, id_).body, self.server
+        take_away(cay, box)
+
+    def ask(self, cay, box):
+        return cay.call("POST", "/cay/v1/snapshots/import", self.file).status
+
+    def check(self, own_server, cay, box, status):
+        ids = all_ids(cay)
+        assert self.looked or (len(ids) == 1 if status == self.good else len(ids) <= 1)
+        for one in ids:
+            with cay.create(template=one) as made:
+                assert made.read("/home/user/mark").body == MARK
+        self.looked = True
+        take_away(cay, box)
+        until(lambda: os.listdir(f"{disk(own_server)}/archiving") == [], what="the end of the import")
+        until(lambda: os.listdir(own_server.state / "images") == [], what="the end of the file that was sent")
+        assert kept_on_disk(own_server) == []
+        return super().check(own_server, cay, box, status)
+
+
+CHANGES = {"archive": Archive(), "archive-wake": Wake(), "snapshot-export": Export(), "snapshot-import": Import()}
