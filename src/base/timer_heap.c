@@ -22,7 +22,7 @@ static struct timer_node *merge(struct timer_node *a, struct timer_node *b)
 {
     if (!a || !b)
         return a ? a : b;
-    if (b->at_ms < a->at_ms) {
+    if (b->at < a->at) {
         struct timer_node *later = a;
 
         a = b;
@@ -43,10 +43,10 @@ static void add(struct timer_heap *h, struct timer_node *t)
     h->n++;
 }
 
-void timer_heap_set(struct timer_heap *h, struct timer_node *t, uint64_t at_ms)
+void timer_heap_set(struct timer_heap *h, struct timer_node *t, uint64_t at)
 {
     timer_heap_remove(h, t);
-    t->at_ms = at_ms;
+    t->at = at;
     add(h, t);
 }
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct timer_node {
-    uint64_t at_ms;
+    uint64_t at; /* of the owner's clock, in its unit */
     struct timer_node *left, *right, *parent;
     unsigned rank; /* nodes on the shortest way down to a free place; 0: in no heap */
 };
@@ -26,7 +26,7 @@ static inline bool timer_node_armed(const struct timer_node *t)
 }
 
 /* In, or moved to another time. */
-void timer_heap_set(struct timer_heap *h, struct timer_node *t, uint64_t at_ms);
+void timer_heap_set(struct timer_heap *h, struct timer_node *t, uint64_t at);
 
 /* Out; nothing when it is not armed. */
 void timer_heap_remove(struct timer_heap *h, struct timer_node *t);

@@ -234,7 +234,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
 /* Than the end that it has, also by its last use. */
 static bool is_later(const struct sandbox_obj *o, int64_t ttl_ms)
 {
-    if (clock_mono_ms() + (uint64_t)ttl_ms <= o->end.node.at_ms)
+    if (clock_mono_ms() + (uint64_t)ttl_ms <= o->end.node.at)
         return false;
     return o->s.idle_ms == 0 || clock_real_ms() + ttl_ms > idle_end_real_ms(o);
 }

@@ -31,7 +31,7 @@ void lifecycle_arm(struct sandbox_obj *o)
 static void move_destroy(struct sandbox_obj *o, int64_t offset_ms)
 {
     if (timer_armed(&o->destroy))
-        o->s.destroy_real_ms = offset_ms + (int64_t)o->destroy.node.at_ms;
+        o->s.destroy_real_ms = offset_ms + (int64_t)o->destroy.node.at;
 }
 
 void lifecycle_check_clock(struct core *c)
@@ -52,7 +52,7 @@ void lifecycle_check_clock(struct core *c)
         if (core_sandbox_is_stopped(&o->s))
             o->s.kept_real_ms += jump_ms;
         else if (sandbox_life(o)->timer == LIFE_TIMER_LIFETIME && timer_armed(&o->end))
-            o->s.end_real_ms = offset_ms + (int64_t)o->end.node.at_ms;
+            o->s.end_real_ms = offset_ms + (int64_t)o->end.node.at;
         else if (!timer_armed(&o->destroy))
             continue;
         move_destroy(o, offset_ms);

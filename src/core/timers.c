@@ -11,7 +11,7 @@ static void on_timer(uv_timer_t *uv);
  * first, or every timer would be early or late by that much. */
 static void rearm(struct timers *ts)
 {
-    uint64_t now, at = ts->heap.first ? MAX(ts->heap.first->at_ms, 1) : 0;
+    uint64_t now, at = ts->heap.first ? MAX(ts->heap.first->at, 1) : 0;
 
     if (at == ts->armed_ms)
         return;
@@ -27,7 +27,7 @@ static void rearm(struct timers *ts)
 
 static bool is_due(const struct timers *ts, uint64_t now)
 {
-    return ts->heap.first && ts->heap.first->at_ms <= now;
+    return ts->heap.first && ts->heap.first->at <= now;
 }
 
 /* libuv may be a millisecond early (its clock is a coarse one): what is not due yet waits on. */
@@ -44,7 +44,7 @@ static void on_timer(uv_timer_t *uv)
     }
     ts->armed_ms = 0;
     if (ts->heap.first) {
-        uint64_t at = ts->heap.first->at_ms;
+        uint64_t at = ts->heap.first->at;
 
         uv_update_time(ts->uv.loop);
         ts->armed_ms = MAX(at, 1);

@@ -28,7 +28,7 @@ static struct volume_obj *idle_longest(const struct tenant *t, bool *changes)
             continue;
         if (!v || v->releasing || !timer_armed(&v->idle) || !sandbox_life(o)->reachable)
             *changes = true;
-        else if (!found || v->idle.node.at_ms < found->idle.node.at_ms)
+        else if (!found || v->idle.node.at < found->idle.node.at)
             found = v;
     }
     return found;
@@ -40,8 +40,7 @@ bool volume_room_find(struct volume_obj *v, struct volume_obj **old)
     uint64_t at_ms = now + VOLUME_SETTLE_MS;
     bool changes = false;
     struct volume_obj *idle = idle_longest(v->tenant, &changes);
-    uint64_t settled_ms = idle ? idle->idle.node.at_ms - VOLUME_SERVE_IDLE_MS + VOLUME_SETTLE_MS
-                               : 0;
+    uint64_t settled_ms = idle ? idle->idle.node.at - VOLUME_SERVE_IDLE_MS + VOLUME_SETTLE_MS : 0;
 
     *old = NULL;
     if ((!idle && !changes) || v->room_tries >= VOLUME_ROOM_TRIES)

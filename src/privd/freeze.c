@@ -29,10 +29,15 @@
 
 #define COMMAND_SANDBOXES_MS 12000 /* longer than the making of a command sandbox may take */
 #define FREEZE_MS            5000
-#define POLL_MAX_MS          100 /* looks after 1, 1, 2, 4, ... ms, then each time so long */
-#define POLL_SHIFT           7
-#define AFRESH_POLLS         10   /* so many looks, and it is begun again */
-#define THAW_MS              3000 /* so long it is tried to let them go on */
+#define THAW_POLL_MAX_MS     100 /* tries after 1, 2, 4, ... ms, then each time so long */
+#define THAW_POLL_SHIFT      7
+#define MAKER_POLL_US        1000 /* for what makes a command sandbox */
+/* Looks after 0.1, 0.2, 0.4, ... ms: an idle one stands still at once. Then each time so long. */
+#define POLL_US      100
+#define POLL_MAX_US  100000
+#define POLL_SHIFT   10
+#define AFRESH_POLLS 13   /* so many looks, some 0.4 s, and it is begun again */
+#define THAW_MS      3000 /* so long it is tried to let them go on */
 
 static void poll_frozen(void *arg);
 static void poll_thawed(void *arg);
@@ -83,7 +88,7 @@ static int thaw(struct slot *s)
 
 static void thaw_again_later(struct slot *s)
 {
-    uint32_t in_ms = MIN(1u << MIN(s->freeze_polls, POLL_SHIFT), POLL_MAX_MS);
+    uint32_t in_ms = MIN(1u << MIN(s->freeze_polls, THAW_POLL_SHIFT), THAW_POLL_MAX_MS);
 
     s->freeze_polls++;
     loop_arm(&s->privd->loop, &s->timer, in_ms, poll_thawed, s);
@@ -163,14 +168,15 @@ static int freeze_cgroup(struct slot *s)
 
 static void poll_later(struct slot *s)
 {
-    uint32_t n = s->freeze_polls > 0 ? s->freeze_polls - 1 : 0;
+    uint32_t in_us = MAKER_POLL_US;
 
     if (clock_mono_ms() >= s->freeze_end_ms) {
         give_up(s, s->freeze_polls > 0 ? -ETIMEDOUT : -EAGAIN);
         return;
     }
-    loop_arm(&s->privd->loop, &s->timer, MIN(1u << MIN(n, POLL_SHIFT), POLL_MAX_MS), poll_frozen,
-             s);
+    if (s->freeze_polls > 0)
+        in_us = MIN(POLL_US << MIN(s->freeze_polls - 1, POLL_SHIFT), POLL_MAX_US);
+    loop_arm_us(&s->privd->loop, &s->timer, in_us, poll_frozen, s);
 }
 
 /* 1: all stand still; 0: not yet; -errno. */

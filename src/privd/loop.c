@@ -4,8 +4,12 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
+#include <time.h>
+
+#define US_PER_MS UINT64_C(1000)
+#define US_PER_S  UINT64_C(1000000)
+#define NS_PER_US 1000
 
 int loop_init(struct loop *l)
 {
@@ -67,9 +71,14 @@ void loop_remove(struct loop *l, struct loop_source *s)
 
 void loop_arm(struct loop *l, struct loop_timer *t, uint64_t in_ms, loop_timer_cb cb, void *arg)
 {
+    loop_arm_us(l, t, in_ms * US_PER_MS, cb, arg);
+}
+
+void loop_arm_us(struct loop *l, struct loop_timer *t, uint64_t in_us, loop_timer_cb cb, void *arg)
+{
     t->cb = cb;
     t->arg = arg;
-    timer_heap_set(&l->timers, &t->node, clock_mono_ms() + in_ms);
+    timer_heap_set(&l->timers, &t->node, clock_mono_us() + in_us);
 }
 
 void loop_disarm(struct loop *l, struct loop_timer *t)
@@ -77,26 +86,28 @@ void loop_disarm(struct loop *l, struct loop_timer *t)
     timer_heap_remove(&l->timers, &t->node);
 }
 
-static int next_wait_ms(const struct loop *l)
+/* Until the next timer is due; NULL: for ever. */
+static const struct timespec *next_wait(const struct loop *l, struct timespec *out)
 {
-    uint64_t now = clock_mono_ms();
+    uint64_t now = clock_mono_us(), left_us;
 
     if (!l->timers.first)
-        return -1;
-    if (l->timers.first->at_ms <= now)
-        return 0;
-    return (int)MIN(l->timers.first->at_ms - now, (uint64_t)INT_MAX);
+        return NULL;
+    left_us = l->timers.first->at > now ? l->timers.first->at - now : 0;
+    *out = (struct timespec){.tv_sec = (time_t)(left_us / US_PER_S),
+                             .tv_nsec = (long)(left_us % US_PER_S) * NS_PER_US};
+    return out;
 }
 
 /* Only those that are due now: a callback that arms for 0 ms has its turn later. */
 static void run_timers(struct loop *l)
 {
-    uint64_t now = clock_mono_ms();
+    uint64_t now = clock_mono_us();
 
     for (size_t left = l->timers.n; left > 0 && l->timers.n > 0; left--) {
         struct loop_timer *t = CONTAINER_OF(l->timers.first, struct loop_timer, node);
 
-        if (t->node.at_ms > now)
+        if (t->node.at > now)
             break;
         loop_disarm(l, t);
         t->cb(t->arg);
@@ -120,7 +131,8 @@ int loop_run(struct loop *l)
 {
     l->stop = false;
     while (!l->stop) {
-        int n = epoll_wait(l->epoll_fd, l->batch, LOOP_BATCH, next_wait_ms(l));
+        struct timespec wait;
+        int n = epoll_pwait2(l->epoll_fd, l->batch, LOOP_BATCH, next_wait(l, &wait), NULL);
 
         if (n < 0 && errno != EINTR)
             return -errno;

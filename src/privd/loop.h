@@ -33,8 +33,8 @@ struct loop {
     bool stop;
     struct epoll_event batch[LOOP_BATCH];
     int batch_len, batch_at;
-    unsigned watched; /* sources */
-    struct timer_heap timers;
+    unsigned watched;         /* sources */
+    struct timer_heap timers; /* at microseconds of the monotonic clock */
 };
 
 /* 0 or -errno. */
@@ -55,8 +55,9 @@ int loop_add(struct loop *l, struct loop_source *s, int fd, loop_source_cb cb,
 /* Before the descriptor is closed: aborts otherwise. Nothing when it is not watched. */
 void loop_remove(struct loop *l, struct loop_source *s);
 
-/* Arms (again) for once, in_ms from now. Cannot fail. */
+/* Arms (again) for once, in_ms or in_us from now. Cannot fail. */
 void loop_arm(struct loop *l, struct loop_timer *t, uint64_t in_ms, loop_timer_cb cb, void *arg);
+void loop_arm_us(struct loop *l, struct loop_timer *t, uint64_t in_us, loop_timer_cb cb, void *arg);
 void loop_disarm(struct loop *l, struct loop_timer *t);
 
 static inline bool loop_timer_armed(const struct loop_timer *t)
@@ -64,6 +65,6 @@ static inline bool loop_timer_armed(const struct loop_timer *t)
     return timer_node_armed(&t->node);
 }
 
-/* Until loop_stop. 0 or -errno of epoll_wait. */
+/* Until loop_stop. 0 or -errno of epoll_pwait2. */
 int loop_run(struct loop *l);
 void loop_stop(struct loop *l);

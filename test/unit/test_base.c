@@ -418,7 +418,7 @@ static unsigned check_node(const struct timer_node *t, const struct timer_node *
         return 0;
     (*n)++;
     assert_ptr_equal(t->parent, parent);
-    assert_true(!parent || parent->at_ms <= t->at_ms);
+    assert_true(!parent || parent->at <= t->at);
     left = check_node(t->left, t, n);
     right = check_node(t->right, t, n);
     assert_true(left >= right);
@@ -453,8 +453,8 @@ static void timer_heap_keeps_its_order(void **state)
     }
     assert_in_range(armed, NODES / 3, NODES);
     while (h.first) {
-        assert_true(h.first->at_ms >= last);
-        last = h.first->at_ms;
+        assert_true(h.first->at >= last);
+        last = h.first->at;
         timer_heap_remove(&h, h.first);
         armed--;
     }

@@ -70,7 +70,7 @@ static void let_pass(struct world *w, const char *id, int64_t ms)
 static int64_t waits_ms(struct world *w, const char *id)
 {
     assert_true(timer_armed(&object(w, id)->end));
-    return (int64_t)object(w, id)->end.node.at_ms - (int64_t)clock_mono_ms();
+    return (int64_t)object(w, id)->end.node.at - (int64_t)clock_mono_ms();
 }
 
 static enum err_code set(struct world *w, const char *id, int64_t after_ms)

@@ -61,7 +61,7 @@ static void let_pass(struct world *w, const char *id, int64_t ms)
 static int64_t waits_ms(struct world *w, const char *id)
 {
     assert_true(timer_armed(&object(w, id)->destroy));
-    return (int64_t)object(w, id)->destroy.node.at_ms - (int64_t)clock_mono_ms();
+    return (int64_t)object(w, id)->destroy.node.at - (int64_t)clock_mono_ms();
 }
 
 static void run_until_destroyed(struct world *w, const char *id, const char *reason)

@@ -659,7 +659,7 @@ static void timers_fire_once_and_in_order(void **state)
     for (size_t i = 0; i < 200; i++) {
         assert_int_equal(counters[i].n, i % 3 == 0 ? 0 : 1);
         for (size_t j = 0; j < 200; j++)
-            if (i % 3 && j % 3 && timers[i].node.at_ms < timers[j].node.at_ms)
+            if (i % 3 && j % 3 && timers[i].node.at < timers[j].node.at)
                 assert_true(counters[i].order < counters[j].order);
     }
     assert_int_equal(l.timers.n, 0);
