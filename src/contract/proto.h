@@ -114,7 +114,8 @@ enum privsep_op {
     /* slot, gen, u.kept.number and .owner: its files are copied to that number, for which it stands
      * still a few milliseconds, where it was not frozen. Reply when the copy is on the disk and it
      * goes on. -EEXIST, -EOPNOTSUPP as of KEEP; -ETIMEDOUT, -ENOTRECOVERABLE as of FREEZE: there is
-     * no copy */
+     * no copy. With u.kept.creates not 0 it is for so many creates with
+     * PRIVSEP_CREATE_COPY that follow at once, and of no use after a loss of power */
     PRIVSEP_COPY,
     /* u.volume.number, bytes and owner: an empty volume by that number, which can hold so much.
      * Reply when it is on the disk. -EEXIST: the number is taken; -EOPNOTSUPP: files are in
@@ -239,8 +240,13 @@ enum privsep_cause {
  * kept stays, memory and all. -EAGAIN: too many are under way. */
 #define PRIVSEP_CREATE_MEMORY 2u
 /* With both: others begin with it too, so it may have been restored ahead of the create. */
-#define PRIVSEP_CREATE_POOL  4u
-#define PRIVSEP_CREATE_FLAGS (PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY | PRIVSEP_CREATE_POOL)
+#define PRIVSEP_CREATE_POOL    4u
+#define PRIVSEP_CREATE_OF_POOL (PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY | PRIVSEP_CREATE_POOL)
+/* With PRIVSEP_CREATE_COPY alone: it is the last that begins with what is kept, which may become
+ * its own instead of a copy. DROP follows, whether it succeeds or fails. */
+#define PRIVSEP_CREATE_LAST 8u
+
+#define PRIVSEP_COPY_CREATES_MAX 100u
 
 /* A volume that a sandbox is to have, at AGENT_VOLUMES_DIR/<index of the entry> (agent_boot.h). A
  * volume is in one sandbox that may write to it, or in any number that only read. Or a directory of
@@ -325,7 +331,7 @@ struct privsep_msg {
             struct privsep_limits limits;
             char id[PRIVSEP_ID_SIZE];
             uint8_t key[PRIVSEP_KEY_SIZE]; /* the agent's key for this boot */
-            uint32_t flags;                /* 0, or one of PRIVSEP_CREATE_* */
+            uint32_t flags;                /* PRIVSEP_CREATE_*, as permit.c lists them */
             uint32_t
                 kept; /* 0, or the number of kept files that it takes and goes on with; a create
                             * that fails leaves them as they were */
@@ -353,6 +359,7 @@ struct privsep_msg {
             uint8_t owner[PRIVSEP_OWNER_SIZE];
             /* of an event, 1: no memory lies beside the files; 0: it does, or is not known of */
             uint32_t without_memory;
+            uint32_t creates; /* of COPY: how many follow, 0..PRIVSEP_COPY_CREATES_MAX */
         } kept;
         struct {
             uint32_t number; /* 1..PRIVSEP_VOLUMES_MAX, the peer's choice */

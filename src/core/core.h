@@ -227,6 +227,7 @@ struct sandbox_request {
     const char *snapshot;       /* its id, of whatever kind, in place of a name; NULL: none */
     const char *memory_of;      /* the tenant's sandbox that is paused with its memory on the disk:
                                    its files and processes; NULL: none */
+    bool takes_snapshot;        /* the snapshot is of no use to any other, and is deleted next */
     const char *made_of;        /* a fork's: its source's template_requested; NULL: none */
     const char *parent;         /* the same: its source */
     bool no_start_command;      /* the one of its files is not run when it is created */

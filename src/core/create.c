@@ -310,7 +310,7 @@ static uint32_t create_flags(const struct sandbox_obj *o, const char *snapshot)
     if (!snapshot)
         return o->restoring ? PRIVSEP_CREATE_MEMORY : 0;
     if (!o->copies_memory)
-        return PRIVSEP_CREATE_COPY;
+        return PRIVSEP_CREATE_COPY | (o->takes_snapshot ? PRIVSEP_CREATE_LAST : 0);
     return PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY |
            (o->memory_snapshot[0] ? PRIVSEP_CREATE_POOL : 0);
 }
@@ -421,6 +421,7 @@ static const char *set_source(struct sandbox_obj *o, const struct sandbox_reques
         return NULL;
     o->copy_of = source ? source->s.kept : snapshot->number;
     o->copies_memory = source || memory;
+    o->takes_snapshot = snapshot && r->takes_snapshot;
     (void)snprintf(o->s.template_requested, sizeof(o->s.template_requested), "%s", r->made_of);
     if (!memory)
         return source ? source->s.id : snapshot->id;

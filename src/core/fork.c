@@ -20,6 +20,8 @@
 #include <errno.h>
 #include <string.h>
 
+_Static_assert(CORE_FORKS_MAX == PRIVSEP_COPY_CREATES_MAX, "a copy is for all forks of a call");
+
 #define ENV_TIMEOUT_MS 5000u
 #define ENV_BYTES_MAX  (2u * 1024u * 1024u)
 #define OWN_KEYS       "cay." /* of metadata: what cay itself says of the one sandbox */
@@ -273,6 +275,7 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
     }
     memcpy(op->snapshot, s->id, sizeof(op->snapshot));
     op->r.template_name = op->snapshot;
+    op->r.takes_snapshot = op->n == 1;
     before = trace_enter(op->core, &below);
     for (size_t i = 0; i < op->n; i++)
         begun |= begin_one(op, i);
@@ -301,7 +304,7 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     trace_step(c, &op->trace, TRACE_FORK_ENV, op->trace.begun_us, clock_mono_us(), &about);
     op->r.env = op->env;
     before = trace_enter(c, &below);
-    core_snapshot_create(c, op->tenant->name, op->source, NULL, SNAPSHOT_OF_FORK, on_snapshot, op);
+    snapshot_for_forks(c, op->tenant->name, op->source, op->n, on_snapshot, op);
     (void)trace_enter(c, &before);
 }
 

@@ -77,6 +77,7 @@ struct sandbox_obj {
     int64_t forks_ttl_ms; /* paused for forks alone: for so long it goes on after them; 0: not so */
     uint32_t copy_of;     /* its create: the kept number whose copy it begins with; 0: none */
     bool copies_memory;   /* with the processes, from the memory beside those files */
+    bool takes_snapshot;  /* as its request says */
     char memory_snapshot[IDS_SANDBOX_SIZE]; /* the snapshot whose memory that is; "": a fork's */
     /* create.c: CREATE waits until the contents of a volume that it is to have are not served any
      * more (volume_content.h); what is sent then */

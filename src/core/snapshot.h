@@ -50,6 +50,11 @@ typedef void (*core_snapshot_cb)(void *arg, const struct snapshot *s, const stru
 void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
                           enum snapshot_kind kind, core_snapshot_cb done, void *arg);
 
+/* For fork.c: one for count creates that follow at once, and a deletion; it does not outlive a
+ * loss of power. */
+void snapshot_for_forks(struct core *c, const char *tenant, const char *sandbox, size_t count,
+                        core_snapshot_cb done, void *arg);
+
 /* By id or name ("name", "name:default"); NULL: the tenant has none that is ready, those of builds
  * aside. Valid until the next turn. */
 const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, const char *name);

@@ -16,10 +16,11 @@ struct snapshot_obj {
     struct tenant *tenant;
     struct tenant_charge charge, counted, memory_charge, memory_counted;
     struct timer again;
-    bool waits;     /* for an earlier one of the same sandbox */
-    bool requested; /* privd owes the answer to COPY, IMPORT or DROP */
-    bool imports;   /* its files are still coming (transfer_import.c) */
-    bool quiet;     /* it was never told to be there: nor is its end */
+    uint32_t creates; /* that follow, for which alone it is made; 0: it is to last */
+    bool waits;       /* for an earlier one of the same sandbox */
+    bool requested;   /* privd owes the answer to COPY, IMPORT or DROP */
+    bool imports;     /* its files are still coming (transfer_import.c) */
+    bool quiet;       /* it was never told to be there: nor is its end */
     core_snapshot_cb made;
     core_done_cb deleted;
     void *arg;

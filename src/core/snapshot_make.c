@@ -196,6 +196,7 @@ static enum err_code send_copy(struct snapshot_obj *o, struct err *e)
     m.slot = source->s.slot;
     m.gen = source->s.gen;
     m.u.kept.number = o->s.number;
+    m.u.kept.creates = o->creates;
     keep_owner(o->s.id, m.u.kept.owner);
     rc = call_privd(o->core, o->s.id, &m, on_copied, NULL);
     if (rc < 0)
@@ -206,7 +207,7 @@ static enum err_code send_copy(struct snapshot_obj *o, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code begin(struct sandbox_obj *source, const struct snapshot *s,
+static enum err_code begin(struct sandbox_obj *source, const struct snapshot *s, uint32_t creates,
                            core_snapshot_cb done, void *arg, struct err *e)
 {
     const uint64_t begun_us = clock_mono_us();
@@ -221,6 +222,7 @@ static enum err_code begin(struct sandbox_obj *source, const struct snapshot *s,
         store_snapshot_delete(c->store, s->id, NULL);
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     }
+    o->creates = creates;
     o->waits = source->copies > 0;
     if (!o->waits && (code = send_copy(o, e)) != ERR_OK) {
         snapshot_forget(o);
@@ -268,8 +270,8 @@ enum err_code snapshot_check_quota(struct core *c, const char *tenant, struct er
     return code;
 }
 
-void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
-                          enum snapshot_kind kind, core_snapshot_cb done, void *arg)
+static void create(struct core *c, const char *tenant, const char *sandbox, const char *name,
+                   enum snapshot_kind kind, uint32_t creates, core_snapshot_cb done, void *arg)
 {
     struct sandbox_obj *source = NULL;
     struct made_later *t;
@@ -284,10 +286,22 @@ void core_snapshot_create(struct core *c, const char *tenant, const char *sandbo
     if (code == ERR_OK)
         code = keep_choose_number(c, tenant, &s.number, &e);
     if (code == ERR_OK)
-        code = begin(source, &s, done, arg, &e);
+        code = begin(source, &s, creates, done, arg, &e);
     if (code == ERR_OK)
         return;
     t = RESERVE_NEW(&c->reserve, struct made_later);
     *t = (struct made_later){done, arg, e};
     core_defer(c, &t->later, made_deferred, t);
+}
+
+void core_snapshot_create(struct core *c, const char *tenant, const char *sandbox, const char *name,
+                          enum snapshot_kind kind, core_snapshot_cb done, void *arg)
+{
+    create(c, tenant, sandbox, name, kind, 0, done, arg);
+}
+
+void snapshot_for_forks(struct core *c, const char *tenant, const char *sandbox, size_t count,
+                        core_snapshot_cb done, void *arg)
+{
+    create(c, tenant, sandbox, NULL, SNAPSHOT_OF_FORK, (uint32_t)count, done, arg);
 }

@@ -26,7 +26,8 @@ enum err_code store_snapshot_insert(struct store *st, const struct snapshot *s, 
     return store_run(st, STORE_SNAPSHOT_INSERT, "writing a new snapshot", e);
 }
 
-/* It outlives the host, and so does what is said of it. */
+/* It outlives the host, and so does what is said of it; a fork's does not, and is dropped at a
+ * start. */
 enum err_code store_snapshot_update(struct store *st, const struct snapshot *s, struct err *e)
 {
     sqlite3_stmt *q = st->statements[STORE_SNAPSHOT_UPDATE];
@@ -35,7 +36,7 @@ enum err_code store_snapshot_update(struct store *st, const struct snapshot *s, 
     store_bind_text(q, 1, s->id);
     sqlite3_bind_int(q, 2, (int)s->state);
     store_bind_text(q, 3, s->name);
-    store_set_durable(st, true);
+    store_set_durable(st, s->kind != SNAPSHOT_OF_FORK);
     code = store_run(st, STORE_SNAPSHOT_UPDATE, "writing a snapshot's state", e);
     store_set_durable(st, false);
     return code;

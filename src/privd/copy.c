@@ -1,8 +1,9 @@
 /* COPY: the layer of a sandbox that lives is copied to a kept number (kept.h), and the sandbox goes
  * on. It stands still (freeze.c) while the copy is made, which is one call of the state disk: all
  * files are of one moment. The longer steps, the record and the marks of the copy's overlay, are
- * done when it goes on again. Copies are made one at a time; other sandboxes wait, and run
- * meanwhile. A sandbox that was frozen already stays so.
+ * done when it goes on again; a copy for creates that follow does without them, and for several of
+ * them a copy of it each is made (copies_ahead.h). Copies are made one at a time;
+ * other sandboxes wait, and run meanwhile. A sandbox that was frozen already stays so.
  *
  * A privd that takes over leaves it frozen, and cayd, to whom LIST says so, lets go on what was not
  * paused; of the copy there is all or nothing, and its number says which (kept_recovered). */
@@ -24,6 +25,11 @@
 #include <string.h>
 
 static void next(struct privd *p);
+
+uint32_t copy_ahead(const struct privd *p, uint32_t number)
+{
+    return p->copier.creates[number] > 1 ? p->copier.creates[number] : 0;
+}
 
 static void answer(struct privd *p, uint32_t number, const struct reply_to *to, int status)
 {
@@ -60,7 +66,7 @@ static void end(struct privd *p, int status)
     p->copier.number = 0;
     if (status == 0)
         status = kept_enter(&p->kept, number, KEPT_WHOLE); /* without it the next start drops it */
-    if (status < 0 && runtime_drop(p->rt, number) < 0)
+    if (status < 0 && runtime_drop(p->rt, number, copy_ahead(p, number)) < 0)
         log_error("kept layer %u: what is left of a copy that failed is not removed", number);
     if (status < 0)
         kept_settle(&p->kept, number, KEPT_NONE);
@@ -130,9 +136,14 @@ static void on_copied(void *arg, uint32_t events)
     if (rc == -EAGAIN && watch(p, on_copied) == 0)
         return;
     go_on(p);
+    if (rc == 0 && p->copier.creates[p->copier.number] == 1) { /* it has this one itself */
+        end(p, 0);
+        next(p);
+        return;
+    }
     if (rc == 0)
-        rc = p->copier.driver->copy_settle_begin(p->rt, p->copier.number, p->kept.fd,
-                                                 &p->copier.task);
+        rc = p->copier.driver->copy_settle_begin(
+            p->rt, p->copier.number, copy_ahead(p, p->copier.number), p->kept.fd, &p->copier.task);
     if (rc == 0)
         rc = watch(p, on_settled);
     if (rc == 0)
@@ -224,5 +235,6 @@ void copy_requested(struct privd *p, struct slot *s, const struct reply_to *to,
         return;
     }
     p->copier.requested[r.number] = *to;
+    p->copier.creates[r.number] = (uint8_t)m->u.kept.creates;
     next(p);
 }

@@ -20,6 +20,7 @@ struct copier {
     bool over;                           /* status: how it ended; thawing is waited for */
     int status, source_status;
     struct reply_to requested[PRIVSEP_KEPT_MAX + 1]; /* by number */
+    uint8_t creates[PRIVSEP_KEPT_MAX + 1];           /* that were to follow, by number */
     struct task task;
     struct loop_source source;
     struct loop_timer timer; /* the next, from outside of whatever ended this one */
@@ -27,6 +28,9 @@ struct copier {
 
 void copy_requested(struct privd *p, struct slot *s, const struct reply_to *to,
                     const struct privsep_msg *m);
+
+/* How many copies of what is kept by that number were made ahead, for creates. */
+uint32_t copy_ahead(const struct privd *p, uint32_t number);
 
 /* s stands still (0), or does not (-errno). */
 void copy_frozen(struct slot *s, int status);

@@ -11,6 +11,7 @@ struct create_request {
     struct runtime_claim claim;
     uint32_t kept; /* files that it takes (kept.h), or a copy of them; 0: none */
     bool copy;
+    bool last;        /* of those that begin with them: it may have them themselves */
     bool memory;      /* the programs that ran in it are restored */
     bool on_archive;  /* its kept files are one (archive_devices.h) */
     uint32_t account; /* of its tenant: that has a share of restores (restores.h), and of those */

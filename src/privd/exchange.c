@@ -56,7 +56,7 @@ static int settle_import(struct privd *p, int status)
         p->kept.without_memory[number] = true;
         return 0;
     }
-    if (runtime_drop(p->rt, number) < 0)
+    if (runtime_drop(p->rt, number, 0) < 0)
         log_error("kept layer %u: what is left of an import that failed is not removed", number);
     kept_settle(&p->kept, number, KEPT_NONE);
     return status;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "privd/copy.h"
 #include "privd/end.h"
 #include "privd/kept.h"
 #include "privd/levels.h"
@@ -118,14 +119,16 @@ void keep_slot_runs(struct slot *s)
 static bool is_wanted(const struct privd *p, uint32_t number, bool only_taken)
 {
     for (const struct create_request *c = p->waiting_first; c; c = c->next)
-        if (c->kept == number && (!c->copy || !only_taken))
+        if (c->kept == number && (!c->copy || c->last || !only_taken))
             return true;
-    for (uint32_t i = 0; !only_taken && i < p->options.slots_max; i++) {
+    for (uint32_t i = 0; i < p->options.slots_max; i++) {
         const struct slot *s = &p->slots[i];
 
-        if (s->state == SLOT_STARTING && s->create && s->create->kept == number)
+        if (s->state == SLOT_STARTING && s->create && s->create->kept == number &&
+            (s->create->last || !only_taken))
             return true;
-        if (s->state == SLOT_MAKING && s->kind.kept == number) /* a member of the pool */
+        if (!only_taken && s->state == SLOT_MAKING &&
+            s->kind.kept == number) /* a member of the pool */
             return true;
     }
     return false;
@@ -207,6 +210,8 @@ static void dropped(struct privd *p, uint32_t number, int status)
     struct reply_to to = p->dropper.requested[number];
 
     p->dropper.requested[number] = (struct reply_to){0};
+    if (status == 0)
+        p->copier.creates[number] = 0;
     kept_settle(&p->kept, number, status == 0 ? KEPT_NONE : KEPT_WHOLE);
     answer(p, &to, PRIVSEP_DROP, number, status);
 }
@@ -234,7 +239,7 @@ static void drop_next(struct privd *p)
 
         if (p->kept.all[n].state != KEPT_DROPPING)
             continue;
-        rc = runtime_drop_begin(p->rt, n, p->kept.fd, &p->dropper.task);
+        rc = runtime_drop_begin(p->rt, n, copy_ahead(p, n), p->kept.fd, &p->dropper.task);
         if (rc == 0)
             rc = watch(p);
         if (rc == 0)
@@ -297,13 +302,14 @@ static bool lives(const struct privd *p, const struct kept_record *r)
 void keep_recover(struct privd *p)
 {
     runtime_archive_undo_all(p->rt);
+    runtime_copies_undo_all(p->rt);
     for (uint32_t n = 1; n <= PRIVSEP_KEPT_MAX; n++) {
         const struct kept_record *r = &p->kept.all[n];
         bool is_kept = runtime_is_kept(p->rt, n);
         enum kept_state next = kept_recovered((enum kept_state)r->state, is_kept, lives(p, r));
 
         if (next == KEPT_DROPPING)
-            next = runtime_drop(p->rt, n) == 0 ? KEPT_NONE : KEPT_WHOLE;
+            next = runtime_drop(p->rt, n, 0) == 0 ? KEPT_NONE : KEPT_WHOLE;
         p->kept.without_memory[n] = next == KEPT_WHOLE && !runtime_has_memory(p->rt, n);
         if (next == (enum kept_state)r->state)
             continue;

@@ -105,8 +105,15 @@ static bool are_volumes(const struct privsep_msg *m)
 
 static bool are_create_flags(uint32_t flags)
 {
-    return !(flags & ~PRIVSEP_CREATE_FLAGS) &&
-           (!(flags & PRIVSEP_CREATE_POOL) || flags == PRIVSEP_CREATE_FLAGS);
+    switch (flags) {
+    case 0:
+    case PRIVSEP_CREATE_COPY:
+    case PRIVSEP_CREATE_MEMORY:
+    case PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY:
+    case PRIVSEP_CREATE_OF_POOL:
+    case PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_LAST: return true;
+    default: return false;
+    }
 }
 
 static int check_create(const struct privsep_msg *m, const struct permit_bounds *b)
@@ -153,7 +160,8 @@ static int check_kept(const struct privsep_msg *m, const struct permit_bounds *b
 {
     return within(m->u.kept.number, 1, PRIVSEP_KEPT_MAX) && m->u.kept.template_number == 0 &&
                    m->u.kept.busy == 0 && m->u.kept.without_memory == 0 &&
-                   (m->op == PRIVSEP_DUMP || m->u.kept.account == 0)
+                   (m->op == PRIVSEP_DUMP || m->u.kept.account == 0) &&
+                   m->u.kept.creates <= (m->op == PRIVSEP_COPY ? PRIVSEP_COPY_CREATES_MAX : 0)
                ? 0
                : -EINVAL;
 }

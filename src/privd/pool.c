@@ -41,7 +41,7 @@ static const struct {
 
 static bool begins_as_others(const struct privsep_msg *create)
 {
-    return create->u.create.kept && create->u.create.flags == PRIVSEP_CREATE_FLAGS;
+    return create->u.create.kept && create->u.create.flags == PRIVSEP_CREATE_OF_POOL;
 }
 
 bool pool_may_claim(const struct privsep_msg *create)

@@ -24,7 +24,7 @@ struct slot_kind {
     uint32_t template_number, level;
     /* Of members that are restored from memory: the number that they are copies of, and whose that
      * is, as numbers are used again; 0: of those that are not. */
-    uint32_t kept, flags; /* flags: PRIVSEP_CREATE_FLAGS with kept, else 0 */
+    uint32_t kept, flags; /* flags: PRIVSEP_CREATE_OF_POOL with kept, else 0 */
     uint8_t owner[PRIVSEP_OWNER_SIZE];
     struct privsep_limits limits;
 };

@@ -6,6 +6,7 @@
 #include "privd/sandbox.h"
 
 #include "privd/archive_devices.h"
+#include "privd/copy.h"
 #include "privd/egress.h"
 #include "privd/pins.h"
 
@@ -263,6 +264,8 @@ static int start_cold(struct privd *p, struct slot *s)
                                   .limits = s->kind.limits,
                                   .kept = s->create->kept,
                                   .copy = s->create->copy,
+                                  .last = s->create->last,
+                                  .ahead = s->create->copy ? copy_ahead(p, s->create->kept) : 0,
                                   .records_fd = p->kept.fd};
     struct runtime_image image;
     int fds[IMAGE_GROUP_FDS], n = 0;
@@ -323,6 +326,16 @@ static bool is_of_its_own(const struct create_request *c)
     return c->kept || volume_any(c->volumes);
 }
 
+/* A copy takes the place of the empty layer of a prepared slot. Kept files that are taken do not:
+ * until their record says otherwise they must be found as they were, and by no other layer's
+ * name. Nor do many creates at once: to make a slot and then start in it costs more than a whole
+ * start, which one alone does not have to wait for. */
+static bool may_use_prepared(const struct privd *p, const struct create_request *c)
+{
+    return c->kept && c->copy && !c->memory && !volume_any(c->volumes) &&
+           c->kind.level == p->pool_level && p->n_starting == 0 && p->n_waiting == 1;
+}
+
 /* A member that was started because this create waited is a miss, too. */
 static void count(struct privd *p, const struct slot *s, const struct create_request *c)
 {
@@ -338,6 +351,9 @@ static struct slot *take_slot(struct privd *p, const struct create_request *c)
 {
     struct slot *s = c->may_claim && c->memory ? slots_take_restored(p, &c->kind) : NULL;
 
+    if (s)
+        return s;
+    s = may_use_prepared(p, c) ? slots_list_take(&p->ready) : NULL;
     if (s)
         return s;
     return is_of_its_own(c) ? slots_take_unpooled(p, c->kind.level)
@@ -482,6 +498,7 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     memcpy(c->claim.key, m->u.create.key, sizeof(c->claim.key));
     c->kept = m->u.create.kept;
     c->copy = m->u.create.flags & PRIVSEP_CREATE_COPY;
+    c->last = m->u.create.flags & PRIVSEP_CREATE_LAST;
     c->memory = m->u.create.flags & PRIVSEP_CREATE_MEMORY;
     c->account = m->u.create.account;
     c->on_archive = c->kept && runtime_is_archived(p->rt, c->kept);

@@ -135,7 +135,8 @@ int absent_copy_begin(struct runtime *rt, const struct runtime_sandbox *sb, uint
     return -EOPNOTSUPP;
 }
 
-int absent_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+int absent_copy_settle_begin(struct runtime *rt, uint32_t number, uint32_t ahead, int records_fd,
+                             struct task *out)
 {
     return -EOPNOTSUPP;
 }

@@ -11,6 +11,7 @@
 #include "contract/archive.h"
 #include "runtime/disk_btrfs.h"
 #include "runtime/disk_memory.h"
+#include "runtime/disk_name.h"
 #include "runtime/image.h"
 #include "runtime/sysfs_stub.h"
 #include "sys/btrfs.h"
@@ -35,6 +36,18 @@ static int make_dir(int dir_fd, const char *name)
     return mnt_open_beneath(dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
 }
 
+/* And the directories in it. */
+static int make_making_dir(int root_fd)
+{
+    CLEANUP_CLOSE int making_fd = make_dir(root_fd, RUNTIME_MAKING_DIR);
+    char name[DISK_NAME_SIZE];
+
+    for (uint32_t i = 0; making_fd >= 0 && i < DISK_MAKING_DIRS; i++)
+        if (mkdirat(making_fd, disk_name_number(name, i), 0700) < 0 && errno != EEXIST)
+            return -errno;
+    return TAKE_FD(making_fd);
+}
+
 /* root_fd is taken over only on success. */
 static int fill(const struct disk_backend *backend, int root_fd, struct disk *out)
 {
@@ -56,6 +69,9 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
     CLEANUP_CLOSE int archiving_fd = make_dir(root_fd, ARCHIVING_DIR);
     if (archiving_fd < 0)
         return archiving_fd;
+    CLEANUP_CLOSE int making_fd = make_making_dir(root_fd);
+    if (making_fd < 0)
+        return making_fd;
     int view_fd = sysfs_stub_open(root_fd);
     if (view_fd < 0)
         log_warn("disk: sandboxes will have an empty /sys: %s", strerror(-view_fd));
@@ -66,6 +82,7 @@ static int fill(const struct disk_backend *backend, int root_fd, struct disk *ou
                          .volumes_fd = TAKE_FD(volumes_fd),
                          .recycled_fd = TAKE_FD(recycled_fd),
                          .archiving_fd = TAKE_FD(archiving_fd),
+                         .making_fd = TAKE_FD(making_fd),
                          .templates_fd = TAKE_FD(templates_fd),
                          .layers_fd = TAKE_FD(layers_fd)};
     return 0;
@@ -151,6 +168,7 @@ int disk_open(const struct runtime_config *config, int state_fd, struct disk *ou
 void disk_close(struct disk *d)
 {
     util_close(&d->view_fd);
+    util_close(&d->making_fd);
     util_close(&d->archiving_fd);
     util_close(&d->recycled_fd);
     util_close(&d->volumes_fd);
@@ -211,6 +229,10 @@ int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint
               void *arg)
 {
     struct scan scan = {found, arg};
+    int rc = io_each_name_at(d->layers_fd, ".", scan_name, &scan);
+    char name[DISK_NAME_SIZE];
 
-    return io_each_name_at(d->layers_fd, ".", scan_name, &scan);
+    for (uint32_t i = 0; rc == 0 && i < DISK_MAKING_DIRS; i++)
+        rc = io_each_name_at(d->making_fd, disk_name_number(name, i), scan_name, &scan);
+    return rc;
 }

@@ -20,13 +20,18 @@ struct disk_backend {
      * layers end with their sandbox. */
     int (*layer_keep)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*layer_take)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
-    int (*kept_drop)(const struct disk *d, uint32_t n);
+    /* ahead: so many copies were made of it, which go too. */
+    int (*kept_drop)(const struct disk *d, uint32_t n, uint32_t ahead);
     /* A snapshot, which a commit of the file system has when this returns: of a slot's layer to a
      * number, and of a number to a new layer. settle: the kernel's marks of a volatile overlay go
-     * from it. */
+     * from it. ahead: so many copies of the number were made
+     * already, of which one is taken, if any is left. */
     int (*layer_copy)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*kept_settle)(const struct disk *d, uint32_t n);
-    int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
+    int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n,
+                      uint32_t ahead);
+    /* So many copies of a number, for layer_from (copies_ahead.h). */
+    int (*kept_copies_ahead)(const struct disk *d, uint32_t n, uint32_t count);
     /* The file that is in a layer or below a number (contract/archive.h): a descriptor, to be read;
      * -ENOENT. swap: the layer that a job made in ARCHIVING_DIR becomes number n, whose layer is
      * removed; one commit of the file system has it. undo: the new one is removed, where it is.
@@ -60,11 +65,14 @@ struct disk_backend {
     int (*layer_tree)(struct disk *d, uint32_t slot, uint32_t gen, int userns_fd);
 };
 
+#define DISK_MAKING_DIRS 32u /* as many starts as there may be at a time, and as many again */
+
 struct disk {
     const struct disk_backend *backend;
     int root_fd, templates_fd, layers_fd, kept_fd, volumes_fd, recycled_fd;
     int view_fd;           /* shown to sandboxes at /sys (sysfs_stub.h); negative: nothing */
     int archiving_fd;      /* layers that are being made of kept ones (contract/archive.h) */
+    int making_fd;         /* DISK_MAKING_DIRS directories, in which copies of layers are made */
     bool mounted;          /* by us, at state_dir/disk */
     uint64_t layer_inodes; /* of struct runtime_config */
 };
@@ -91,6 +99,6 @@ bool disk_is_kept(const struct disk *d, uint32_t number);
 bool disk_has_image(const struct disk *d, uint32_t number); /* of what is kept by that number */
 bool disk_is_volume(const struct disk *d, uint32_t number);
 
-/* Calls found(arg, slot, gen) for every layer. */
+/* Calls found(arg, slot, gen) for every layer, and for every copy that has not become one. */
 int disk_scan(const struct disk *d, void (*found)(void *arg, uint32_t slot, uint32_t gen),
               void *arg);

@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "contract/archive.h"
 #include "contract/bucket.h"
+#include "runtime/copies_ahead.h"
 #include "runtime/disk_name.h"
 #include "runtime/recycled_layer.h"
 #include "sys/btrfs.h"
@@ -36,6 +37,13 @@ static int open_layer(const struct disk *d, uint32_t slot, uint32_t gen)
                             0);
 }
 
+static int open_making(const struct disk *d, uint32_t slot)
+{
+    char name[DISK_NAME_SIZE];
+    return mnt_open_beneath(d->making_fd, disk_name_number(name, slot % DISK_MAKING_DIRS),
+                            O_RDONLY | O_DIRECTORY, 0);
+}
+
 static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[DISK_NAME_SIZE];
@@ -59,7 +67,10 @@ static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
         recycled_layer_put(d->recycled_fd, d->layers_fd, name) == 0)
         return 0;
     int rc = btrfs_subvolume_destroy(d->layers_fd, name);
-
+    if (rc == -ENOENT) { /* the task that made it may have ended before it was moved */
+        CLEANUP_CLOSE int dir = open_making(d, slot);
+        rc = dir < 0 ? dir : btrfs_subvolume_destroy(dir, name);
+    }
     return rc == -ENOENT ? 0 : rc;
 }
 
@@ -236,27 +247,50 @@ static int btrfs_kept_settle(const struct disk *d, uint32_t n)
     return fd < 0 ? fd : forget_volatile(fd);
 }
 
+static int btrfs_kept_copies_ahead(const struct disk *d, uint32_t n, uint32_t count)
+{
+    CLEANUP_CLOSE int fd = open_kept(d, n);
+
+    return fd < 0 ? fd : copies_ahead_make(d, fd, n, count);
+}
+
+/* A directory that few others use, as of copies that are made ahead; then it gets its name. */
+static int copy_kept(const struct disk *d, uint32_t slot, uint32_t n, const char *name)
+{
+    CLEANUP_CLOSE int kept = open_kept(d, n);
+    CLEANUP_CLOSE int dir = open_making(d, slot);
+
+    if (kept < 0 || dir < 0)
+        return kept < 0 ? kept : dir;
+    int rc = btrfs_snapshot(kept, dir, name, false);
+    if (rc == 0 && renameat2(dir, name, d->layers_fd, name, RENAME_NOREPLACE) < 0)
+        rc = -errno;
+    if (rc < 0 && btrfs_subvolume_destroy(dir, name) < 0)
+        return rc; /* the end of the slot tries it again */
+    return rc;
+}
+
 /* The marks again: a loss of power may have brought them back. */
-static int btrfs_layer_from(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n)
+static int btrfs_layer_from(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n,
+                            uint32_t ahead)
 {
     char name[DISK_NAME_SIZE];
-    CLEANUP_CLOSE int kept = open_kept(d, n);
+    int rc = copies_ahead_take(d, n, ahead, slot, disk_name_layer(name, slot, gen));
 
-    if (kept < 0)
-        return kept;
-    int rc = btrfs_snapshot(kept, d->layers_fd, disk_name_layer(name, slot, gen), false);
+    if (rc == -ENOENT)
+        rc = copy_kept(d, slot, n, name);
     if (rc < 0)
         return rc;
     CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
     return fd < 0 ? fd : forget_volatile(fd);
 }
 
-static int btrfs_kept_drop(const struct disk *d, uint32_t n)
+static int btrfs_kept_drop(const struct disk *d, uint32_t n, uint32_t ahead)
 {
     char name[DISK_NAME_SIZE];
     int rc = btrfs_subvolume_destroy(d->kept_fd, disk_name_number(name, n));
 
-    return rc == -ENOENT ? 0 : rc;
+    return rc < 0 && rc != -ENOENT ? rc : copies_ahead_drop(d, n, ahead);
 }
 
 static int btrfs_archive_open(const struct disk *d, uint32_t slot, uint32_t gen)
@@ -403,6 +437,7 @@ const struct disk_backend disk_btrfs_backend = {
     .layer_copy = btrfs_layer_copy,
     .kept_settle = btrfs_kept_settle,
     .layer_from = btrfs_layer_from,
+    .kept_copies_ahead = btrfs_kept_copies_ahead,
     .image_open = btrfs_image_open,
     .image_remove = btrfs_image_remove,
     .names_forget = btrfs_names_forget,

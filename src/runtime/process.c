@@ -89,7 +89,11 @@ static int fork_inside(struct inside *in, struct task_result *out)
 static int start_in_slot(const struct process_start_args *a, struct inside *in,
                          struct task_result *out)
 {
-    int rc = process_prepare(a, in, out);
+    int rc = a->start->kept
+                 ? process_replace_layer(a->rt, a->slot->number, a->slot->gen, a->start, out)
+                 : 0;
+    if (rc == 0)
+        rc = process_prepare(a, in, out);
     if (rc == 0)
         rc = process_trees_open(a, a->slot->userns_fd, in, out);
     if (rc < 0)
@@ -191,7 +195,8 @@ int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,
                         const struct runtime_start *start, struct task *out, int *boot_fd)
 {
     struct process_start_args args = {.rt = rt, .slot = slot, .start = start};
-    if (start->flags != 0 || (start->kept && slot->userns_fd >= 0))
+    if (start->flags != 0 ||
+        (slot->userns_fd >= 0 && start->kept && (!start->copy || start->image)))
         return -EINVAL;
     return process_begin(start_sandbox, &args, &args.boot, out, boot_fd);
 }

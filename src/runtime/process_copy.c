@@ -10,7 +10,7 @@
 
 struct copy_args {
     const struct runtime *rt;
-    uint32_t slot, gen, number;
+    uint32_t slot, gen, number, ahead;
     int records_fd; /* negative: the copy itself */
 };
 
@@ -21,6 +21,8 @@ static int copy_layer(void *arg, struct task_result *out)
 
     if (a->records_fd < 0)
         return d->backend->layer_copy(d, a->slot, a->gen, a->number);
+    if (a->ahead > 0)
+        return d->backend->kept_copies_ahead(d, a->number, a->ahead);
     int rc = d->backend->kept_settle(d, a->number);
     return rc == 0 && fdatasync(a->records_fd) < 0 ? -errno : rc;
 }
@@ -34,9 +36,10 @@ int process_copy_begin(struct runtime *rt, const struct runtime_sandbox *sb, uin
     return runtime_can_keep(rt) ? task_spawn(copy_layer, &args, out) : -EOPNOTSUPP;
 }
 
-int process_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+int process_copy_settle_begin(struct runtime *rt, uint32_t number, uint32_t ahead, int records_fd,
+                              struct task *out)
 {
-    struct copy_args args = {.rt = rt, .number = number, .records_fd = records_fd};
+    struct copy_args args = {.rt = rt, .number = number, .ahead = ahead, .records_fd = records_fd};
 
     return task_spawn(copy_layer, &args, out);
 }

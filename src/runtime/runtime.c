@@ -5,6 +5,7 @@
  * files are dropped by tasks (*_begin returns at once, *_finish collects); nothing here is of one
  * sandbox. */
 
+#include "runtime/copies_ahead.h"
 #include "runtime/state.h"
 
 #include "base/io.h"
@@ -256,14 +257,20 @@ bool runtime_has_memory(const struct runtime *rt, uint32_t number)
     return runtime_can_keep(rt) && disk_has_image(&rt->disk, number);
 }
 
-int runtime_drop(const struct runtime *rt, uint32_t number)
+void runtime_copies_undo_all(struct runtime *rt)
 {
-    return runtime_can_keep(rt) ? rt->disk.backend->kept_drop(&rt->disk, number) : -EOPNOTSUPP;
+    copies_ahead_undo(&rt->disk);
+}
+
+int runtime_drop(const struct runtime *rt, uint32_t number, uint32_t ahead)
+{
+    return runtime_can_keep(rt) ? rt->disk.backend->kept_drop(&rt->disk, number, ahead)
+                                : -EOPNOTSUPP;
 }
 
 struct drop_args {
     const struct runtime *rt;
-    uint32_t number;
+    uint32_t number, ahead;
     int records_fd;
 };
 
@@ -273,12 +280,13 @@ static int drop_kept(void *arg, struct task_result *out)
 
     if (fdatasync(a->records_fd) < 0)
         return -errno;
-    return runtime_drop(a->rt, a->number);
+    return runtime_drop(a->rt, a->number, a->ahead);
 }
 
-int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+int runtime_drop_begin(struct runtime *rt, uint32_t number, uint32_t ahead, int records_fd,
+                       struct task *out)
 {
-    struct drop_args args = {.rt = rt, .number = number, .records_fd = records_fd};
+    struct drop_args args = {.rt = rt, .number = number, .ahead = ahead, .records_fd = records_fd};
 
     return task_spawn(drop_kept, &args, out);
 }

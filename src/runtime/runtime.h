@@ -57,6 +57,7 @@
 #define RUNTIME_DISK_DIR      "disk"
 #define RUNTIME_TEMPLATES_DIR "templates"
 #define RUNTIME_LAYERS_DIR    "layers"
+#define RUNTIME_MAKING_DIR    "making"
 #define RUNTIME_RECYCLED_DIR  "spare"
 #define RUNTIME_KEPT_DIR      "kept"
 #define RUNTIME_VOLUMES_DIR   "volumes"
@@ -120,11 +121,13 @@ bool runtime_is_kept(const struct runtime *rt, uint32_t number);
 /* Whether memory lies beside it, as far as its name tells: what is in that file is not read. */
 bool runtime_has_memory(const struct runtime *rt, uint32_t number);
 
-/* Removes a kept layer: in a task, or (at a start) at once. A layer that is not there is success.
+/* Removes a kept layer, and what is left of the copies that were made ahead of it: in a task, or
+ * (at a start) at once. A layer that is not there is success.
  * records_fd is made durable first. 0, -EAGAIN (finish), -errno. */
-int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out);
+int runtime_drop_begin(struct runtime *rt, uint32_t number, uint32_t ahead, int records_fd,
+                       struct task *out);
 int runtime_drop_finish(struct task *t);
-int runtime_drop(const struct runtime *rt, uint32_t number);
+int runtime_drop(const struct runtime *rt, uint32_t number, uint32_t ahead);
 
 /* The layer that a job made of a kept one (JOB_ARCHIVE) is signed and becomes that one, of which
  * nothing is in use: in a task. It is on the disk when finish answers 0; after a failure the layer
@@ -134,6 +137,9 @@ int runtime_archive_begin(struct runtime *rt, uint32_t number, int records_fd, s
 int runtime_archive_finish(struct task *t, char why[static TASK_WHY_SIZE]);
 int runtime_archive_undo(const struct runtime *rt, uint32_t number);
 void runtime_archive_undo_all(struct runtime *rt);
+
+/* At a start: copies that were made ahead of creates, which did not outlive privd. */
+void runtime_copies_undo_all(struct runtime *rt);
 
 /* EXPORT and IMPORT (contract/exchange.h), what a job has left in ARCHIVING_DIR: in a task. export:
  * header has what cayd says of the snapshot; out_fds are of the signed file, to be read, which has
@@ -216,9 +222,12 @@ struct runtime_opened {
 struct runtime_start {
     uint32_t template_number;
     uint32_t flags; /* 0 */
-    /* not 0: the layer is the kept one of this number, which it takes; whole starts only */
+    /* not 0: the layer is the kept one of this number, which it takes; whole starts only, but for
+     * copies without memory */
     uint32_t kept;
-    bool copy; /* with kept: the layer is a copy of that one, which stays */
+    bool copy;      /* with kept: the layer is a copy of that one, which stays */
+    bool last;      /* with copy: which need not stay: it may be moved */
+    uint32_t ahead; /* with copy: so many were made for such starts, by copy_settle_begin */
     /* with kept: what ran is restored from the memory that was kept with it; NULL: it boots */
     const struct runtime_image *image;
     /* with image: as join_fds of dump_begin, while the image is opened */
@@ -392,10 +401,12 @@ struct runtime_driver {
     /* Copies its files, whose processes stand still, to a kept number (runtime_can_keep): in a
      * task. They are on the disk when copy_finish answers 0. settle, which the sandbox need not
      * stand still for, nor be there any more: records_fd is made durable, and the copy fit to be
-     * started from. 0, -EAGAIN (finish), -errno. */
+     * started from; or, where `ahead` is not 0, so many copies of it are made for starts that
+     * follow, as `ahead` of theirs says. 0, -EAGAIN (finish), -errno. */
     int (*copy_begin)(struct runtime *rt, const struct runtime_sandbox *sb, uint32_t number,
                       struct task *out);
-    int (*copy_settle_begin)(struct runtime *rt, uint32_t number, int records_fd, struct task *out);
+    int (*copy_settle_begin)(struct runtime *rt, uint32_t number, uint32_t ahead, int records_fd,
+                             struct task *out);
     int (*copy_finish)(struct task *t);
 
     /* Removes what 1..RUNTIME_ENDS_MAX slots have outside their processes, pooled or used: cgroups,

@@ -137,14 +137,27 @@ static int make_layer(struct runtime *rt, uint32_t number, uint32_t gen,
     if (!backend->layer_take)
         return -EOPNOTSUPP;
     int rc = !start->copy && fdatasync(start->records_fd) < 0 ? -errno : 0;
+    if (rc == 0 && start->last)
+        rc = backend->kept_settle(&rt->disk, start->kept);
     if (rc == 0)
-        rc = start->copy ? backend->layer_from(&rt->disk, number, gen, start->kept)
-                         : backend->layer_take(&rt->disk, number, gen, start->kept);
+        rc = start->copy && !start->last
+                 ? backend->layer_from(&rt->disk, number, gen, start->kept, start->ahead)
+                 : backend->layer_take(&rt->disk, number, gen, start->kept);
     if (rc < 0 || start->image)
         return rc;
     /* Memory beside them is of the moment in which they were kept: it ends where they go on. */
     rc = backend->image_remove(&rt->disk, number, gen);
     return rc == 0 ? backend->names_forget(&rt->disk, number, gen) : rc;
+}
+
+int process_replace_layer(struct runtime *rt, uint32_t number, uint32_t gen,
+                          const struct runtime_start *start, struct task_result *out)
+{
+    int rc = rt->disk.backend->layer_destroy(&rt->disk, number, gen);
+
+    if (rc == 0)
+        rc = make_layer(rt, number, gen, start);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_LAYER, rc) : 0;
 }
 
 int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,

@@ -17,6 +17,11 @@ int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,
                       const struct runtime_start *start, /* NULL: of none */
                       struct task_result *out) WARN_UNUSED;
 
+/* In a task. The layer of a prepared slot, which is empty, goes, and start's copy of kept files
+ * takes its place; 0 or -errno, noted in *out. */
+int process_replace_layer(struct runtime *rt, uint32_t number, uint32_t gen,
+                          const struct runtime_start *start, struct task_result *out) WARN_UNUSED;
+
 /* In a task: forks into a new user namespace of uid's and what else flags (CLONE_NEW*) say. As
  * ns_fork. */
 pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd);

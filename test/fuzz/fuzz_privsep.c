@@ -20,8 +20,9 @@ static void check_create(const struct privsep_msg *m)
         FUZZ_CHECK(strchr("abcdefghijklmnopqrstuvwxyz0123456789", *p));
     FUZZ_CHECK(m->u.create.template_number >= 1 &&
                m->u.create.template_number <= PERMIT_TEMPLATE_MAX);
-    FUZZ_CHECK(!(m->u.create.flags & ~PRIVSEP_CREATE_FLAGS) &&
-               m->u.create.level < PRIVSEP_LEVEL_COUNT);
+    FUZZ_CHECK(m->u.create.flags == (PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_LAST) ||
+               !(m->u.create.flags & ~PRIVSEP_CREATE_OF_POOL));
+    FUZZ_CHECK(m->u.create.level < PRIVSEP_LEVEL_COUNT);
     FUZZ_CHECK(m->u.create.limits.memory_bytes > 0 && m->u.create.limits.pids > 0);
     FUZZ_CHECK(m->u.create.limits.open_files <= bounds.open_files_max);
 }

@@ -5,6 +5,7 @@ import contextlib
 import contextlib
 import errno
 import os
+import pathlib
 import signal
 import struct
 import subprocess
@@ -18,14 +19,15 @@ from waitlib import until
 from test_privd import privd  # noqa: F401 (the fixture)
 
 KEEP, DROP, KEPTS, COPY, KEPT, STAGE_LAYER = 14, 15, 16, 17, 72, 4
+COPY_OF, LAST = 1, 8  # PRIVSEP_CREATE_COPY, PRIVSEP_CREATE_LAST
 DELAYS_MS = (0, 2, 6, 15, 40)
 
 
 OWNER, OTHER, NONE = b"isandbox-of-mine", b"isandbox-of-else", b"\0" * 16
 
 
-def kept_body(number, owner=OWNER):
-    return struct.pack("<IIII", number, 0, 0, 0) + owner
+def kept_body(number, owner=OWNER, creates=0):
+    return struct.pack("<IIII", number, 0, 0, 0) + owner + struct.pack("<II", 0, creates)
 
 
 def keep(c, s, number, owner=OWNER):
@@ -99,9 +101,17 @@ def record_of_version_1(p, number):
         table.write(record + struct.pack("<Q", total))
 
 
-def names_on_disk(p):
+def on_disk(p, name):
     """By privd's own mounts: the disk is in no other's."""
-    return os.listdir(f"/proc/{p.process.pid}/root/{p.state}/disk/kept")
+    return pathlib.Path(f"/proc/{p.process.pid}/root/{p.state}/disk/{name}")
+
+
+def names_on_disk(p):
+    return os.listdir(on_disk(p, "kept"))
+
+
+def being_made(p):
+    return [path.name for path in on_disk(p, "making").glob("*/*")]
 
 
 def test_files_are_kept_taken_and_kept_again(privd):  # noqa: F811
@@ -289,6 +299,101 @@ def test_what_is_refused_of_copies(privd):  # noqa: F811
     assert c.ask(COPY, struct.pack("<IIII", 1, 1, 1, 0) + OWNER, slot=s.slot, gen=s.gen).status == -errno.EINVAL
     assert c.kill(s).status == 0
     assert copy(c, s, 9).status == -errno.ESTALE and kepts(c) == set()
+
+
+def create_last(c, name, number, owner=OWNER):
+    return c.ask(CREATE, create_body(name, number, owner=owner, flags=COPY_OF | LAST))
+
+
+def test_the_last_that_begins_with_a_copy_has_the_copy_itself(privd):  # noqa: F811
+    """It leaves a number without files, which DROP ends. A slot that was prepared is used, and keeps no file of its own."""
+    c = privd.channel()
+    s = c.create("isource")
+    write_marks(privd, s, "five")
+    assert c.ask(COPY, kept_body(2, creates=1), slot=s.slot, gen=s.gen).status == 0
+    first, last = create_copy(c, "ifirst", 2), create_last(c, "ilast", 2)
+    assert first.status == last.status == 0
+    assert names_on_disk(privd) == [] and kepts(c) == {2} and being_made(privd) == []
+    for one in (first, last):
+        assert marks(privd, one).split()[0] == "five"
+    write_marks(privd, last, "six")
+    assert [marks(privd, one).split()[0] for one in (s, first, last)] == ["five", "five", "six"]
+    assert create_copy(c, "ilate", 2).status == -errno.ENOENT
+    assert drop(c, 2).status == 0 and kepts(c) == set()
+
+
+def test_copies_for_creates_are_made_at_once_and_end_with_their_number(privd):  # noqa: F811
+    """The source changes meanwhile. Creates beyond those copies have one of their own; those that none has taken are dropped."""
+    c = privd.channel()
+    s = c.create("isource")
+    write_marks(privd, s, "five")
+    assert c.ask(COPY, kept_body(2, creates=40), slot=s.slot, gen=s.gen).status == 0
+    assert len(being_made(privd)) == 40
+    write_marks(privd, s, "six")
+    made = [create_copy(c, f"icopy{i}", 2) for i in range(3)]
+    assert [m.status for m in made] == [0, 0, 0] and len(being_made(privd)) == 37
+    assert {marks(privd, m).split()[0] for m in made} == {"five"}
+    assert drop(c, 2).status == 0 and being_made(privd) == [] and names_on_disk(privd) == []
+    assert c.ask(COPY, kept_body(2, creates=2), slot=s.slot, gen=s.gen).status == 0
+    made = [create_copy(c, f"iagain{i}", 2) for i in range(3)]
+    assert {marks(privd, m).split()[0] for m in made} == {"six"} and being_made(privd) == []
+    assert c.ask(COPY, kept_body(3, creates=5), slot=s.slot, gen=s.gen).status == 0
+    assert len(being_made(privd)) == 5
+    c = after_a_crash(privd)
+    assert being_made(privd) == [] and kepts(c) == {2, 3}
+
+
+def test_nothing_else_is_done_with_what_the_last_has(privd):  # noqa: F811
+    c = privd.channel()
+    s = c.create("isource")
+    assert copy(c, s, 2).status == 0
+    seqs = [c.send(op, body) for op, body in ((CREATE, create_body("ilast", 2, flags=COPY_OF | LAST)),
+                                              (CREATE, create_body("ilate", 2, flags=COPY_OF)), (DROP, kept_body(2)))]
+    assert [c.wait(seq).status for seq in seqs] == [0, -errno.EBUSY, -errno.EBUSY]
+    assert drop(c, 2).status == 0
+
+
+def test_flags_of_copies(privd):  # noqa: F811
+    c = privd.channel()
+    s = c.create("isource")
+    for creates in (101, 2**31):
+        assert c.ask(COPY, kept_body(2, creates=creates), slot=s.slot, gen=s.gen).status == -errno.EINVAL, creates
+    assert c.ask(DROP, kept_body(2, creates=1)).status == -errno.EINVAL
+    assert copy(c, s, 2).status == 0
+    for flags in (LAST, LAST | COPY_OF | 2, LAST | 2, LAST | COPY_OF | 4, 16, 4):
+        assert c.ask(CREATE, create_body("iflags", 2, flags=flags)).status == -errno.EINVAL, flags
+
+
+def test_a_copy_that_was_being_made_is_gone_after_a_start(privd):  # noqa: F811
+    """privd died between its snapshot and its new name."""
+    c = privd.channel()
+    assert copy(c, c.create("isource"), 2).status == 0
+    subprocess.run(["nsenter", "-t", str(privd.process.pid), "-m", "btrfs", "subvolume", "snapshot", f"{privd.state}/disk/kept/2",
+                    f"{privd.state}/disk/making/7/7.1234"], check=True, stdout=subprocess.DEVNULL)
+    assert being_made(privd) == ["7.1234"]
+    c = after_a_crash(privd)
+    assert being_made(privd) == [] and kepts(c) == {2}
+    assert create_copy(c, "icopy", 2).status == 0
+
+
+@pytest.mark.parametrize("delay_ms", DELAYS_MS)
+def test_killed_while_the_last_takes_a_copy(privd, delay_ms):  # noqa: F811
+    """The sandbox is there with the files, or the number has them, or both are gone, as no peer was told of either."""
+    c = privd.channel()
+    s = c.create("isource")
+    write_marks(privd, s, "five")
+    assert copy(c, s, 2).status == 0
+    c.send(CREATE, create_body("ilast", 2, flags=COPY_OF | LAST))
+    time.sleep(delay_ms / 1000)
+    c = after_a_crash(privd)
+    listed, kept = c.list(), kepts(c)
+    assert being_made(privd) == [] and kept == {int(name) for name in names_on_disk(privd)}
+    if "ilast" in listed:
+        assert marks(privd, listed["ilast"]).split()[0] == "five" and kept == set()
+    if kept:
+        t = create_last(c, "iagain", 2)
+        assert t.status == 0 and marks(privd, t).split()[0] == "five"
+    assert marks(privd, listed["isource"]).split()[0] == "five"
 
 
 @pytest.mark.parametrize("delay_ms", DELAYS_MS)

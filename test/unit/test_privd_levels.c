@@ -201,8 +201,8 @@ static int dummy_copy_begin(struct runtime *rt, const struct runtime_sandbox *sb
     return done_task(out);
 }
 
-static int dummy_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,
-                                   struct task *out)
+static int dummy_copy_settle_begin(struct runtime *rt, uint32_t number, uint32_t ahead,
+                                   int records_fd, struct task *out)
 {
     dummy.settles++;
     return done_task(out);
@@ -433,8 +433,8 @@ static int other_copy_begin(struct runtime *rt, const struct runtime_sandbox *sb
     return done_task(out);
 }
 
-static int other_copy_settle_begin(struct runtime *rt, uint32_t number, int records_fd,
-                                   struct task *out)
+static int other_copy_settle_begin(struct runtime *rt, uint32_t number, uint32_t ahead,
+                                   int records_fd, struct task *out)
 {
     other.settles++;
     return done_task(out);
@@ -542,12 +542,13 @@ bool runtime_has_memory(const struct runtime *rt, uint32_t number)
     return false;
 }
 
-int runtime_drop(const struct runtime *rt, uint32_t number)
+int runtime_drop(const struct runtime *rt, uint32_t number, uint32_t ahead)
 {
     return -EOPNOTSUPP;
 }
 
-int runtime_drop_begin(struct runtime *rt, uint32_t number, int records_fd, struct task *out)
+int runtime_drop_begin(struct runtime *rt, uint32_t number, uint32_t ahead, int records_fd,
+                       struct task *out)
 {
     return -EOPNOTSUPP;
 }
@@ -593,6 +594,10 @@ int runtime_import_finish(struct task *t, char why[static TASK_WHY_SIZE])
 int runtime_archive_undo(const struct runtime *rt, uint32_t number)
 {
     return 0;
+}
+
+void runtime_copies_undo_all(struct runtime *rt)
+{
 }
 
 void runtime_archive_undo_all(struct runtime *rt)

@@ -100,7 +100,7 @@ static struct privsep_msg with_memory(void)
 {
     struct privsep_msg m = {.op = PRIVSEP_CREATE,
                             .u.create = {.template_number = 1,
-                                         .flags = PRIVSEP_CREATE_FLAGS,
+                                         .flags = PRIVSEP_CREATE_OF_POOL,
                                          .kept = 7,
                                          .account = 3,
                                          .limits.memory_bytes = 64u << 20}};
