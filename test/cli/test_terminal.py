@@ -32,6 +32,7 @@ SHOWN = [
     "cp BOX:/etc/hostname OUT",
     "cp BOX:/no-such-file OUT", "cp OUT BOX:/no/such/place", "ls", "ls --json", "kill NONE", "pause NONE", "archive NONE", "resume NONE",
     "fork NONE", "resize BOX --memory=1", "rollback BOX no-such-snapshot", "snapshot create NONE", "snapshot ls", "snapshot rm no-such-snapshot",
+    "snapshot export NONE OUT", "snapshot import OUT",
     "volume create bad/name", "volume ls", "volume rm no-such-volume", "logs BOX", "logs BOX --json", "top --once", "top --json", "policy show BOX",
     "policy set BOX public", "policy check POLICY", "policy explain BOX a.example GET /x", "policy learned BOX", "policy ask BOX",
     "denials BOX", "denials BOX --json", "secret set NEW --domain=a.example", "secret ls", "secret rm no-such-secret", "audit", "audit --json",
