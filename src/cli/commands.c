@@ -27,7 +27,8 @@ static const struct cli_command commands_program[] = {
         .summary = "show what this machine can do for cay, and what to install",
         .text = "Exit status 1 when something is missing without which cay cannot start. While a "
                 "server runs it is also asked by the names and with the trust that clients of this "
-                "shell have.",
+                "shell have. The bucket that the settings name for archives gets a small object, "
+                "which is read and removed.",
         .operands_max = 0,
         .raw_after = -1,
         .takes_settings = true,

@@ -1,7 +1,8 @@
 /* The checks in the order of the table; each fills one result, and none depends on another's.
  * A check that needs privileges runs that part in a child, whose end it waits for. cmd_doctor
- * prints them, with those of names and TLS (doctor_names.c), and fails when something is missing
- * that cay cannot start without; `cay up` runs the same checks first. */
+ * prints them, with those of names and TLS (doctor_names.c) and of the bucket (doctor_bucket.c),
+ * and fails when something is missing that cay cannot start without; `cay up` runs the first ones.
+ */
 
 #include "cli/doctor.h"
 
@@ -337,7 +338,8 @@ static const struct {
 };
 
 /* And the space for the server's files. */
-_Static_assert(ARRAY_SIZE(checks) + 1 + ARRAY_SIZE(programs) + DOCTOR_NAMES <= DOCTOR_MAX,
+_Static_assert(ARRAY_SIZE(checks) + 1 + ARRAY_SIZE(programs) + DOCTOR_NAMES + DOCTOR_BUCKET <=
+                   DOCTOR_MAX,
                "all results have room");
 
 size_t doctor_run(const char *state_dir, struct doctor_result *out)
@@ -399,6 +401,7 @@ int cmd_doctor(struct cli *c)
     size_t n = doctor_run(c->settings.state_dir, results), bad = 0;
 
     n += doctor_names(c, results + n);
+    n += doctor_bucket(&c->settings, results + n);
     for (size_t i = 0; i < n; i++)
         bad += results[i].needed && results[i].level == DOCTOR_MISSING;
     if (c->json)

@@ -14,14 +14,16 @@ struct doctor_result {
     const char *name;
     enum doctor_level level;
     bool needed;      /* cay cannot start without it */
-    char text[192];   /* a sentence */
+    char text[256];   /* a sentence */
     char package[64]; /* Debian package that brings it, or empty */
 };
 
-#define DOCTOR_MAX   32
-#define DOCTOR_NAMES 5 /* of doctor_names */
+#define DOCTOR_MAX    40
+#define DOCTOR_NAMES  5 /* of doctor_names */
+#define DOCTOR_BUCKET 4 /* of doctor_bucket, at most */
 
 struct cli;
+struct settings;
 
 /* The result of a check: into level and text. */
 void doctor_say(struct doctor_result *r, enum doctor_level level, const char *fmt, ...)
@@ -55,3 +57,8 @@ void doctor_space(const char *state_dir, struct doctor_result *r);
  * E2B_DOMAIN and E2B_API_KEY are its: fills out[DOCTOR_NAMES]. Asks the server that runs (without
  * one, the domain is that of the settings), five seconds at most for each question. */
 size_t doctor_names(const struct cli *c, struct doctor_result *out);
+
+/* Whether archives can go to the operator's bucket, where the settings name one: the file with its
+ * keys, its server, a small object there and back, its clock. Fills out[DOCTOR_BUCKET] and returns
+ * how many. Ten seconds at most for each of three requests. */
+size_t doctor_bucket(const struct settings *s, struct doctor_result *out);

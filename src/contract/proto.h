@@ -152,11 +152,12 @@ enum privsep_op {
     /* The same: where that is under way it is given up, or ends at once. Reply at once; the one to
      * ARCHIVE comes when the layer can be used */
     PRIVSEP_ARCHIVE_STOP,
-    /* u.kept.number and .owner: where its archive is in a bucket, it is brought back, so that a
-     * CREATE can boot on it. Reply when it is here, or was all the time; or u.refused says why it
-     * is not, and it stays in the bucket: -ENOENT, -EBUSY, -EPERM as of DROP; -EBADMSG (the object
-     * is not what was stored), -ENODATA (there is none), -EACCES, -EIO, -ENOSPC, -EOPNOTSUPP (this
-     * server has no bucket), -ECANCELED (DROP came first), -ETIMEDOUT */
+    /* u.kept.number, .owner and .account: where its archive is in a bucket, it is brought back, so
+     * that a CREATE can boot on it; accounts have their turns. Reply when it is here, or was all
+     * the time; or u.refused says why it is not, and it stays in the bucket: -ENOENT, -EBUSY,
+     * -EPERM as of DROP; -EBADMSG (the object is not what was stored), -ENODATA (there is none),
+     * -EACCES, -EIO, -ENOSPC, -EOPNOTSUPP (this server has no bucket), -ECANCELED (DROP came
+     * first), -ETIMEDOUT */
     PRIVSEP_FETCH,
     /* u.exchange: what is kept by that number, which stays, as a file for other servers
      * (contract/exchange.h). Reply: PRIVSEP_EXPORT_FDS descriptors of the file, which has no name
@@ -353,7 +354,8 @@ struct privsep_msg {
             uint32_t number; /* 1..PRIVSEP_KEPT_MAX, the peer's choice; 0 in a KEPTS request */
             uint32_t template_number; /* of an event: which they lie on; 0: not known any more */
             uint32_t busy; /* of an event, 1: they are just being kept, taken or removed */
-            /* of DUMP: whose share of dumps it takes, one number for each tenant; else 0 */
+            /* of DUMP and FETCH: whose share of dumps or fetches it takes, one number for each
+             * tenant; else 0 */
             uint32_t account;
             /* the owners; all zero: not known (DROP, event) */
             uint8_t owner[PRIVSEP_OWNER_SIZE];

@@ -38,6 +38,8 @@ static int64_t send_request(struct sandbox_obj *o, uint16_t op, call_privd_cb cb
 
     m.u.kept.number = o->s.kept;
     keep_owner(o->s.id, m.u.kept.owner);
+    if (op == PRIVSEP_FETCH)
+        m.u.kept.account = tenant_privd_account(o->s.tenant);
     return call_privd(o->core, o->s.id, &m, cb, NULL);
 }
 

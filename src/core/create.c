@@ -333,7 +333,7 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
     m.u.create.kept = kept;
     m.u.create.flags = create_flags(o, snapshot);
     if (kept) {
-        m.u.create.account = dump_account(o->s.tenant);
+        m.u.create.account = tenant_privd_account(o->s.tenant);
         keep_owner(snapshot ? snapshot : o->s.id, m.u.create.owner);
     }
     if (volumes_fill(o->core, o->s.tenant, o->s.volumes, &m) < 0)

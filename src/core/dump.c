@@ -10,7 +10,6 @@
 #include "core/dump.h"
 
 #include "base/clock.h"
-#include "base/fnv.h"
 #include "base/log.h"
 #include "contract/proto.h"
 #include "core/call.h"
@@ -131,11 +130,6 @@ static bool another_is_dumped(const struct sandbox_obj *o)
     return false;
 }
 
-uint32_t dump_account(const char *tenant)
-{
-    return fnv_32(FNV_32_START, tenant) | 1; /* 0 is the account of all who name none */
-}
-
 /* false: it has waited for too long. */
 static bool wait_turn(struct sandbox_obj *o)
 {
@@ -251,7 +245,7 @@ static void send_dump(struct sandbox_obj *o)
     if (c->on_paused)
         c->on_paused(c->on_paused_arg, o->s.id);
     m.u.kept.number = o->s.kept;
-    m.u.kept.account = dump_account(o->s.tenant);
+    m.u.kept.account = tenant_privd_account(o->s.tenant);
     keep_owner(o->s.id, m.u.kept.owner);
     o->dump_requested = o->dump_prepared = true;
     rc = call_privd(c, o->s.id, &m, on_dumped, NULL);

@@ -16,9 +16,6 @@
 struct privsep_msg;
 struct sandbox_obj;
 
-/* The number by which cay-privd shares dumps and restores out: one for each tenant, never 0. */
-uint32_t dump_account(const char *tenant);
-
 /* Keeping, and its environment is written. */
 void dump_begin(struct sandbox_obj *o);
 

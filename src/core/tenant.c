@@ -20,6 +20,11 @@ static struct tenant **bucket_of(struct tenants *all, const char *name)
     return &all->buckets[fnv_32(FNV_32_START, name) % TENANT_BUCKETS];
 }
 
+uint32_t tenant_privd_account(const char *name)
+{
+    return fnv_32(FNV_32_START, name) | 1; /* 0 is the account of all who name none */
+}
+
 struct tenant *tenant_find(struct core *c, const char *name)
 {
     struct tenant *t = *bucket_of(&c->tenants, name);

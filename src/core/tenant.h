@@ -124,5 +124,9 @@ void tenant_usage_arm(struct core *c, bool often);
 /* ERR_NOT_FOUND: no tenant of that name was ever made. */
 enum err_code tenant_check_made(struct core *c, const char *name, struct err *e);
 
+/* The number by which cay-privd shares dumps, restores, archives and fetches out: one for each
+ * tenant, never 0. */
+uint32_t tenant_privd_account(const char *name);
+
 /* Aborts where a reference or a charge is left. */
 void tenants_free(struct tenants *all);

@@ -2,9 +2,10 @@
  *
  * put: the key's file is on the disk before the object is sent, the mark before the archive is
  * emptied, so that there is an archive that is whole here, or one that is whole there; get: the
- * archive takes its place in one step, once its hash is that of the mark, which goes after that. An
- * object is live as long as a kept layer has its mark, or its sender has its key's file locked;
- * sweep removes the others. Starts are refused while the mark is there (privd/sandbox.c). */
+ * archive has no name before its hash is that of the mark, so that a job that is killed leaves
+ * nothing; it takes its place in one step, and the mark goes after that. An object is live as long
+ * as a kept layer has its mark, or its sender has its key's file locked; sweep removes the others.
+ * Starts are refused while the mark is there (privd/sandbox.c). */
 
 #include "job/bucket.h"
 
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -30,6 +32,8 @@
 #define MARK_SIZE       160
 #define SPARE_BYTES     (UINT64_C(64) << 20)
 #define BUCKET_SETTLE_S 60
+#define BUCKET_KEYS_MAX 2048 /* twice the sandboxes: a bucket that removes nothing gets no more */
+#define END_BYTES       4096u
 
 struct mark {
     char key[BUCKET_KEY_CHARS + 1];
@@ -87,13 +91,22 @@ static int open_keys(void)
     return fd < 0 ? -errno : fd;
 }
 
+static bool count_key(void *arg, const char *name)
+{
+    return ++*(unsigned *)arg < BUCKET_KEYS_MAX;
+}
+
 /* The file of a new key, locked, and on the disk. */
 static int make_key(char key[static BUCKET_KEY_CHARS + 1])
 {
     CLEANUP_CLOSE int keys = open_keys();
+    unsigned n = 0;
+    int rc = keys < 0 ? keys : io_each_name_at(keys, ".", count_key, &n);
 
-    if (keys < 0)
-        return keys;
+    if (rc < 0)
+        return rc;
+    if (n >= BUCKET_KEYS_MAX)
+        return -EDQUOT;
     ids_random_text(key, BUCKET_KEY_CHARS);
     CLEANUP_CLOSE int fd = openat(keys, key, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fsync(fd) < 0 || fsync(keys) < 0)
@@ -124,20 +137,45 @@ static int empty_archive(int layer_fd)
     return 0;
 }
 
+/* Whether the object ends as the archive does: whatever answers 200 to a PUT may be no bucket. The
+ * end is of MACs, which nothing else has. */
+static int compare_end(int archive_fd, const struct mark *m)
+{
+    size_t bytes = (size_t)MIN(m->bytes, (uint64_t)END_BYTES);
+    CLEANUP_CLOSE int fd = memfd_create("cay-bucket", MFD_CLOEXEC);
+    const struct bucket_request r = {
+        .method = BUCKET_GET_END, .key = m->key, .layer_fd = -1, .to_fd = fd, .bytes = bytes};
+    char here[END_BYTES], there[END_BYTES];
+    struct bucket_why why;
+
+    if (fd < 0)
+        return say_failure(errno, "its archive stays here: %s", strerror(errno));
+    int rc = bucket_request(&r, &why);
+    if (rc < 0)
+        return say_failure(-rc, "its archive stays here: the bucket has taken it, but %s",
+                           why.text);
+    if (pread(archive_fd, here, bytes, (off_t)(m->bytes - bytes)) != (ssize_t)bytes ||
+        pread(fd, there, bytes, 0) != (ssize_t)bytes || memcmp(here, there, bytes) != 0)
+        return say_failure(EBADMSG, "its archive stays here: the bucket has taken it, but has "
+                                    "something else");
+    return 0;
+}
+
 static int send_archive(int layer_fd, struct mark *m)
 {
+    CLEANUP_CLOSE int fd = mnt_open_beneath(layer_fd, ARCHIVE_FILE, O_RDONLY, 0);
     struct bucket_request r = {.method = BUCKET_PUT, .key = m->key, .layer_fd = layer_fd};
     struct bucket_why why;
     struct stat st;
 
-    if (fstatat(layer_fd, ARCHIVE_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return say_failure(ENOENT, "there is no archive");
-    m->bytes = (uint64_t)st.st_size;
-    if (bucket_hash(layer_fd, ARCHIVE_FILE, m->sha256) < 0)
+    r.bytes = m->bytes = (uint64_t)st.st_size;
+    if (bucket_hash(fd, m->sha256) < 0)
         return say_failure(EIO, "the archive cannot be read");
     r.sha256 = m->sha256;
     int rc = bucket_request(&r, &why);
-    return rc < 0 ? say_failure(-rc, "its archive stays here: %s", why.text) : 0;
+    return rc < 0 ? say_failure(-rc, "its archive stays here: %s", why.text) : compare_end(fd, m);
 }
 
 static bool see(void *arg, const char *name)
@@ -173,6 +211,11 @@ int bucket_put(uint32_t number)
     if (rc < 0)
         return rc;
     CLEANUP_CLOSE int lock = make_key(m.key);
+    if (lock == -EDQUOT)
+        return say_failure(EDQUOT,
+                           "its archive stays here: %d objects are in the bucket or wait to be "
+                           "removed there",
+                           BUCKET_KEYS_MAX);
     if (lock < 0)
         return say_failure(-lock, "no key for its object: %s", strerror(-lock));
     rc = send_archive(layer, &m);
@@ -200,7 +243,7 @@ static int refuse_space(int layer_fd, const struct mark *m)
 }
 
 /* It is the object that was sent, to the bit. */
-static int check_archive(int layer_fd, int fd, const struct mark *m)
+static int check_archive(int fd, const struct mark *m)
 {
     char sha256[BUCKET_HASH_CHARS + 1];
     struct stat st;
@@ -210,7 +253,7 @@ static int check_archive(int layer_fd, int fd, const struct mark *m)
     if ((uint64_t)st.st_size != m->bytes)
         return say_failure(EBADMSG, "the object has %lld bytes, and %" PRIu64 " were stored",
                            (long long)st.st_size, m->bytes);
-    if (bucket_hash(layer_fd, COMING, sha256) < 0)
+    if (bucket_hash(fd, sha256) < 0)
         return say_failure(EIO, "what came cannot be read");
     if (strcmp(sha256, m->sha256) != 0)
         return say_failure(EBADMSG, "the object is not what was stored: its SHA-256 differs");
@@ -218,26 +261,39 @@ static int check_archive(int layer_fd, int fd, const struct mark *m)
                          : 0;
 }
 
+/* An earlier job may have ended between its two steps. */
+static int put_in_place(int layer_fd, int fd)
+{
+    char path[40];
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (unlinkat(layer_fd, COMING, 0) < 0 && errno != ENOENT)
+        return -errno;
+    if (linkat(AT_FDCWD, path, layer_fd, COMING, AT_SYMLINK_FOLLOW) < 0 ||
+        renameat(layer_fd, COMING, layer_fd, ARCHIVE_FILE) < 0 || fsync(layer_fd) < 0 ||
+        unlinkat(layer_fd, BUCKET_MARK, 0) < 0 || fsync(layer_fd) < 0)
+        return -errno;
+    return 0;
+}
+
 static int fetch_archive(int layer_fd, const struct mark *m)
 {
-    CLEANUP_CLOSE int fd = mnt_open_beneath(layer_fd, COMING, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CLEANUP_CLOSE int fd = openat(layer_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     struct bucket_request r = {
         .method = BUCKET_GET, .key = m->key, .layer_fd = -1, .to_fd = fd, .bytes = m->bytes};
     struct bucket_why why;
 
     if (fd < 0)
-        return say_failure(-fd, "no file for its archive: %s", strerror(-fd));
+        return say_failure(errno, "no file for its archive: %s", strerror(errno));
     int rc = bucket_request(&r, &why);
     if (rc < 0)
         return say_failure(rc == -EFBIG ? EBADMSG : -rc, "its archive stays in the bucket: %s",
                            why.text);
-    rc = check_archive(layer_fd, fd, m);
+    rc = check_archive(fd, m);
     if (rc < 0)
         return rc;
-    if (renameat(layer_fd, COMING, layer_fd, ARCHIVE_FILE) < 0 || fsync(layer_fd) < 0 ||
-        unlinkat(layer_fd, BUCKET_MARK, 0) < 0 || fsync(layer_fd) < 0)
-        return say_failure(errno, "its archive cannot take its place: %s", strerror(errno));
-    return 0;
+    rc = put_in_place(layer_fd, fd);
+    return rc < 0 ? say_failure(-rc, "its archive cannot take its place: %s", strerror(-rc)) : 0;
 }
 
 int bucket_get(uint32_t number)
@@ -251,11 +307,7 @@ int bucket_get(uint32_t number)
     if (rc <= 0)
         return rc;
     rc = refuse_space(layer, &m);
-    if (rc == 0)
-        rc = fetch_archive(layer, &m);
-    if (rc < 0)
-        (void)unlinkat(layer, COMING, 0);
-    return rc;
+    return rc < 0 ? rc : fetch_archive(layer, &m);
 }
 
 /* -- objects without a layer ------------------------------------------------------------------- */
@@ -332,7 +384,7 @@ int bucket_sweep(uint32_t number)
     if (rc == 0)
         rc = s.failure;
     if (rc == -EAGAIN)
-        return say_failure(EAGAIN, "objects that were sent just now are looked for once more");
+        return say_again("objects that were sent just now are looked for once more");
     return rc < 0 ? say_failure(-rc, "objects without a sandbox are left in the bucket: %s",
                                 s.why.text[0] ? s.why.text : strerror(-rc))
                   : 0;

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "contract/meta.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -58,4 +59,16 @@ int say_failure(int errnum, const char *fmt, ...)
     va_end(ap);
     log_error("%s", text);
     return -errnum;
+}
+
+int say_again(const char *fmt, ...)
+{
+    char head[32];
+    va_list ap;
+
+    snprintf(head, sizeof(head), "E %d ", EAGAIN);
+    va_start(ap, fmt);
+    put_line(head, fmt, ap);
+    va_end(ap);
+    return -EAGAIN;
 }

@@ -35,9 +35,7 @@ static void end(struct privd *p, uint32_t number, int status, const char *why)
     struct fetcher *f = &p->fetcher;
     struct reply_to to = f->requested[number];
 
-    if (f->states[number] == FETCH_RUNS)
-        f->running--;
-    f->states[number] = FETCH_NONE;
+    fetch_turns_end(&f->turns, number);
     f->requested[number] = (struct reply_to){0};
     kept_settle(&p->kept, number, KEPT_WHOLE);
     answer(p, &to, status, why);
@@ -56,24 +54,12 @@ static void on_again(void *arg)
     fetch_next(arg);
 }
 
-/* By number, from the one after the last on. */
-static uint32_t next_of(const struct fetcher *f)
-{
-    for (uint32_t i = 0; i < PRIVSEP_KEPT_MAX; i++) {
-        uint32_t n = (f->last + i) % PRIVSEP_KEPT_MAX + 1;
-
-        if (f->states[n] == FETCH_WAITS)
-            return n;
-    }
-    return 0;
-}
-
 static void fetch_next(struct privd *p)
 {
     struct fetcher *f = &p->fetcher;
     uint32_t n;
 
-    while (f->running < FETCHES_MAX && (n = next_of(f)) != 0) {
+    while ((n = fetch_turns_next(&f->turns)) != 0) {
         int rc = jobs_start(p, JOB_BUCKET_GET, n, NULL, on_fetched);
 
         if (rc == -EBUSY) {
@@ -81,13 +67,10 @@ static void fetch_next(struct privd *p)
                 loop_arm(&p->loop, &f->again, AGAIN_MS, on_again, p);
             return;
         }
-        f->last = n;
-        if (rc < 0) {
+        if (rc < 0)
             end(p, n, rc, "");
-            continue;
-        }
-        f->states[n] = FETCH_RUNS;
-        f->running++;
+        else
+            fetch_turns_begin(&f->turns, n);
     }
 }
 
@@ -118,15 +101,17 @@ void bucket_fetch_requested(struct privd *p, const struct reply_to *to, const st
         return;
     }
     p->fetcher.requested[number] = *to;
-    p->fetcher.states[number] = FETCH_WAITS;
+    fetch_turns_add(&p->fetcher.turns, number, m->u.kept.account);
     fetch_next(p);
 }
 
 static void give_up(struct privd *p, uint32_t number)
 {
-    if (p->fetcher.states[number] == FETCH_WAITS)
+    enum fetch_state state = p->fetcher.turns.all[number].state;
+
+    if (state == FETCH_WAITS)
         end(p, number, -ECANCELED, "it was given up");
-    else if (p->fetcher.states[number] == FETCH_RUNS)
+    else if (state == FETCH_RUNS)
         jobs_cancel(p, JOB_BUCKET_GET, number);
 }
 

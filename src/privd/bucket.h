@@ -1,26 +1,23 @@
 #pragma once
 /* Archives in the operator's bucket (contract/bucket.h, docs/archive.md). cay-jobs do the work:
  * privd says which, and that no create begins on an archive that is away. FETCH: some at a time,
- * the others wait for their turn. */
+ * the others wait for their turn (fetch_turns.h). */
 
 #include "contract/proto.h"
+#include "privd/fetch_turns.h"
 #include "privd/loop.h"
 #include "privd/reply.h"
 
 #include <stdbool.h>
 
-#define FETCHES_MAX           2u /* at a time */
 #define BUCKET_SWEEP_FIRST_MS 2000u
 
 struct privd;
 
-enum fetch_state { FETCH_NONE, FETCH_WAITS, FETCH_RUNS };
-
 struct fetcher {
-    struct reply_to requested[PRIVSEP_KEPT_MAX + 1]; /* by number, as those below */
-    uint8_t states[PRIVSEP_KEPT_MAX + 1];            /* enum fetch_state */
+    struct reply_to requested[PRIVSEP_KEPT_MAX + 1]; /* by number, as below */
     bool leaves[PRIVSEP_KEPT_MAX + 1]; /* it is being removed, and has an object in the bucket */
-    uint32_t running, last;            /* the last: which was begun last */
+    struct fetch_turns turns;
     struct loop_timer again, sweep;
     uint64_t sweep_due_ms;
 };

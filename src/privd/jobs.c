@@ -35,7 +35,9 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#define JOBS_MAX     4
+/* Three fetches, an archive, a sweep of the bucket, two builds of tenants, and one for what the
+ * operator asks for: no kind waits for another's. */
+#define JOBS_MAX     8
 #define MEMORY_BYTES (2048ull * 1024 * 1024)
 #define PIDS_MAX     1024
 
@@ -209,7 +211,7 @@ static void on_end(void *arg, uint32_t events)
     if (result < 0 && !j->reason[0])
         snprintf(j->reason, sizeof(j->reason), "ended by %s %d",
                  code == CLD_EXITED ? "exit status" : "signal", status);
-    if (result < 0)
+    if (result < 0 && result != -EAGAIN)
         log_warn("job %u %u: %s", j->kind, j->number, j->reason);
     forget(j);
     if (is_of_template(j->kind)) {

@@ -160,7 +160,7 @@ static int check_kept(const struct privsep_msg *m, const struct permit_bounds *b
 {
     return within(m->u.kept.number, 1, PRIVSEP_KEPT_MAX) && m->u.kept.template_number == 0 &&
                    m->u.kept.busy == 0 && m->u.kept.without_memory == 0 &&
-                   (m->op == PRIVSEP_DUMP || m->u.kept.account == 0) &&
+                   (m->op == PRIVSEP_DUMP || m->op == PRIVSEP_FETCH || m->u.kept.account == 0) &&
                    m->u.kept.creates <= (m->op == PRIVSEP_COPY ? PRIVSEP_COPY_CREATES_MAX : 0)
                ? 0
                : -EINVAL;

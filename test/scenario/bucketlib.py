@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import tempfile
 import threading
+import time
 
 import boto3
 import moto.core.responses as responses
@@ -17,10 +18,11 @@ POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "
 
 
 class Gate:
-    """Between server and moto. hold(method): requests of it wait, before or after they are done, until release()."""
+    """Between server and moto. hold(method): requests of it wait, before or after they are done, until release(). delay: seconds by which each
+    GET is late; paths: of all."""
 
     def __init__(self, app):
-        self.app, self.error, self.seen = app, None, []
+        self.app, self.error, self.seen, self.paths, self.delay = app, None, [], [], 0
         self.method, self.after = None, False
         self.reached, self.open = threading.Event(), threading.Event()
 
@@ -40,6 +42,8 @@ class Gate:
     def __call__(self, environ, start_response):
         method, held = environ["REQUEST_METHOD"], environ["REQUEST_METHOD"] == self.method
         self.seen.append(method)
+        self.paths.append(f"{method} {environ['PATH_INFO']}")
+        time.sleep(self.delay if method == "GET" else 0)
         if self.error and "/cay/" in environ["PATH_INFO"]:
             start_response(self.error, [("Content-Length", "0")])
             return [b""]

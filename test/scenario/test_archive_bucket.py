@@ -86,6 +86,7 @@ def test_there_and_back(privd, bucket):
     assert (layer(privd) / "archive").stat().st_mode & 0o777 == 0o600
     assert fetch(c, 7).status == 0  # it is here
     until(lambda: bucket.keys() == [], what="the object is removed")
+    assert "once more" not in privd.log.read_text()  # its name waits here for a minute, and that is no fault
     s = create_on(c, "iwoken", 7)
     assert s.status == 0 and show(privd, s) == before
     # Its new files lie above the archive, which stays here from now on; a copy has both.
@@ -219,6 +220,7 @@ def test_another_program_killed(privd, bucket, name, method):
     if name == "curl":
         assert r.status == 0 and why(r) == "" and is_away(privd) == (method == "PUT")
     else:
+        assert {"archive.new"} & set(os.listdir(layer(privd))) == set()
         assert is_away(privd) == (method == "GET") and (r.status, bool(why(r))) == (-errno.EIO if method == "GET" else 0, True)
     assert fetch(c, 7).status == 0
     has_all(privd, c, "iafter", mib=2 if method == "GET" else 24)

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from bucketlib import bucket, credentials  # noqa: F401 (fixtures)
+from client import Client
 from conftest import OwnServer
 from test_archive import SEAL
 from test_archive_server import archive, disk, has_files, kept_names, resume, stopped, tier
@@ -124,6 +125,37 @@ def test_cayd_killed_while_it_is_fetched(cay, own, bucket):
     wait_ready(cay)
     assert tier(cay, box) == "archive" and len(away(own)) == 1
     assert resume(cay, box).status == 201 and has_files(box, 1 << 20)
+    gone(bucket)
+
+
+def away_of(cay, bucket, n):
+    """So many sandboxes whose archives are in the bucket, and the objects' paths."""
+    before = set(bucket.keys())
+    boxes = [stopped(cay) for _ in range(n)]
+    for box in boxes:
+        assert archive(cay, box).status == 200
+    return boxes, {f"GET /{bucket.name}/{key}" for key in set(bucket.keys()) - before}
+
+
+def test_tenants_have_turns(cay, own, bucket):
+    """A slow bucket, and a tenant that starts six at once: it has two places at most, and another's start has the third, or the next turn."""
+    other = Client(own.url, cay.call("POST", "/cay/v1/keys", {"name": "turns", "tenant": "turns"}).json["key"])
+    many, paths = away_of(cay, bucket, 6)
+    (mine,), of_other = away_of(other, bucket, 1)
+    bucket.gate.paths.clear()
+    bucket.gate.delay = 2
+    try:
+        askers = [beside(lambda box=box: resume(cay, box)) for box in many]
+        until(lambda: len(paths & set(bucket.gate.paths)) == 2, what="the first tenant's share")
+        assert resume(other, mine).status == 201 and has_files(mine)
+        fetched = [path for path in bucket.gate.paths if path.startswith("GET")]
+        assert set(fetched[:3]) >= of_other, fetched
+        bucket.gate.delay = 0
+        assert [asker().status for asker in askers] == [201] * 6
+        assert all(has_files(box) for box in many)
+    finally:
+        bucket.gate.delay = 0
+    assert other.call("DELETE", f"/sandboxes/{mine.id}").status == 204
     gone(bucket)
 
 

@@ -26,8 +26,8 @@ DELAYS_MS = (0, 2, 6, 15, 40)
 OWNER, OTHER, NONE = b"isandbox-of-mine", b"isandbox-of-else", b"\0" * 16
 
 
-def kept_body(number, owner=OWNER, creates=0):
-    return struct.pack("<IIII", number, 0, 0, 0) + owner + struct.pack("<II", 0, creates)
+def kept_body(number, owner=OWNER, account=0, creates=0):
+    return struct.pack("<IIII", number, 0, 0, account) + owner + struct.pack("<II", 0, creates)
 
 
 def keep(c, s, number, owner=OWNER):

@@ -1,6 +1,6 @@
 /* The operator's bucket: which settings and which files with keys are taken. */
 #include "base/bucket.h"
-#include "job/bucket_credentials.h"
+#include "base/bucket_credentials.h"
 #include "skip.h"
 
 #include <fcntl.h>

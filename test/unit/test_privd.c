@@ -160,10 +160,15 @@ static void a_kept_number_in_range_is_permitted(void **state)
     m.u.kept.template_number = 1;
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
     m.u.kept.template_number = 0;
-    m.u.kept.account = 7; /* a dump's alone */
+    m.u.kept.account = 7; /* a dump's and a fetch's alone */
     assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
     m.op = PRIVSEP_DUMP;
     assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.gen = 0;
+    m.op = PRIVSEP_FETCH;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.op = PRIVSEP_ARCHIVE;
+    assert_int_equal(permit_fields(&m, &bounds), -EINVAL);
 }
 
 static void a_volume_in_range_is_permitted(void **state)

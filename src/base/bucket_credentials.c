@@ -1,4 +1,4 @@
-#include "job/bucket_credentials.h"
+#include "base/bucket_credentials.h"
 
 #include "base/io.h"
 
