@@ -3,6 +3,7 @@ the same key, and what is refused. Each refusal of changed bytes has a control: 
 are taken, so that it is the MACs alone which refuse them."""
 
 import hmac
+import http.client
 import os
 import pathlib
 import struct
