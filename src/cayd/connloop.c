@@ -199,6 +199,7 @@ static void open_paused(struct mailbox_message *message, void *reader)
     if (!l->stopping && !id) { /* it may be about a key */
         key_owner_forget(&l->owners, NULL);
         connloop_api_revoked(l, NULL);
+        upload_key_revoked(l, NULL);
         toolbox_key_revoked(l->toolbox, NULL);
         streams_end(l->streams);
     }
@@ -213,6 +214,7 @@ static void open_key_revoked(struct mailbox_message *message, void *reader)
     if (!l->stopping) {
         key_owner_forget(&l->owners, o->id);
         connloop_api_revoked(l, o->id);
+        upload_key_revoked(l, o->id);
         toolbox_key_revoked(l->toolbox, o->id);
         streams_end_of(l->streams, o->id);
     }

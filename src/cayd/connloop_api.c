@@ -33,12 +33,17 @@ static const char *find_key(const struct http_head *h)
     return key + 7 + strspn(key + 7, " ");
 }
 
+void connloop_api_key_id(struct http_exchange *x, char out[static CORE_KEY_ID_SIZE])
+{
+    core_key_id(find_key(http_exchange_head(x)), out);
+}
+
 static void begin_stream(struct connloop *l, struct http_exchange *x, int fd, uint64_t bytes)
 {
     char key_id[CORE_KEY_ID_SIZE];
 
     _Static_assert(sizeof(key_id) <= STREAM_OWNER_SIZE, "a stream is its key's");
-    core_key_id(find_key(http_exchange_head(x)), key_id);
+    connloop_api_key_id(x, key_id);
     if (bytes)
         stream_start_file(l->streams, x, key_id, fd, bytes);
     else
@@ -171,7 +176,7 @@ static bool body_wait(struct connloop *l, struct http_exchange *x, struct share 
 static bool has_key(struct waited_body *b, const char *key_id)
 {
     if (key_id && !b->key_id[0])
-        core_key_id(find_key(http_exchange_head(b->x)), b->key_id);
+        connloop_api_key_id(b->x, b->key_id);
     return !key_id || strcmp(b->key_id, key_id) == 0;
 }
 

@@ -43,6 +43,7 @@ struct connloop {
     struct share_pool *bodies, *conn_shares;
     struct key_owners owners;
     struct waited_body *waited; /* connloop_api.c: requests of the API whose bodies come yet */
+    struct upload *imports;     /* upload.c: bodies that are a key's, and come yet */
     struct streams *streams;
     struct order serve, stop;
     struct order end_all;       /* for what is relayed, when there is no memory to say to which */
@@ -73,6 +74,9 @@ void connloop_nothing_answered(struct control_request *a, void *reader);
 
 /* Serves a request of the API: collects its body, hands it to the control loop, and answers. */
 void connloop_api(struct connloop *l, struct http_exchange *x);
+
+/* The id of the key that it came with. */
+void connloop_api_key_id(struct http_exchange *x, char out[static CORE_KEY_ID_SIZE]);
 
 /* Requests of the API that were begun with that key (its id; NULL: any), and whose bodies are on
  * their way, end with their connections. */

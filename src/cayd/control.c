@@ -123,6 +123,7 @@ struct control_request *control_request_api(struct control *c, struct api_reques
         return NULL;
     }
     a->request = r;
+    a->upload_number = r->upload_number;
     r->gone = &a->gone;
     a->message.open = open_api;
     return a;

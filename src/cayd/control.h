@@ -36,7 +36,8 @@ struct control_request {
     atomic_bool gone;              /* set by the sender's loop: no client waits for the answer */
     char *key;                     /* control_request_key's */
     char tenant[CORE_TENANT_SIZE]; /* its answer: "" for a key that is not known */
-    struct api_request *request;
+    struct api_request *request;   /* the API's from when it is sent */
+    uint64_t upload_number;        /* of the request; 0: it ends no upload */
     struct api_response response;
     /* the gateway's */
     struct gateway_query query;

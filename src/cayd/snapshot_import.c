@@ -24,18 +24,31 @@ static void answer_bad(struct http_exchange *x, int status, const char *why)
     http_respond_error(x, status, "the snapshot was not imported: %s", why);
 }
 
-static void on_whole(struct connloop *l, struct http_exchange *x, uint64_t number)
+/* Where the core was never asked, as its key was revoked or memory was out, it has to end: else its
+ * tenant has no other until its time is over. */
+static void drop(struct connloop *l, uint64_t number)
 {
-    struct control_request *a;
+    struct control_request *a = control_request_upload(l->config.control, NULL, NULL, &l->inbox,
+                                                       connloop_nothing_answered);
 
-    if (send_call(l, x, number, connloop_api_answered))
-        return;
-    a = control_request_upload(l->config.control, NULL, NULL, &l->inbox, connloop_nothing_answered);
     if (a) {
         a->upload->number = number;
         a->upload->is_import = true;
     }
     (void)connloop_request(l, NULL, a, 0); /* or its time ends it */
+}
+
+static void ended(struct control_request *a, void *reader)
+{
+    if (a->response.status != 201)
+        drop(reader, a->upload_number);
+    connloop_api_answered(a, reader);
+}
+
+static void on_whole(struct connloop *l, struct http_exchange *x, uint64_t number)
+{
+    if (!send_call(l, x, number, ended))
+        drop(l, number);
 }
 
 static const struct upload_answers answers = {

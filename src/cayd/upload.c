@@ -23,6 +23,10 @@ struct upload {
     int fd;
     unsigned part; /* of an archive that comes in parts; 0: it does not */
     uint64_t number, bytes, most_bytes, check_at;
+    /* of an import, which is its key's: among those of the loop */
+    struct upload *next, **prev; /* prev NULL: it is not among them */
+    struct http_exchange *x;
+    char key_id[CORE_KEY_ID_SIZE];
 };
 
 static void answer_good(struct http_exchange *x)
@@ -37,8 +41,43 @@ static void answer_bad(struct http_exchange *x, int status, const char *why)
 
 static const struct upload_answers plain = {.good = answer_good, .bad = answer_bad};
 
+static void enter(struct upload *u, struct http_exchange *x)
+{
+    struct connloop *l = u->l;
+
+    u->x = x;
+    connloop_api_key_id(x, u->key_id);
+    u->next = l->imports;
+    u->prev = &l->imports;
+    if (u->next)
+        u->next->prev = &u->next;
+    l->imports = u;
+}
+
+static void leave(struct upload *u)
+{
+    if (!u->prev)
+        return;
+    *u->prev = u->next;
+    if (u->next)
+        u->next->prev = u->prev;
+}
+
+/* As of other bodies that are waited for: the end of one ends no other. */
+void upload_key_revoked(struct connloop *l, const char *key_id)
+{
+    struct upload *next;
+
+    for (struct upload *u = l->imports; u; u = next) {
+        next = u->next;
+        if (!key_id || strcmp(u->key_id, key_id) == 0)
+            http_exchange_abort(u->x);
+    }
+}
+
 static void free_upload(struct upload *u)
 {
+    leave(u);
     util_close(&u->fd);
     free(u);
 }
@@ -177,6 +216,8 @@ void upload_into(struct connloop *l, struct http_exchange *x, const struct core_
         report_end(u, NULL, false);
         conn_share_refuse(x);
     } else {
+        if (answers->whole)
+            enter(u, x);
         http_exchange_set(x, u, client_gone);
         http_body_stream(x, on_data, on_end);
     }

@@ -27,3 +27,7 @@ void upload_into(struct connloop *l, struct http_exchange *x, const struct core_
  * the reason why it has not. a stays the caller's. token: whose place it takes. */
 void upload_receive(struct connloop *l, struct http_exchange *x, struct control_request *a,
                     const char *token, const struct upload_answers *answers);
+
+/* Imports that were begun with that key (its id; NULL: any), and whose bodies are on their way, end
+ * with their connections. */
+void upload_key_revoked(struct connloop *l, const char *key_id);

@@ -9,6 +9,7 @@ import pathlib
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
 from client import Client
@@ -395,6 +396,28 @@ def test_one_of_a_tenant_at_a_time(places):
     connection.close()
     until(lambda: import_(places[0], b"x").status == 400, what="the end of the import")
     assert len(places[0].cay.call("GET", "/snapshots").json) == 1
+
+
+def test_a_key_that_is_revoked_holds_no_place_of_its_tenants(places):
+    """Its import ends with its connection: the tenant's others would wait an hour for it."""
+    made = [places[0].cay.call("POST", "/cay/v1/keys", {"tenant": "revoked"}).json for _ in range(2)]
+    lost, other = (Client(places[0].own.url, key["key"]) for key in made)
+    connection = lost.connect()
+    connection.putrequest("POST", IMPORT)
+    connection.putheader("X-API-Key", lost.key)
+    connection.putheader("Content-Length", "1000000")
+    connection.endheaders()
+    connection.send(b"x" * 1000)
+    until(lambda: places[0].left()["images"] != [], what="the file that is being received")
+    assert import_(places[0], b"x", client=other).status == 429
+    assert places[0].cay.call("DELETE", f"/cay/v1/keys/{made[0]['id']}").status == 204
+    until(lambda: places[0].left() == NOTHING, what="the end of the import")
+    assert import_(places[0], b"x", client=other).status == 400
+    with pytest.raises(ConnectionError):
+        for _ in range(100):
+            connection.send(b"x" * 1000)
+            time.sleep(0.01)
+    connection.close()
 
 
 @pytest.mark.parametrize("name", ["cayd", "cay-privd"])
