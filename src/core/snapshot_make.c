@@ -108,7 +108,7 @@ void snapshot_was_made(struct snapshot_obj *o, int status, const struct err *why
 
 static void copied(struct snapshot_obj *o, int status)
 {
-    struct err why;
+    struct err why = {.code = ERR_OK};
 
     if (status < 0)
         copy_error(&why, status);
