@@ -1,5 +1,6 @@
 #include "cayd/stream.h"
 
+#include "base/clock.h"
 #include "base/util.h"
 
 #include <errno.h>
@@ -8,6 +9,9 @@
 
 #define READ_BYTES      16384u /* of a pipe */
 #define FILE_READ_BYTES 65536u
+/* A client has so long to read all of a file, however little it takes at a time: an export holds a
+ * place of the server's, and its file has no name by which it could be removed. */
+#define STREAM_FILE_MS 3600000u
 
 struct stream {
     struct stream *prev, *next;
@@ -20,7 +24,7 @@ struct stream {
     };
     bool is_file;
     int fd; /* of the file */
-    uint64_t at, bytes;
+    uint64_t at, bytes, end_ms;
     char owner[STREAM_OWNER_SIZE];
 };
 
@@ -87,7 +91,7 @@ static void on_idle(uv_idle_t *h)
 
     if (n < 0 && errno == EINTR)
         return;
-    if (n <= 0) {
+    if (n <= 0 || clock_mono_ms() >= s->end_ms) {
         end(s); /* with less than was announced it is an abort */
         return;
     }
@@ -156,6 +160,7 @@ void stream_start_file(struct streams *all, struct http_exchange *x, const char 
     s->is_file = true;
     s->fd = fd;
     s->bytes = bytes;
+    s->end_ms = clock_mono_ms() + STREAM_FILE_MS;
     enter(all, s, x, owner);
     uv_idle_start(&s->idle, on_idle);
 }
