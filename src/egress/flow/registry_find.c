@@ -75,7 +75,8 @@ static uint64_t bytes_limit(const struct sandbox *s)
     return s->has_policy ? policy_limits(s->policy)->bytes : 0;
 }
 
-/* FNV-1a of the tenant's name above, the sandbox itself below: turns.h. */
+/* FNV-1a of the tenant's name above, the slot below: turns.h. Slots that follow each other have
+ * different shares there, which addresses of memory need not. */
 uint64_t registry_owner(const struct sandbox *s)
 {
     const struct sandbox *whole = s->parent ? s->parent : s;
@@ -83,7 +84,7 @@ uint64_t registry_owner(const struct sandbox *s)
 
     for (const char *p = whole->tenant; *p; p++)
         tenant = (tenant ^ (unsigned char)*p) * 16777619u;
-    return (uint64_t)tenant << 32 | (uint32_t)((uintptr_t)whole >> 4);
+    return (uint64_t)tenant << 32 | whole->slot;
 }
 
 bool registry_counts_bytes(const struct sandbox *s)
