@@ -295,13 +295,13 @@ def silence(connection, request, stored):
     again_and_again(connection, b"", pause=1)
 
 
-ENDLESS = [(drip, drip_of_a_head, silence), (endless_1xx, endless_continue, endless_trailers), (endless_extension,)]
+NO_ENDS = [(drip, drip_of_a_head, silence), (endless_1xx, endless_continue, endless_trailers), (endless_extension,)]
 
 
-@pytest.mark.parametrize("gets", ENDLESS, ids=lambda gets: "-".join(get.__name__ for get in gets))
+@pytest.mark.parametrize("gets", NO_ENDS, ids=lambda gets: "-".join(get.__name__ for get in gets))
 def test_a_server_that_comes_to_no_end(privd, stub, gets):
     """A byte a second, in the body and in the head, and nothing at all; and much that is no body. Three sandboxes at a time."""
-    if gets != ENDLESS[datetime.date.today().toordinal() % len(ENDLESS)] and os.environ.get("CAY_BUCKET_HOSTILE") != "full":
+    if gets != NO_ENDS[datetime.date.today().toordinal() % len(NO_ENDS)] and os.environ.get("CAY_BUCKET_HOSTILE") != "full":
         pytest.skip("another third each day, as each takes half a minute; CAY_BUCKET_HOSTILE=full has all")
     c = privd.channel(timeout=200)
     gets = dict(zip((1, 2, 3), gets))
