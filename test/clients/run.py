@@ -156,7 +156,8 @@ def try_one(client, pinned, folder, env, keep):
         shutil.copy(script, folder)
         command = [folder / "node_modules/node/bin/node", script.name]
     status, said = run(command, RUN_SECONDS, cwd=folder, env={**clean_environment(), **env})
-    return Result(versions, status == 0, "" if status == 0 else reason_of(said))
+    ended = f" (exit status {status})" if status not in (0, 1) else ""  # by a signal, say: then nothing says why
+    return Result(versions, status == 0, "" if status == 0 else reason_of(said) + ended)
 
 
 def try_client(client, build, env, options):
