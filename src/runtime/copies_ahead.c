@@ -20,7 +20,7 @@ static const char *copy_name(char name[static DISK_NAME_SIZE], uint32_t n, uint3
     return name;
 }
 
-static int open_dir(const struct disk *d, uint32_t i)
+int copies_ahead_dir(const struct disk *d, uint32_t i)
 {
     char name[DISK_NAME_SIZE];
 
@@ -39,7 +39,7 @@ struct part {
 static void *make_part(void *arg)
 {
     struct part *p = arg;
-    CLEANUP_CLOSE int dir = open_dir(p->d, p->first);
+    CLEANUP_CLOSE int dir = copies_ahead_dir(p->d, p->first);
     char name[DISK_NAME_SIZE];
 
     p->rc = dir < 0 ? dir : 0;
@@ -78,7 +78,7 @@ int copies_ahead_take(const struct disk *d, uint32_t n, uint32_t count, uint32_t
 
     for (uint32_t tries = 0; tries < count; tries++) {
         uint32_t i = (seed + tries) % count;
-        CLEANUP_CLOSE int dir = open_dir(d, i);
+        CLEANUP_CLOSE int dir = copies_ahead_dir(d, i);
 
         if (dir < 0)
             return dir;
@@ -95,7 +95,7 @@ int copies_ahead_drop(const struct disk *d, uint32_t n, uint32_t count)
     char name[DISK_NAME_SIZE];
 
     for (uint32_t first = 0; first < MIN(count, DISK_MAKING_DIRS); first++) {
-        CLEANUP_CLOSE int dir = open_dir(d, first);
+        CLEANUP_CLOSE int dir = copies_ahead_dir(d, first);
 
         if (dir < 0)
             return dir;
@@ -127,7 +127,7 @@ static bool undo_one(void *arg, const char *name)
 void copies_ahead_undo(const struct disk *d)
 {
     for (uint32_t i = 0; i < DISK_MAKING_DIRS; i++) {
-        CLEANUP_CLOSE int dir = open_dir(d, i);
+        CLEANUP_CLOSE int dir = copies_ahead_dir(d, i);
         struct undo u = {dir};
 
         if (dir >= 0)

@@ -13,6 +13,10 @@
  * may be there, until a drop. */
 int copies_ahead_make(const struct disk *d, int kept_fd, uint32_t n, uint32_t count) WARN_UNUSED;
 
+/* A directory in which copies are made, of DISK_MAKING_DIRS: which, i says. A descriptor or
+ * -errno. */
+int copies_ahead_dir(const struct disk *d, uint32_t i) WARN_UNUSED;
+
 /* A copy becomes layers_fd/name. seed: any number, such that those of others differ. -ENOENT:
  * all are taken. */
 int copies_ahead_take(const struct disk *d, uint32_t n, uint32_t count, uint32_t seed,

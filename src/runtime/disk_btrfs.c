@@ -37,13 +37,6 @@ static int open_layer(const struct disk *d, uint32_t slot, uint32_t gen)
                             0);
 }
 
-static int open_making(const struct disk *d, uint32_t slot)
-{
-    char name[DISK_NAME_SIZE];
-    return mnt_open_beneath(d->making_fd, disk_name_number(name, slot % DISK_MAKING_DIRS),
-                            O_RDONLY | O_DIRECTORY, 0);
-}
-
 static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[DISK_NAME_SIZE];
@@ -68,7 +61,7 @@ static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
         return 0;
     int rc = btrfs_subvolume_destroy(d->layers_fd, name);
     if (rc == -ENOENT) { /* the task that made it may have ended before it was moved */
-        CLEANUP_CLOSE int dir = open_making(d, slot);
+        CLEANUP_CLOSE int dir = copies_ahead_dir(d, slot);
         rc = dir < 0 ? dir : btrfs_subvolume_destroy(dir, name);
     }
     return rc == -ENOENT ? 0 : rc;
@@ -258,7 +251,7 @@ static int btrfs_kept_copies_ahead(const struct disk *d, uint32_t n, uint32_t co
 static int copy_kept(const struct disk *d, uint32_t slot, uint32_t n, const char *name)
 {
     CLEANUP_CLOSE int kept = open_kept(d, n);
-    CLEANUP_CLOSE int dir = open_making(d, slot);
+    CLEANUP_CLOSE int dir = copies_ahead_dir(d, slot);
 
     if (kept < 0 || dir < 0)
         return kept < 0 ? kept : dir;
