@@ -245,17 +245,25 @@ static void close_all(struct archiving *a)
     util_close(&a->all_fd);
 }
 
+static int open_kept(struct archiving *a, uint32_t number)
+{
+    char path[40];
+
+    snprintf(path, sizeof(path), "../kept/%u", number);
+    a->all_fd = open("../" ARCHIVING_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    a->kept_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return a->all_fd < 0 || a->kept_fd < 0 ? say_failure(ENOENT, "there are no such files") : 0;
+}
+
 int archive_build(uint32_t number)
 {
     struct archiving a = {.layers = "kept", .new_fd = -1};
-    char path[40];
 
     snprintf(a.name, sizeof(a.name), "%u", number);
-    snprintf(path, sizeof(path), "../kept/%u", number);
-    a.all_fd = open("../" ARCHIVING_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    a.kept_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int rc = a.all_fd < 0 || a.kept_fd < 0 ? say_failure(ENOENT, "there are no such files")
-                                           : build(&a);
+    int rc = open_kept(&a, number);
+
+    if (rc == 0)
+        rc = build(&a);
     if (rc < 0 && a.new_fd >= 0)
         undo(&a);
     close_all(&a);
@@ -319,14 +327,12 @@ static int take_snapshot(struct archiving *a)
 int archive_export(uint32_t number)
 {
     struct archiving a = {.layers = ARCHIVING_DIR, .new_fd = -1};
-    char path[40];
 
     snprintf(a.name, sizeof(a.name), "%u", EXCHANGE_EXPORT_NUMBER);
-    snprintf(path, sizeof(path), "../kept/%u", number);
-    a.all_fd = open("../" ARCHIVING_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    a.kept_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int rc = a.all_fd < 0 || a.kept_fd < 0 ? say_failure(ENOENT, "there are no such files")
-                                           : refuse_export(&a);
+    int rc = open_kept(&a, number);
+
+    if (rc == 0)
+        rc = refuse_export(&a);
     if (rc == 0)
         rc = refuse_space(&a);
     if (rc == 0)
