@@ -50,6 +50,9 @@ void snapshot_add_event(struct snapshot_obj *o, enum event_type type);
 /* Its kept files are removed, and then itself. */
 void snapshot_drop(struct snapshot_obj *o);
 
+/* ERR_INVALID: it is no name of a snapshot. "" is allowed: it has none. */
+enum err_code snapshot_check_name(const char *name, struct err *e);
+
 /* Whether the tenant may have another one. */
 enum err_code snapshot_check_quota(struct core *c, const char *tenant, struct err *e);
 

@@ -158,6 +158,16 @@ static void fill(struct snapshot *s, const struct sandbox_obj *source, const cha
     (void)snprintf(s->template_id, sizeof(s->template_id), "%s", source->s.template_id);
 }
 
+enum err_code snapshot_check_name(const char *name, struct err *e)
+{
+    return !*name || plain_name_is_label(name, CORE_SNAPSHOT_NAME_SIZE - 1)
+               ? ERR_OK
+               : err_set(e, ERR_INVALID,
+                         "\"%.100s\" is no name of a snapshot: at most %d letters, digits, '.', "
+                         "'_' and '-', the first of them a letter or digit",
+                         name, CORE_SNAPSHOT_NAME_SIZE - 1);
+}
+
 /* Of a sandbox that runs or stands still: no change of its state may be under way. */
 static enum err_code check(struct core *c, const char *tenant, const char *id, const char *name,
                            struct sandbox_obj **out, struct err *e)
@@ -166,11 +176,8 @@ static enum err_code check(struct core *c, const char *tenant, const char *id, c
 
     if (code == ERR_OK)
         code = sandbox_visible(c, tenant, id, out, e);
-    if (code == ERR_OK && name && *name && !plain_name_is_label(name, CORE_SNAPSHOT_NAME_SIZE - 1))
-        code = err_set(e, ERR_INVALID,
-                       "\"%.100s\" is no name of a snapshot: at most %d letters, digits, '.', '_' "
-                       "and '-', the first of them a letter or digit",
-                       name, CORE_SNAPSHOT_NAME_SIZE - 1);
+    if (code == ERR_OK && name)
+        code = snapshot_check_name(name, e);
     if (code == ERR_OK)
         code = keep_check(c, e);
     if (code == ERR_OK &&

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/plain_name.h"
 #include "contract/exchange.h"
 #include "core/call.h"
 #include "core/core_internal.h"
@@ -73,12 +72,7 @@ static enum err_code check(struct core *c, const char *name, struct err *e)
 {
     if (core_check_ready(c, e) != ERR_OK || keep_check(c, e) != ERR_OK)
         return e->code;
-    return !*name || plain_name_is_label(name, CORE_SNAPSHOT_NAME_SIZE - 1)
-               ? ERR_OK
-               : err_set(e, ERR_INVALID,
-                         "\"%.100s\" is no name of a snapshot: at most %d letters, digits, '.', "
-                         "'_' and '-', the first of them a letter or digit",
-                         name, CORE_SNAPSHOT_NAME_SIZE - 1);
+    return snapshot_check_name(name, e);
 }
 
 /* The row, by which it counts from now on. */
