@@ -44,10 +44,7 @@ int cmd_snapshot_create(struct cli *c)
     }
     if (post(c, "snapshots", body, &made, &e) != ERR_OK)
         return cli_fail(c, &e);
-    if (c->json)
-        cli_print_json(json_incref(made));
-    else
-        puts(cli_text(made, "snapshotID"));
+    show_made(c, made, "snapshotID");
     json_decref(made);
     return CLI_OK;
 }
@@ -157,10 +154,8 @@ int cmd_rollback(struct cli *c)
         (void)snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s/rollback", s.id);
         api_call(&a, "POST", path, body, &now, &e);
     }
-    if (e.code == ERR_OK && c->json)
-        cli_print_json(json_incref(now));
-    else if (e.code == ERR_OK)
-        puts(cli_text(now, "sandboxID"));
+    if (e.code == ERR_OK)
+        show_made(c, now, "sandboxID");
     json_decref(now);
     json_decref(body);
     api_close(&a);

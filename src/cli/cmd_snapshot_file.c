@@ -171,10 +171,7 @@ int cmd_snapshot_import(struct cli *c)
     api_close(&a);
     if (e.code != ERR_OK)
         return cli_fail(c, &e);
-    if (c->json)
-        cli_print_json(json_incref(made));
-    else
-        puts(cli_text(made, "snapshotID"));
+    show_made(c, made, "snapshotID");
     json_decref(made);
     return CLI_OK;
 }

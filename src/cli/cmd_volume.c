@@ -20,12 +20,8 @@ int cmd_volume_create(struct cli *c)
         json_decref(body);
         return cli_fail(c, &e);
     }
-    if (api_call(&a, "POST", "/cay/v1/volumes", body, &made, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(json_incref(made));
-        else
-            puts(cli_text(made, "volumeID"));
-    }
+    if (api_call(&a, "POST", "/cay/v1/volumes", body, &made, &e) == ERR_OK)
+        show_made(c, made, "volumeID");
     json_decref(made);
     json_decref(body);
     api_close(&a);

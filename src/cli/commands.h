@@ -43,6 +43,10 @@ int show_answer(struct cli *c, const char *path, void (*print)(const json_t *ans
  * print. */
 void show_list(const struct cli *c, json_t *all, const char *key, void (*print)(const json_t *all));
 
+/* An answer that tells of a thing that was made: as JSON where that is asked for, else the text by
+ * that key. */
+void show_made(const struct cli *c, json_t *made, const char *key);
+
 /* As show_answer, of a POST of body, which it takes over. */
 int show_posted(struct cli *c, const char *path, json_t *body,
                 void (*print)(const struct cli *c, const json_t *answer));

@@ -36,6 +36,14 @@ void show_list(const struct cli *c, json_t *all, const char *key, void (*print)(
         print(all);
 }
 
+void show_made(const struct cli *c, json_t *made, const char *key)
+{
+    if (c->json)
+        cli_print_json(json_incref(made));
+    else
+        puts(cli_text(made, key));
+}
+
 int show_posted(struct cli *c, const char *path, json_t *body,
                 void (*print)(const struct cli *c, const json_t *answer))
 {

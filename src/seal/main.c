@@ -25,12 +25,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct options {
-    int (*work)(const struct seal_secret *secret, uint64_t bytes_max, struct pack_why *why);
-    uid_t uid;
-    uint64_t bytes_max;
-};
-
 static int fail(int rc, const char *text)
 {
     printf("E %d %s\n", -rc, text);
@@ -87,39 +81,23 @@ static int work_on_macs(mac_work work, const struct seal_secret *secret, struct 
     return rc;
 }
 
-static int sign_file(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
-                     struct pack_why *why)
-{
-    return work_on_macs(sign_write, secret, why);
-}
-
-static int check_file(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
-                      struct pack_why *why)
-{
-    return work_on_macs(sign_check, secret, why);
-}
-
-static int sign_exchange(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
-                         struct pack_why *why)
-{
-    return work_on_macs(sign_write_exchange, secret, why);
-}
-
-static int check_exchange(const struct seal_secret *secret, uint64_t bytes_max UNUSED,
-                          struct pack_why *why)
-{
-    return work_on_macs(sign_check_exchange, secret, why);
-}
-
-static const struct {
+/* Each has one of the two: work on the files and their image, or on the codes of a file of pieces. */
+static const struct work {
     const char *name;
-    int (*work)(const struct seal_secret *secret, uint64_t bytes_max, struct pack_why *why);
-} works[] = {{"seal", seal_files},
-             {"open", open_files},
-             {"sign", sign_file},
-             {"check", check_file},
-             {"sign-exchange", sign_exchange},
-             {"check-exchange", check_exchange}};
+    int (*on_files)(const struct seal_secret *secret, uint64_t bytes_max, struct pack_why *why);
+    mac_work on_macs;
+} works[] = {{.name = "seal", .on_files = seal_files},
+             {.name = "open", .on_files = open_files},
+             {.name = "sign", .on_macs = sign_write},
+             {.name = "check", .on_macs = sign_check},
+             {.name = "sign-exchange", .on_macs = sign_write_exchange},
+             {.name = "check-exchange", .on_macs = sign_check_exchange}};
+
+struct options {
+    const struct work *work;
+    uid_t uid;
+    uint64_t bytes_max;
+};
 
 static int parse(int argc, char **argv, struct options *o)
 {
@@ -127,7 +105,7 @@ static int parse(int argc, char **argv, struct options *o)
 
     for (size_t i = 0; argc == 4 && i < ARRAY_SIZE(works); i++)
         if (strcmp(argv[1], works[i].name) == 0)
-            o->work = works[i].work;
+            o->work = &works[i];
     if (!o->work || parse_number(argv[2], UINT32_MAX - 1, &uid) < 0 || uid == 0 ||
         parse_number(argv[3], INT64_MAX, &o->bytes_max) < 0)
         return -EINVAL;
@@ -151,7 +129,8 @@ static int run(const struct options *o)
     rc = seal_walls_enter(SEAL_BOOT_DIR_FD, o->uid, o->bytes_max, &what);
     if (rc < 0)
         return fail(rc, what);
-    rc = o->work(&secret, o->bytes_max, &why);
+    rc = o->work->on_files ? o->work->on_files(&secret, o->bytes_max, &why)
+                           : work_on_macs(o->work->on_macs, &secret, &why);
     seal_forget(&seal);
     OPENSSL_cleanse(&secret, sizeof(secret));
     return rc < 0 ? fail(rc, why.text) : 0;
