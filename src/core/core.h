@@ -388,7 +388,8 @@ struct sandbox_metric {
 };
 
 /* Samples within [start, end] (real ms; 0 = open), oldest first, at most the last 720 (5 s apart:
- * an hour). Takes a fresh sample first when the last is 5 s old. items live during the call. */
+ * an hour). Takes a fresh sample first when the last is 5 s old, but of a sandbox whose files alone
+ * are there: it has those from before, or none. items live during the call. */
 void core_sandbox_metrics(struct core *c, const char *tenant, const char *id, int64_t start_ms,
                           int64_t end_ms,
                           void (*done)(void *arg, const struct sandbox_metric *items, size_t n,

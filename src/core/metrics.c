@@ -184,6 +184,13 @@ void metrics_free(struct sandbox_obj *o, const struct err *why)
 
 /* -- asking privd ------------------------------------------------------------------------------ */
 
+/* Whether samples from before are all there is, which is no failure: of a sandbox whose files alone
+ * are there, or are about to be, nothing can be measured. */
+static bool has_samples_alone(const struct sandbox_obj *o, int64_t status)
+{
+    return (o->metrics && o->metrics->n) || (status == -ESTALE && sandbox_life(o)->files);
+}
+
 static void on_stat(struct core *c, const char *id, int status, const struct privsep_msg *m,
                     int *fds, size_t n_fds, void *arg)
 {
@@ -195,7 +202,7 @@ static void on_stat(struct core *c, const char *id, int status, const struct pri
     o->sample_pending = false;
     if (status == 0)
         take(o, m);
-    if (status == 0 || (o->metrics && o->metrics->n)) {
+    if (status == 0 || has_samples_alone(o, status)) {
         answer_all(o, NULL);
         return;
     }
@@ -211,7 +218,7 @@ static int64_t request_sample(struct sandbox_obj *o)
     if (o->sample_pending)
         return 0;
     if (!o->known_to_privd)
-        return -ESTALE;
+        return sandbox_life(o)->files ? -ESTALE : -ENOTCONN;
     rc = call_privd(o->core, o->s.id, &m, on_stat, NULL);
     o->sample_pending = rc >= 0;
     return rc;
@@ -261,7 +268,7 @@ void core_sandbox_metrics(struct core *c, const char *tenant, const char *id, in
             o->metric_waiters = w;
             return;
         }
-        if (rc < 0 && !(o->metrics && o->metrics->n))
+        if (rc < 0 && !has_samples_alone(o, rc))
             call_privd_err(&w->why, rc, "measuring the sandbox");
     }
     core_defer(c, &w->later, answer_deferred, w);

@@ -61,6 +61,27 @@ def test_its_files_are_there_and_it_boots_anew(cay):
                                    ("sandbox.ended", "killed")]
 
 
+def test_its_samples(cay):
+    """Of files alone there is nothing to measure: the answer is what was measured before, and nothing is an answer, too."""
+    def metrics(box):
+        reply = cay.call("GET", f"/sandboxes/{box.id}/metrics")
+        assert reply.status == 200, reply.json
+        return reply.json
+
+    def telemetry(box):
+        reply = cay.call("GET", f"/api/sandbox/{box.id}/telemetry/metrics")
+        assert reply.status == 200, reply.json
+        return [series["dataPoints"] for series in reply.json["series"]]
+
+    with cay.create() as never, cay.create() as before:
+        measured = metrics(before)
+        assert measured and pause_files(cay, never) == 204 and pause_files(cay, before) == 204
+        assert metrics(never) == [] and telemetry(never) == [[]] * 7
+        assert metrics(before) == measured
+        assert list(cay.call("GET", f"/sandboxes/metrics?sandbox_ids={never.id},{before.id}").json["sandboxes"]) == [before.id]
+        assert resume(cay, never).status == 201 and metrics(never)
+
+
 def test_a_reboot_at_resume(cay):
     """on_resume="reboot" of the newest SDKs; of one that runs it asks for nothing, of one with its memory for a reboot."""
     with cay.create() as box:
