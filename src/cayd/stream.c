@@ -1,6 +1,5 @@
 #include "cayd/stream.h"
 
-#include "base/clock.h"
 #include "base/util.h"
 
 #include <errno.h>
@@ -23,8 +22,10 @@ struct stream {
         uv_handle_t handle;
     };
     bool is_file;
-    int fd; /* of the file */
-    uint64_t at, bytes, end_ms;
+    int fd;          /* of the file */
+    uv_timer_t late; /* likewise: an idle handle does not run while the client takes nothing */
+    unsigned handles;
+    uint64_t at, bytes;
     char owner[STREAM_OWNER_SIZE];
 };
 
@@ -39,7 +40,8 @@ static void on_closed(uv_handle_t *h)
     struct stream *s = h->data;
 
     util_close(&s->fd);
-    free(s);
+    if (--s->handles == 0)
+        free(s);
 }
 
 static void discard(struct stream *s)
@@ -49,6 +51,8 @@ static void discard(struct stream *s)
         s->next->prev = s->prev;
     s->x = NULL;
     uv_close(&s->handle, on_closed);
+    if (s->is_file)
+        uv_close((uv_handle_t *)&s->late, on_closed);
 }
 
 static void on_client_gone(struct http_exchange *x, void *data)
@@ -91,7 +95,7 @@ static void on_idle(uv_idle_t *h)
 
     if (n < 0 && errno == EINTR)
         return;
-    if (n <= 0 || clock_mono_ms() >= s->end_ms) {
+    if (n <= 0) {
         end(s); /* with less than was announced it is an abort */
         return;
     }
@@ -100,6 +104,11 @@ static void on_idle(uv_idle_t *h)
         util_close(&s->fd);
     if (http_response_write(s->x, s->all->buffer, (size_t)n) == 1)
         uv_idle_stop(h);
+}
+
+static void on_late(uv_timer_t *t)
+{
+    end(t->data);
 }
 
 static void on_drain(struct http_exchange *x, void *data)
@@ -137,6 +146,7 @@ void stream_start(struct streams *all, struct http_exchange *x, const char *owne
         return;
     }
     s->fd = -1;
+    s->handles = 1;
     enter(all, s, x, owner);
     if (uv_pipe_open(&s->pipe, fd) < 0) {
         close(fd);
@@ -156,13 +166,16 @@ void stream_start_file(struct streams *all, struct http_exchange *x, const char 
         http_exchange_abort(x);
         return;
     }
-    uv_idle_init(all->loop, &s->idle); /* cannot fail */
+    uv_idle_init(all->loop, &s->idle); /* neither can fail */
+    uv_timer_init(all->loop, &s->late);
+    s->late.data = s;
+    s->handles = 2;
     s->is_file = true;
     s->fd = fd;
     s->bytes = bytes;
-    s->end_ms = clock_mono_ms() + STREAM_FILE_MS;
     enter(all, s, x, owner);
     uv_idle_start(&s->idle, on_idle);
+    uv_timer_start(&s->late, on_late, STREAM_FILE_MS, 0);
 }
 
 int streams_new(uv_loop_t *loop, struct streams **out)
