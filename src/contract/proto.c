@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#define MIB (1ull << 20)
+#define TIB (1ull << 40)
+
 static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
     [PRIVSEP_STAGE_NONE] = "none",
     [PRIVSEP_STAGE_PERMIT] = "permit",
@@ -117,6 +120,12 @@ static bool is_event(uint32_t op)
 static bool is_request(uint32_t op)
 {
     return op >= PRIVSEP_HELLO && op < PRIVSEP_REQUEST_COUNT;
+}
+
+bool privsep_are_sizes(uint64_t memory_bytes, uint64_t disk_bytes, uint32_t cpu_milli)
+{
+    return memory_bytes >= 16 * MIB && memory_bytes <= 16 * TIB && disk_bytes >= MIB &&
+           disk_bytes <= 64 * TIB && cpu_milli >= 10 && cpu_milli <= 1024000;
 }
 
 bool privsep_request_is_sound(const void *bytes, size_t n, size_t fds)

@@ -302,6 +302,9 @@ struct privsep_limits {
     uint32_t filters;    /* system call filters that its programs may have; 0 or PRIVSEP_FILTERS */
 };
 
+/* Whether a sandbox may have these: what the settings of [sandbox] may say, and a little less. */
+bool privsep_are_sizes(uint64_t memory_bytes, uint64_t disk_bytes, uint32_t cpu_milli);
+
 /* Of CAPACITY: a template of which sandboxes are started ahead. The counts begin with privd. */
 struct privsep_pool {
     uint32_t template_number; /* 0: no more */

@@ -19,6 +19,7 @@
 #include "core/template_tenant.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -204,6 +205,17 @@ static enum err_code read_header(const struct transfer *x, const struct snapshot
     return err_set_sys(e, ERR_INTERNAL, rc, "reading the file that was sent");
 }
 
+/* They are what its creates would ask for. Of any file that a server of ours has made it is so. */
+static enum err_code check_sizes(const struct exchange_header *h, struct err *e)
+{
+    if (privsep_are_sizes(h->memory_bytes, h->disk_bytes, h->cpu_milli))
+        return ERR_OK;
+    return err_set(e, ERR_INVALID,
+                   WHAT ": it says that its sandboxes have %" PRIu64 " bytes of memory, %" PRIu64
+                        " of disk and %" PRIu32 " thousandths of a core, which none can have",
+                   h->memory_bytes, h->disk_bytes, h->cpu_milli);
+}
+
 /* The row has the template from before privd is asked, so that it stays (snapshots_lie_on). */
 static enum err_code take_header(const struct transfer *x, struct snapshot_obj *o, struct err *e)
 {
@@ -211,7 +223,7 @@ static enum err_code take_header(const struct transfer *x, struct snapshot_obj *
     struct exchange_header h;
     struct snapshot s = o->s;
 
-    if (read_header(x, o, &h, e) != ERR_OK)
+    if (read_header(x, o, &h, e) != ERR_OK || check_sizes(&h, e) != ERR_OK)
         return e->code;
     t = find_template(x->core, x->tenant, &h);
     if (!t)

@@ -43,17 +43,10 @@ static bool within(uint64_t n, uint64_t min, uint64_t max)
     return n >= min && n <= max;
 }
 
-/* Those that can be changed later too. */
-static bool are_sizes(uint64_t memory_bytes, uint64_t disk_bytes, uint32_t cpu_milli)
-{
-    return within(memory_bytes, 16 * MIB, 4096 * GIB) && within(disk_bytes, MIB, 4096 * GIB) &&
-           within(cpu_milli, 10, 1024000);
-}
-
 static int check_limits(const struct privsep_limits *l, const struct permit_bounds *b)
 {
-    return are_sizes(l->memory_bytes, l->disk_bytes, l->cpu_milli) && within(l->pids, 8, 4194304) &&
-                   within(l->open_files, 64, b->open_files_max) &&
+    return privsep_are_sizes(l->memory_bytes, l->disk_bytes, l->cpu_milli) &&
+                   within(l->pids, 8, 4194304) && within(l->open_files, 64, b->open_files_max) &&
                    (l->filters == 0 || l->filters == PRIVSEP_FILTERS)
                ? 0
                : -EINVAL;
@@ -186,8 +179,8 @@ static int check_export(const struct privsep_msg *m, const struct permit_bounds 
 {
     return is_exchange(m) && m->u.exchange.template_name[0] != '\0' && m->u.exchange.level == 0 &&
                    m->u.exchange.made_real_ms >= 0 &&
-                   are_sizes(m->u.exchange.memory_bytes, m->u.exchange.disk_bytes,
-                             m->u.exchange.cpu_milli)
+                   privsep_are_sizes(m->u.exchange.memory_bytes, m->u.exchange.disk_bytes,
+                                     m->u.exchange.cpu_milli)
                ? 0
                : -EINVAL;
 }
@@ -221,7 +214,8 @@ static int check_volume_remove(const struct privsep_msg *m, const struct permit_
 
 static int check_resize(const struct privsep_msg *m, const struct permit_bounds *b)
 {
-    return are_sizes(m->u.resize.memory_bytes, m->u.resize.disk_bytes, m->u.resize.cpu_milli) &&
+    return privsep_are_sizes(m->u.resize.memory_bytes, m->u.resize.disk_bytes,
+                             m->u.resize.cpu_milli) &&
                    m->u.resize.uses == 0 && m->u.resize.used_bytes == 0
                ? 0
                : -EINVAL;

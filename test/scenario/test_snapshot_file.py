@@ -137,7 +137,7 @@ def with_text(header, at, size, text):
     return header[:at] + text.encode().ljust(size, b"\0") + header[at + size:]
 
 
-NAME_AT, NAME_SIZE, SYSTEM_AT, SYSTEM_SIZE = 56, 68, 196, 64
+NAME_AT, NAME_SIZE, SYSTEM_AT, SYSTEM_SIZE, SIZES_AT = 56, 68, 196, 64, 260
 
 
 # -- what comes back ------------------------------------------------------------------------------------
@@ -294,6 +294,30 @@ def test_cut_extended_and_foreign_files_are_refused(places):
     r = import_(places[1], signed(squashfs, header[:8] + struct.pack("<I", 9) + header[12:]))
     assert r.status == 400 and "another version" in r.json["message"]
     assert places[1].left() == NOTHING and import_(places[1], signed(squashfs, header)).status == 201
+
+
+def test_sizes_that_no_sandbox_can_have_are_refused(places):
+    """Its creates would ask for them. The control: the least and the most that one can have."""
+    squashfs, header, _ = parts(exported(places[0], snapshot(places[0])[0]))
+
+    def taken(memory=16 << 20, disk=1 << 20, cpu=10):
+        sizes = header[:SIZES_AT] + struct.pack("<IQQ", cpu, memory, disk) + header[SIZES_AT + 20:]
+        return import_(places[1], signed(squashfs, sizes))
+
+    assert struct.unpack("<IQQ", header[SIZES_AT:SIZES_AT + 20]) == (2000, 512 << 20, 1 << 30)
+    for bad in ({"memory": 0}, {"memory": (16 << 20) - 1}, {"memory": (16 << 40) + 1}, {"memory": (1 << 64) - 1}, {"disk": 0}, {"disk": (1 << 20) - 1},
+                {"disk": (64 << 40) + 1}, {"disk": 1 << 63}, {"cpu": 0}, {"cpu": 9}, {"cpu": 1024001}, {"cpu": (1 << 32) - 1}):
+        r = taken(**bad)
+        assert r.status == 400 and "which none can have" in r.json["message"], (bad, r.body)
+        assert str(*bad.values()) in r.json["message"]
+    assert places[1].left() == NOTHING
+    assert taken().status == 201
+    r = taken(16 << 40, 64 << 40, 1024000)
+    assert r.status == 201, r.body
+    with places[1].cay.create(template=r.json["snapshotID"]) as box:
+        assert box.run("cat /home/user/here").out == "one\n"
+        told = places[1].cay.call("GET", f"/cay/v1/sandboxes/{box.id}").json
+        assert (told["memoryBytes"], told["diskBytes"]) == (16 << 40, 64 << 40)
 
 
 def test_a_template_of_an_image_is_found_by_its_digest(places, tmp_path):

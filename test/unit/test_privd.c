@@ -28,6 +28,10 @@ static void a_create_in_range_is_permitted(void **state)
     assert_int_equal(permit_fields(&m, &bounds), 0);
     memset(m.u.create.id, 'z', PRIVSEP_ID_SIZE - 1);
     assert_int_equal(permit_fields(&m, &bounds), 0);
+    m.u.create.limits.memory_bytes = 16ull << 40; /* the most that [sandbox] may say */
+    m.u.create.limits.disk_bytes = 64ull << 40;
+    m.u.create.limits.cpu_milli = 1024000;
+    assert_int_equal(permit_fields(&m, &bounds), 0);
 }
 
 #define REFUSED(change)                                        \
@@ -67,6 +71,8 @@ static void a_create_out_of_range_is_refused(void **state)
     REFUSED(m.u.create.limits.filters = 1);
     REFUSED(m.u.create.limits.memory_bytes = 0);
     REFUSED(m.u.create.limits.memory_bytes = UINT64_MAX);
+    REFUSED(m.u.create.limits.memory_bytes = (16ull << 40) + 1);
+    REFUSED(m.u.create.limits.disk_bytes = (64ull << 40) + 1);
     REFUSED(m.u.create.limits.disk_bytes = UINT64_MAX);
     REFUSED(m.u.create.limits.cpu_milli = 0);
     REFUSED(m.u.create.limits.cpu_milli = UINT32_MAX);
