@@ -19,6 +19,7 @@
 #include "egress/flow/forward.h"
 #include "egress/flow/hostaddr.h"
 #include "egress/flow/intercept.h"
+#include "egress/flow/names_kept.h"
 #include "egress/flow/registry.h"
 #include "egress/flow/renew.h"
 #include "egress/flow/resolve.h"
@@ -174,10 +175,11 @@ static void start_interception(struct program *p)
 
 /* Before the system call filter, which lets no directory be listed: its own directory, of its own
  * files. */
-static void start_audit(struct program *p)
+static void start_files(struct program *p)
 {
     struct err e;
 
+    check(p, names_kept_find(&p->egress), "the names of sandboxes");
     if (audit_open(&p->egress, &p->egress.audit, &e) != ERR_OK)
         fail(p, "%s", e.text);
 }
@@ -232,7 +234,7 @@ int main(int argc, char **argv)
           "the resolver");
     check(&p, turns_new(&p.loop, &p.egress.turns), "the shares of time");
     start_interception(&p);
-    start_audit(&p);
+    start_files(&p);
     check(&p, confine_self(), "the system call filter");
     start_parts(&p);
     uv_signal_init(&p.loop, &p.sigterm);

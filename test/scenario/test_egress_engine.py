@@ -855,6 +855,22 @@ def test_names_of_another_sandbox_are_not_there(world):
     until(lambda: not kept.exists())
 
 
+def test_names_of_a_sandbox_that_ends_while_cay_egress_is_away_go(world, box):
+    """They stayed on the disk until another sandbox had the slot. The control: those of one that is still there stay."""
+    s, gone = box(), world.sandbox(WEB_ONLY)
+    for one in (s, gone):
+        address_of(one, "v4.example.com")
+        until(lambda one=one: "v4.example.com;" in (world.state / f"names-{one.slot}").read_text())
+    (world.state / "names-12x").write_text("")
+    world.kill_egress()
+    world.end(gone)
+    assert (world.state / f"names-{gone.slot}").exists()
+    world.start_egress()
+    until(lambda: not (world.state / f"names-{gone.slot}").exists())
+    assert "v4.example.com;" in (world.state / f"names-{s.slot}").read_text()
+    (world.state / "names-12x").unlink()
+
+
 def test_addresses_of_names_are_their_tenants_own(world, box):
     """Numbers were those of all tenants: an attacker who asked for 4,000 names in sandboxes of his own knew which of them would stand
     at the address that another tenant's program had kept over a pause, if that sandbox asked for it first. The control:

@@ -50,6 +50,7 @@ struct egress {
     uv_loop_t *loop;
     struct egress_config config;
     unsigned char names_key[32]; /* NAMES_KEY_BYTES: of all sandboxes' */
+    unsigned char *names_left;   /* of names_kept.c; NULL: none */
     struct registry *registry;
     struct hostaddr *hostaddr;
     struct resolver *resolver;

@@ -6,8 +6,10 @@
 #include "base/util.h"
 #include "egress/flow/egress.h"
 #include "egress/flow/names.h"
+#include "egress/flow/registry_internal.h"
 #include "egress/flow/sandbox.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,18 +19,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define PREFIX "names-"
+
 /* Anything else is part of one, whose writer was killed. */
 #define LINE           "%u %s;\n"
 #define LINE_MAX_BYTES (POLICY_NAME_MAX + 16u)
 #define FILE_MAX_BYTES (NAMES_MAX * LINE_MAX_BYTES)
 
-static bool path_of(const struct sandbox *s, char out[static PATH_MAX])
+static bool path_of_slot(const struct egress *eg, uint32_t slot, char out[static PATH_MAX])
 {
-    int n = s->egress->config.state_dir
-                ? snprintf(out, PATH_MAX, "%s/names-%u", s->egress->config.state_dir, s->slot)
+    int n = eg->config.state_dir
+                ? snprintf(out, PATH_MAX, "%s/" PREFIX "%u", eg->config.state_dir, slot)
                 : -1;
 
     return n > 0 && n < PATH_MAX;
+}
+
+static bool path_of(const struct sandbox *s, char out[static PATH_MAX])
+{
+    return path_of_slot(s->egress, s->slot, out);
 }
 
 static int open_file(const char *path, int flags)
@@ -38,7 +47,8 @@ static int open_file(const char *path, int flags)
 
 static void say(const struct sandbox *s, int rc)
 {
-    log_warn("slot %u: names-%u cannot be written (%s): where two of its names have one number, "
+    log_warn("slot %u: " PREFIX
+             "%u cannot be written (%s): where two of its names have one number, "
              "addresses may change their meaning when cay-egress is restarted",
              s->slot, s->slot, strerror(-rc));
 }
@@ -120,11 +130,62 @@ void names_kept_open(struct sandbox *s)
         names_watch(s->names, on_new, s);
 }
 
-void names_kept_drop(const struct sandbox *s)
+static void drop(const struct egress *eg, uint32_t slot)
 {
     char path[PATH_MAX];
 
-    if (s->id[0] && !s->parent && path_of(s, path) && unlinkat(AT_FDCWD, path, 0) < 0 &&
-        errno != ENOENT)
-        log_warn("slot %u: names-%u cannot be removed: %s", s->slot, s->slot, strerror(errno));
+    if (path_of_slot(eg, slot, path) && unlinkat(AT_FDCWD, path, 0) < 0 && errno != ENOENT)
+        log_warn("slot %u: " PREFIX "%u cannot be removed: %s", slot, slot, strerror(errno));
+}
+
+void names_kept_drop(const struct sandbox *s)
+{
+    if (!s->parent)
+        drop(s->egress, s->slot);
+}
+
+/* -- of an earlier process --------------------------------------------------------------------- */
+
+/* REGISTRY_SLOTS_MAX: it is no such file of this process's. */
+static uint32_t slot_of(const struct egress *eg, const char *name)
+{
+    unsigned long slot;
+    char *end;
+
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || name[strlen(PREFIX)] < '0' ||
+        name[strlen(PREFIX)] > '9')
+        return REGISTRY_SLOTS_MAX;
+    slot = strtoul(name + strlen(PREFIX), &end, 10);
+    return *end == '\0' && slot < REGISTRY_SLOTS_MAX && slot % eg->config.shards == eg->config.shard
+               ? (uint32_t)slot
+               : REGISTRY_SLOTS_MAX;
+}
+
+int names_kept_find(struct egress *eg)
+{
+    DIR *d = opendir(eg->config.state_dir);
+    struct dirent *entry;
+    int rc = -errno;
+
+    if (!d)
+        return rc;
+    eg->names_left = calloc(REGISTRY_SLOTS_MAX / 8, 1);
+    while (eg->names_left && (errno = 0, (entry = readdir(d)))) {
+        uint32_t slot = slot_of(eg, entry->d_name);
+
+        if (slot < REGISTRY_SLOTS_MAX)
+            eg->names_left[slot / 8] |= (unsigned char)(1u << slot % 8);
+    }
+    rc = eg->names_left ? -errno : -ENOMEM;
+    closedir(d);
+    return rc;
+}
+
+void names_kept_sweep(struct egress *eg)
+{
+    for (uint32_t i = 0; eg->names_left && i < REGISTRY_SLOTS_MAX; i++)
+        if (eg->names_left[i / 8] & 1u << i % 8 && !eg->registry->slots[i])
+            drop(eg, i);
+    free(eg->names_left);
+    eg->names_left = NULL;
 }

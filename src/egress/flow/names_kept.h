@@ -6,7 +6,16 @@
  * mean another; so the file need not survive the machine's end, and where it cannot be written
  * names go on without it. Names of command sandboxes are not kept. */
 
+struct egress;
 struct sandbox;
+
+/* Notes the files that are there, before the system call filter, which lets no directory be listed.
+ * 0 or -errno. */
+int names_kept_find(struct egress *eg);
+
+/* All sandboxes of cay-privd's are known: of those files, the ones of slots without a sandbox go,
+ * as theirs have ended while no cay-egress was there. */
+void names_kept_sweep(struct egress *eg);
 
 /* Its id has come: what is kept of it is there again, and what it asks for from now on is kept. */
 void names_kept_open(struct sandbox *s);

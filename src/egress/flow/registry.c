@@ -208,6 +208,7 @@ void registry_sync(struct egress *eg)
     for (uint32_t i = 0; i < REGISTRY_SLOTS_MAX; i++)
         if (eg->registry->slots[i])
             end_if_not_announced(eg->registry->slots[i]);
+    names_kept_sweep(eg);
 }
 
 static bool is_named(const struct sandbox_rules *rules, uint32_t number)
