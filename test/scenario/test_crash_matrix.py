@@ -148,7 +148,7 @@ def one(place, daemon, what, call, n):
     killer = killer_of(own_server, daemon, call, n)
     try:
         status = change.ask(cay, box)
-        if daemon in ("tasks", "cay-job"):
+        if daemon in ("tasks", "cay-keep", "cay-job"):
             time.sleep(change.goes_on_s)
     except OSError:
         status = None  # its connection broke
