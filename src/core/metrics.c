@@ -76,7 +76,13 @@ static void push(struct metric_ring *r, const struct sandbox_metric *m)
     r->items[r->n++] = *m;
 }
 
-/* Of one core = 100, since the last sample; since the start for the first one. */
+static uint32_t cpu_count(const struct sandbox_obj *o)
+{
+    return MAX(1u, (o->s.limits.cpu_milli + 999u) / 1000u);
+}
+
+/* Of one core = 100, since the last sample; since the start for the first one. What a sandbox used
+ * before its start, as a member of the pool, is among that: no more than its processors is told. */
 static double cpu_pct(const struct sandbox_obj *o, const struct metric_ring *r, uint64_t cpu_us)
 {
     uint64_t now = clock_mono_us();
@@ -85,8 +91,11 @@ static double cpu_pct(const struct sandbox_obj *o, const struct metric_ring *r, 
                                           : (uint64_t)MAX(life_ms, 1) * 1000u;
     uint64_t before = r->last_mono_us ? r->last_cpu_us : 0;
 
-    return cpu_us > before && elapsed_us ? 100.0 * (double)(cpu_us - before) / (double)elapsed_us
-                                         : 0.0;
+    double pct = cpu_us > before && elapsed_us
+                     ? 100.0 * (double)(cpu_us - before) / (double)elapsed_us
+                     : 0.0;
+
+    return MIN(pct, 100.0 * cpu_count(o));
 }
 
 static void take(struct sandbox_obj *o, const struct privsep_msg *m)
@@ -102,7 +111,7 @@ static void take(struct sandbox_obj *o, const struct privsep_msg *m)
     s = (struct sandbox_metric){
         .at_real_ms = clock_real_ms(),
         .cpu_used_pct = cpu_pct(o, r, m->u.stat.cpu_used_us),
-        .cpu_count = MAX(1u, (l->cpu_milli + 999u) / 1000u),
+        .cpu_count = cpu_count(o),
         .memory_used_bytes = m->u.stat.memory_used_bytes,
         .memory_total_bytes = m->u.stat.memory_limit_bytes ? m->u.stat.memory_limit_bytes
                                                            : l->memory_bytes,

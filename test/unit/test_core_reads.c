@@ -378,6 +378,22 @@ static void metrics_are_fresh_and_bounded_by_the_window(void **state)
     assert_int_equal(s.why.code, ERR_NOT_FOUND);
 }
 
+/* In its first moment, what it used before its start would make many processors of two. */
+static void a_first_sample_has_no_more_than_its_processors(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct samples s = {0};
+
+    world_create_default(w, id);
+    fake_set(w->fake, FAKE_CPU_MS, 3600000);
+    core_sandbox_metrics(w->core, "default", id, 0, 0, on_samples, &s);
+    world_run_until(w, &s.calls, 1);
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.last.cpu_count, 2);
+    assert_true(s.last.cpu_used_pct > 199 && s.last.cpu_used_pct <= 200);
+}
+
 struct lines {
     unsigned calls;
     size_t n;
@@ -608,6 +624,7 @@ int main(void)
         WORLD(a_build_that_fails_says_why),
         WORLD(sockets_come_in_batches_and_an_idle_sandbox_holds_none),
         WORLD(a_sandbox_that_stands_still_for_a_moment_is_asked_again),
+        WORLD(a_first_sample_has_no_more_than_its_processors),
         WORLD(metrics_are_fresh_and_bounded_by_the_window),
         WORLD(logs_are_merged_and_survive_a_silent_agent),
         WORLD(status_tells_with_and_without_privd),
