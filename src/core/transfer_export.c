@@ -97,6 +97,9 @@ static void on_exported(struct core *c, const char *id, int status, const struct
         done(x->arg, fds[0], bytes, NULL);
     } else if (x) {
         transfer_refusal(&why, rc, rc == status ? m : NULL, WHAT);
+        if (why.code == ERR_CONFLICT && !why.hint[0])
+            err_hint(&why, "`cay template export` writes all that a sandbox of it begins with as a "
+                           "container image; a file that it began with can be imported again");
         log_info("snapshot %s: %s", x->snapshot, why.text);
         fail(x, &why);
     }

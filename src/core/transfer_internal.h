@@ -51,6 +51,7 @@ void transfer_remove(struct transfer *x);
 /* The first that waits is begun, where none is with privd. */
 void transfer_next(struct core *c);
 
-/* A refusal of privd's, or of the channel to it. what: "the snapshot was not exported". */
 struct privsep_msg;
+
+/* A refusal of privd's, or of the channel to it. what: "the snapshot was not exported". */
 void transfer_refusal(struct err *e, int status, const struct privsep_msg *m, const char *what);

@@ -150,6 +150,7 @@ static void a_refusal_is_told(void **state)
         x = export(w, "default", id);
         assert_int_equal(x.why.code, answers[i].code);
         assert_non_null(strstr(x.why.text, "a part of it cannot be in one"));
+        assert_int_equal(!!strstr(x.why.hint, "cay template export"), x.why.code == ERR_CONFLICT);
         assert_true(none_is_under_way(w));
     }
 }
