@@ -181,6 +181,14 @@ struct api_metrics *api_metrics_of(struct api *a);
 /* Parses the body as an object into call->body. False: the call was answered (400, 413). */
 bool api_call_body(struct api_call *call);
 
+/* Refuses a key of body that is in neither list: one that is misspelt must not be taken for absent.
+ * known: words with spaces between, which the error names; also: more of them ("": none). */
+enum err_code api_check_keys(const json_t *body, const char *known, const char *also,
+                             struct err *e);
+
+/* api_call_body, and api_check_keys without more of them. */
+bool api_call_body_of(struct api_call *call, const char *known);
+
 /* Begins a call with a body: api_call_body, and a zeroed state of so many bytes, which is the
  * call's. NULL: the call was answered (400, 413, 503). */
 void *api_call_state(struct api_call *call, size_t size, void (*state_free)(void *state));

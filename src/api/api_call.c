@@ -57,6 +57,64 @@ bool api_call_body(struct api_call *call)
     return true;
 }
 
+/* -- a body's keys ----------------------------------------------------------------------------- */
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = words; *at; at += strspn(at, " ")) {
+        size_t len = strcspn(at, " ");
+
+        if (len == n && memcmp(at, word, n) == 0)
+            return true;
+        at += len;
+    }
+    return false;
+}
+
+/* "a b c" as "a, b, c". */
+static void list_words(const char *words, char *out, size_t size)
+{
+    size_t used = 0;
+
+    for (; *words && used + 3 < size; words++) {
+        if (*words == ' ')
+            out[used++] = ',';
+        out[used++] = *words;
+    }
+    out[used] = '\0';
+}
+
+enum err_code api_check_keys(const json_t *body, const char *known, const char *also, struct err *e)
+{
+    char list[256];
+    const char *key;
+    json_t *value;
+
+    json_object_foreach ((json_t *)(uintptr_t)body, key, value) {
+        if (has_word(known, key) || has_word(also, key))
+            continue;
+        list_words(known, list, sizeof(list));
+        return err_set(e, ERR_INVALID, "there is no \"%.40s\": this call takes %s", key, list);
+    }
+    return ERR_OK;
+}
+
+bool api_call_body_of(struct api_call *call, const char *known)
+{
+    struct err e;
+
+    if (!api_call_body(call))
+        return false;
+    if (api_check_keys(call->body, known, "", &e) == ERR_OK)
+        return true;
+    api_fail_err(call, &e);
+    return false;
+}
+
+/* -- state, query ------------------------------------------------------------------------------ */
+
 void *api_call_state(struct api_call *call, size_t size, void (*state_free)(void *state))
 {
     void *state;

@@ -46,7 +46,7 @@ void cay_v1_key_create(struct api_call *call)
     struct wish w;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "tenant role label"))
         return;
     if (read_wish(call, &w, &e) != ERR_OK) {
         api_fail_err(call, &e);

@@ -15,34 +15,15 @@ static void resized(void *arg, const struct sandbox *s, const struct err *why)
         api_fail_err(call, why);
 }
 
-static bool is_known(const char *name)
-{
-    return strcmp(name, "memoryBytes") == 0 || strcmp(name, "diskBytes") == 0 ||
-           strcmp(name, "cpuMilli") == 0;
-}
-
-static enum err_code check_names(const json_t *body, struct err *e)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach ((json_t *)(uintptr_t)body, name, value)
-        if (!is_known(name))
-            return err_set(e, ERR_INVALID,
-                           "\"%.64s\" is none of memoryBytes, diskBytes and cpuMilli", name);
-    return ERR_OK;
-}
-
 void cay_v1_resize(struct api_call *call)
 {
     int64_t memory = 0, disk = 0, cpu = 0;
     struct privsep_limits to;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "memoryBytes diskBytes cpuMilli"))
         return;
-    if (check_names(call->body, &e) != ERR_OK ||
-        json_get_int(call->body, "memoryBytes", NULL, JSON_OPTIONAL, 1, INT64_MAX, &memory, &e) !=
+    if (json_get_int(call->body, "memoryBytes", NULL, JSON_OPTIONAL, 1, INT64_MAX, &memory, &e) !=
             ERR_OK ||
         json_get_int(call->body, "diskBytes", NULL, JSON_OPTIONAL, 1, INT64_MAX, &disk, &e) !=
             ERR_OK ||

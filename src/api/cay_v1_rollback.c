@@ -20,7 +20,7 @@ void cay_v1_rollback(struct api_call *call)
     const char *snapshot = NULL;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "snapshotID"))
         return;
     if (json_get_str(call->body, "snapshotID", NULL, JSON_REQUIRED, CORE_SNAPSHOT_NAME_SIZE,
                      &snapshot, &e) != ERR_OK)

@@ -38,7 +38,7 @@ void cay_v1_secret_set(struct api_call *call)
     json_t *bind = NULL, *value;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "name value bind"))
         return;
     value = json_object_get(call->body, "value");
     if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_CREDENTIAL_NAME_MAX, &name,

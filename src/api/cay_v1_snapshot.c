@@ -21,7 +21,7 @@ void cay_v1_snapshot_memory(struct api_call *call)
     const char *ready = NULL;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "ready"))
         return;
     if (json_get_str(call->body, "ready", NULL, JSON_OPTIONAL, READY_MAX, &ready, &e) != ERR_OK)
         api_fail_err(call, &e);

@@ -188,24 +188,6 @@ static bool read_limit(struct api_call *call, const char *name, int64_t max, int
     return false;
 }
 
-static const char *unknown_limit(const json_t *body)
-{
-    static const char *const known[] = {"memoryBytes", "diskBytes", "cpuMilli", "pids",
-                                        "seccompFilters"};
-    const char *name;
-    json_t *value;
-
-    json_object_foreach ((json_t *)(uintptr_t)body, name, value) {
-        bool found = false;
-
-        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-            found |= strcmp(name, known[i]) == 0;
-        if (!found)
-            return name;
-    }
-    return NULL;
-}
-
 /* All of them at once: an absent one or 0 means the server's. */
 void cay_v1_template_limits(struct api_call *call)
 {
@@ -214,14 +196,8 @@ void cay_v1_template_limits(struct api_call *call)
     struct privsep_limits limits;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "memoryBytes diskBytes cpuMilli pids seccompFilters"))
         return;
-    if (unknown_limit(call->body)) {
-        api_fail(call, 400,
-                 "\"%.64s\" is none of memoryBytes, diskBytes, cpuMilli, pids and seccompFilters",
-                 unknown_limit(call->body));
-        return;
-    }
     if (!read_limit(call, "memoryBytes", INT64_MAX, &memory) ||
         !read_limit(call, "diskBytes", INT64_MAX, &disk) ||
         !read_limit(call, "cpuMilli", UINT32_MAX, &cpu) ||
@@ -249,7 +225,7 @@ void cay_v1_template_import(struct api_call *call)
     uint32_t number = 0;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "source digest"))
         return;
     if (json_get_str(call->body, "source", NULL, JSON_REQUIRED, CORE_IMAGE_SOURCE_SIZE - 1, &source,
                      &e) != ERR_OK ||

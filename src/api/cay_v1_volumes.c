@@ -27,7 +27,7 @@ void cay_v1_volume_create(struct api_call *call)
     int64_t bytes = 0;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "name sizeBytes"))
         return;
     if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_VOLUME_NAME_SIZE, &name, &e) ||
         json_get_int(call->body, "sizeBytes", NULL, JSON_OPTIONAL, 1, INT64_MAX, &bytes, &e))

@@ -71,30 +71,15 @@ static enum err_code read_types(const json_t *body, unsigned *types, struct err 
     return ERR_OK;
 }
 
-static enum err_code check_members(const json_t *body, struct err *e)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach ((json_t *)body, key, value)
-        if (strcmp(key, "url") != 0 && strcmp(key, "types") != 0)
-            return err_set(e, ERR_INVALID,
-                           "there is no \"%.40s\" of a webhook; \"url\" and "
-                           "\"types\" there are",
-                           key);
-    return ERR_OK;
-}
-
 void cay_v1_webhook_create(struct api_call *call)
 {
     const char *url = NULL;
     unsigned types;
     struct err e;
 
-    if (!api_call_body(call))
+    if (!api_call_body_of(call, "url types"))
         return;
-    if (check_members(call->body, &e) != ERR_OK ||
-        json_get_str(call->body, "url", NULL, JSON_REQUIRED, CORE_WEBHOOK_URL_SIZE - 1, &url, &e) ||
+    if (json_get_str(call->body, "url", NULL, JSON_REQUIRED, CORE_WEBHOOK_URL_SIZE - 1, &url, &e) ||
         read_types(call->body, &types, &e) != ERR_OK)
         api_fail_err(call, &e);
     else

@@ -134,4 +134,7 @@ json_t *e2b_snapshot_json(const struct snapshot *s); /* a new reference */
 void e2b_snapshot_list(struct api_call *call);
 void e2b_sandbox_pause(struct api_call *call);
 void e2b_sandbox_resume(struct api_call *call);
+/* /cay/v1's, which refuse keys that they do not know. */
+void e2b_sandbox_pause_cay(struct api_call *call);
+void e2b_sandbox_resume_cay(struct api_call *call);
 void e2b_sandbox_create_cay(struct api_call *call); /* /cay/v1: "policy" instead of "network" */

@@ -187,34 +187,19 @@ static enum err_code read_network(const json_t *body, struct creation *c, struct
     return rc;
 }
 
-/* A key that is not known is refused: one that is misspelt must not be taken for said. */
+/* iam and mcp: read_creation tells what there is of them. */
 static enum err_code check_cay_keys(const json_t *body, struct err *e)
 {
     static const char *const instead[] = {"network", E2B_INTERNET_KEY};
-    static const char *const known[] = {
-        "templateID", "timeout",      "metadata",       "envVars",          "policy",
-        "secure",     "level",        "seccompFilters", "autoPause",        "autoPauseMemory",
-        "autoResume", "idle",         "volumeMounts",   "hostMounts",       "iam",
-        "mcp",        "startCommand", "autoPauseTier",  "autoPauseOrFiles", "toDiskAfter"};
-    const char *key;
-    json_t *value;
 
     for (size_t i = 0; i < ARRAY_SIZE(instead); i++)
         if (json_object_get(body, instead[i]))
             return err_set(e, ERR_INVALID, "%s: this call takes a \"policy\" instead", instead[i]);
-    json_object_foreach ((json_t *)body, key, value) {
-        bool found = false;
-
-        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-            found |= strcmp(key, known[i]) == 0;
-        if (!found)
-            return err_set(e, ERR_INVALID,
-                           "there is no \"%.40s\": templateID, timeout, idle, metadata, envVars, "
-                           "policy, secure, level, seccompFilters, startCommand, volumeMounts and "
-                           "hostMounts are what this call takes",
-                           key);
-    }
-    return ERR_OK;
+    return api_check_keys(body,
+                          "templateID timeout idle metadata envVars policy secure level "
+                          "seccompFilters startCommand volumeMounts hostMounts autoPause "
+                          "autoPauseMemory autoPauseTier autoPauseOrFiles autoResume toDiskAfter",
+                          "iam mcp", e);
 }
 
 _Static_assert(PRIVSEP_LEVEL_COUNT == 3, "a new level: name it in the error below");

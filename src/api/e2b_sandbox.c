@@ -112,14 +112,26 @@ static void connect_one(struct api_call *call)
         api_reply_json(call, 200, e2b_sandbox_json(call, s));
 }
 
-/* An old client's connect: 409 for one that runs. */
-void e2b_sandbox_resume(struct api_call *call)
+static void resume_as_read(struct api_call *call)
 {
     struct connection k;
     struct err e;
 
-    if (api_call_body(call) && read_connect(call, &k, &e))
+    if (read_connect(call, &k, &e))
         resume_one(call, &k);
+}
+
+/* An old client's connect: 409 for one that runs. */
+void e2b_sandbox_resume(struct api_call *call)
+{
+    if (api_call_body(call))
+        resume_as_read(call);
+}
+
+void e2b_sandbox_resume_cay(struct api_call *call)
+{
+    if (api_call_body_of(call, "timeout memory orFiles"))
+        resume_as_read(call);
 }
 
 struct pause_wish {
@@ -193,17 +205,29 @@ static void on_agent_answer(void *arg, const struct err *why)
 
 /* requireHealthyGuest: refused where the agent does not answer, as what is paused then would be no
  * use later. */
-void e2b_sandbox_pause(struct api_call *call)
+static void pause_as_read(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
     struct pause_wish wish;
 
-    if (!api_call_body(call) || !read_pause(call, &wish))
+    if (!read_pause(call, &wish))
         return;
     if (wish.healthy && s && life_of(s->state)->reachable)
         core_sandbox_agent_answers(call->core, call->who.tenant, s->id, on_agent_answer, call);
     else
         pause_one(call, wish.tier);
+}
+
+void e2b_sandbox_pause(struct api_call *call)
+{
+    if (api_call_body(call))
+        pause_as_read(call);
+}
+
+void e2b_sandbox_pause_cay(struct api_call *call)
+{
+    if (api_call_body_of(call, "tier memory orFiles requireHealthyGuest"))
+        pause_as_read(call);
 }
 
 static void timeout(struct api_call *call)

@@ -156,24 +156,13 @@ static void set(struct api_call *call, const char *name, json_t *bind, bool only
  * answered. */
 static bool knows_fields(struct api_call *call)
 {
-    static const char *const known[] = {"name", "value", "metadata"};
-    const char *key;
-    json_t *value;
     struct err e;
-    size_t i;
 
-    json_object_foreach (call->body, key, value) {
-        for (i = 0; i < ARRAY_SIZE(known) && strcmp(known[i], key) != 0; i++)
-            ;
-        if (i < ARRAY_SIZE(known))
-            continue;
-        err_set(&e, ERR_INVALID,
-                "there is no \"%.40s\": name, value and metadata are what this call takes", key);
-        err_hint(&e, "`cay secret set` binds a secret to hosts, paths and methods");
-        api_fail_err(call, &e);
-        return false;
-    }
-    return true;
+    if (api_check_keys(call->body, "name value metadata", "", &e) == ERR_OK)
+        return true;
+    err_hint(&e, "`cay secret set` binds a secret to hosts, paths and methods");
+    api_fail_err(call, &e);
+    return false;
 }
 
 /* Whether there is one whose name differs in case alone, or not at all. */

@@ -139,7 +139,7 @@ def away_of(cay, bucket, n):
 
 def test_tenants_have_turns(cay, own, bucket):
     """A slow bucket, and a tenant that starts six at once: it has two places at most, and another's start has the third, or the next turn."""
-    other = Client(own.url, cay.call("POST", "/cay/v1/keys", {"name": "turns", "tenant": "turns"}).json["key"])
+    other = Client(own.url, cay.call("POST", "/cay/v1/keys", {"label": "turns", "tenant": "turns"}).json["key"])
     many, paths = away_of(cay, bucket, 6)
     (mine,), of_other = away_of(other, bucket, 1)
     bucket.gate.paths.clear()

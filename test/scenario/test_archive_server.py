@@ -85,7 +85,7 @@ def test_archived_by_a_call_and_started_again(cay, own):
 
 def test_of_another_tenant_and_of_none(cay, own):
     box = stopped(cay)
-    other = Client(own.url, cay.call("POST", "/cay/v1/keys", {"name": "other", "tenant": "other"}).json["key"])
+    other = Client(own.url, cay.call("POST", "/cay/v1/keys", {"label": "other", "tenant": "other"}).json["key"])
     mine, none = archive(other, box), other.call("POST", "/cay/v1/sandboxes/i0000000000000000/archive", {})
     assert mine.status == none.status == 404 and tier(cay, box) == "files"
 

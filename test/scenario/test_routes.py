@@ -6,7 +6,7 @@ import re
 import pytest
 
 from client import Client
-from routelib import ROUTES, TOOLBOX, UNKNOWN, ask, inside, same, table
+from routelib import BODIES, ROUTES, TOOLBOX, UNKNOWN, ask, inside, same, table
 
 API_BODY, TOOLBOX_BODY = 1 << 20, 4 << 20
 AGENT = table("src/agent/routes.c", r'^    \{"([A-Z]+)", "(/[^"]+)", \w+\}', r'^    \{"')
@@ -51,6 +51,25 @@ def test_the_api_opens_nothing_without_a_key(cay, box, revoked):
     wrong(refused(ask(client, method, pattern, box.id), 401, method, pattern, client.key)
           for client, (method, pattern, *_) in rows)
     assert cay.call("GET", f"/sandboxes/{box.id}").json["state"] == "running"
+
+
+BODYLESS = ("build", "archive", "snapshots/import", "ping", "retry")  # these have none, or a file
+
+
+def test_a_key_that_is_misspelt_is_not_taken_for_absent(cay, box):
+    """By cay's own calls: {"rol": "read-only"} made a key of the operator's, {"teir": "memory"} a frozen pause."""
+    rows = [(method, pattern) for method, pattern, *_ in ROUTES
+            if pattern.startswith("/cay/v1/") and method in ("POST", "PUT", "PATCH") and not pattern.endswith(BODYLESS)]
+    assert len(rows) > 15
+
+    def reply(method, pattern):
+        path = re.sub(r"\{\w+\}", "nothing", pattern.replace("sandboxes/{id}", f"sandboxes/{box.id}").replace("{tenant}", "default"))
+        return cay.call(method, path, {**BODIES.get(pattern, {}), "misspelt": 1})
+
+    wrong(refused(reply(method, pattern), 400, method, pattern) for method, pattern in rows)
+    assert cay.call("GET", f"/sandboxes/{box.id}").json["state"] == "running"
+    told = cay.call("POST", "/cay/v1/keys", {"rol": "read-only"}).json["message"]
+    assert told == 'there is no "rol": this call takes tenant, role, label'
 
 
 def test_the_api_takes_no_longer_body(cay, box):
