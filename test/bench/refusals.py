@@ -61,7 +61,7 @@ def things(owner):
         "snapshot": owner.made("POST", f"/sandboxes/{box}/snapshots", {}, "snapshotID"),
         "template": build.get("templateID"), "build": build.get("buildID"),
         "key": owner.made("POST", "/cay/v1/keys", {"label": "refusals"}, "id"),
-        "secret": owner.made("POST", "/cay/v1/secrets", {"name": "refusals-secret", "value": "a" * 16, "bind": {"domains": ["a.example"]}}, None),
+        "secret": owner.made("POST", "/cay/v1/secrets", {"name": "refusals-secret", "value": "a" * 16, "bind": {"kind": "bearer", "domains": ["a.example"]}}, None),
         "webhook": owner.made("POST", "/cay/v1/webhooks", {"url": "https://hooks.example/"}, "id"),
         "tenant": "owner",
     }
