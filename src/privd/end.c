@@ -149,7 +149,7 @@ static void take_statuses(struct privd *p, int r)
     for (unsigned i = 0; i < done.n; i++) {
         int status = r < 0 ? r : done.ends[i].status;
 
-        if (status < 0)
+        if (status < 0 && !keep_slot_took_none(done.slots[i], status))
             try_again(done.slots[i], status);
         else
             gone(done.slots[i]);

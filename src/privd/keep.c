@@ -97,6 +97,18 @@ void keep_slot_gone(struct slot *s, int status)
     answer(p, &to, op, number, status == 0 ? how : status);
 }
 
+/* Files that the last create of a copy has are under no number, and others may have been removed by
+ * hand. Test: test_kept.py, "are not there any more". */
+bool keep_slot_took_none(struct slot *s, int status)
+{
+    if (status != -ENOENT || !s->kept || s->privd->kept.all[s->kept].state != KEPT_TAKING)
+        return false;
+    log_error("kept layer %u: its files were not there, so the number is free", s->kept);
+    kept_settle(&s->privd->kept, s->kept, KEPT_NONE);
+    s->kept = 0;
+    return true;
+}
+
 void keep_slot_waits(struct slot *s)
 {
     struct reply_to to = s->keeper;

@@ -44,6 +44,10 @@ bool keep_is_of_level(const struct privd *p, uint32_t number, uint32_t level,
 /* s, which is about to be started, takes it. 0 or -errno. */
 int keep_take(struct slot *s, uint32_t number);
 
+/* Whether that is why s, whose start failed, cannot give back what it took: there was nothing, and
+ * its number is free from now on. */
+bool keep_slot_took_none(struct slot *s, int status);
+
 /* Its layer could not be kept for long, and that is tried on: who waits for it gets to know. */
 void keep_slot_waits(struct slot *s);
 

@@ -353,6 +353,24 @@ def test_nothing_else_is_done_with_what_the_last_has(privd):  # noqa: F811
     assert drop(c, 2).status == 0
 
 
+def test_files_that_are_not_there_any_more_hold_no_slot(privd):  # noqa: F811
+    """The last create of a copy has them, or they were removed by hand: a create that would take them fails, and its slot is
+    free again. (A slot that is not ends the fixture's stop with an error.)"""
+    c = privd.channel(timeout=10)
+    s = c.create("isource")
+    for number, name in ((2, "ilast"), (3, "iother")):
+        assert copy(c, s, number).status == 0
+        if number == 2:
+            assert create_last(c, name, number).status == 0
+        else:
+            subprocess.run(["nsenter", "-t", str(privd.process.pid), "-m", "btrfs", "subvolume", "delete",
+                            f"{privd.state}/disk/kept/3"], check=True, stdout=subprocess.DEVNULL)
+        late = create_on(c, f"ilate{number}", number)
+        assert (late.status, late.stage) == (-errno.ENOENT, STAGE_LAYER)
+        assert kepts(c) == set() and drop(c, number).status == -errno.ENOENT
+        assert copy(c, s, number).status == 0 and kepts(c) == {number} and drop(c, number).status == 0
+
+
 def test_flags_of_copies(privd):  # noqa: F811
     c = privd.channel()
     s = c.create("isource")
