@@ -99,19 +99,14 @@ static int open_anew(const struct process_start_args *a, int file_fd,
     return rc < 0 ? rc : TAKE_FD(dir);
 }
 
-/* Opened in a control group for that alone, which process_prepare leaves for the slot's: an image
- * that is as large as the sandbox may be has no room beside what is restored of it. */
 int opened_image(const struct process_start_args *a, char why[static TASK_WHY_SIZE],
                  struct runtime_opened *out)
 {
     const struct disk *d = &a->rt->disk;
     const struct runtime_opened *before = &a->start->opened;
-    int rc = memory_image_join(a->start->image_join_fds, a->start->n_image_join_fds);
-    CLEANUP_CLOSE int file = rc < 0
-                                 ? rc
-                                 : d->backend->image_open(d, a->slot->number, a->slot->gen, false);
+    CLEANUP_CLOSE int file = d->backend->image_open(d, a->slot->number, a->slot->gen, false);
+    int rc = file < 0 ? file : inspect(file, out);
 
-    rc = file < 0 ? file : inspect(file, out);
     if (rc < 0)
         return rc;
     if (before->fd >= 0 && is_same(before, out)) {

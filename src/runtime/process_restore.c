@@ -24,6 +24,7 @@
 #include "runtime/process_go_on.h"
 #include "runtime/process_prepare.h"
 #include "runtime/restore.h"
+#include "runtime/restore_beside.h"
 #include "runtime/slot.h"
 #include "runtime/state.h"
 #include "sys/fdpass.h"
@@ -80,6 +81,7 @@ struct restore {
     const struct process_start_args *args;
     struct inside *in;
     const struct restore_context *context;
+    struct restore_beside *beside;
     int request[2], listener[2]; /* the first of each is this task's */
     struct image_program program;
     int program_fd; /* pidfd of cay-checkpoint */
@@ -175,6 +177,7 @@ static int take_listener(struct restore *r)
     if (got < 0 || n != 1)
         return got < 0 ? (int)got : -EBADMSG;
     rc = move_pid_1(r->in, r->pid_1);
+    restore_beside_moved(r->beside);
     return rc == 0 ? answer(r) : rc;
 }
 
@@ -255,11 +258,13 @@ static int serve(struct restore *r, struct task_result *out)
 }
 
 static int restore(const struct process_start_args *a, struct inside *in,
-                   struct restore_context *context, struct task_result *out)
+                   struct restore_context *context, struct restore_beside *beside,
+                   struct task_result *out)
 {
     struct restore r = {.args = a,
                         .in = in,
                         .context = context,
+                        .beside = beside,
                         .request = {-1, -1},
                         .listener = {-1, -1},
                         .program_fd = -1,
@@ -312,28 +317,53 @@ static int make_context(const struct process_start_args *a, struct inside *in, i
     return process_trees_open(a, context->userns_fd, in, out);
 }
 
-int process_restore(const struct process_start_args *a, struct inside *in, struct task_result *out)
+/* The file itself goes when the task has ended: that of a large one takes longer than all of a
+ * small restore. */
+static int remove_image(const struct process_start_args *a, struct task_result *out)
 {
     const struct disk *d = &a->rt->disk;
+
+    (void)d->backend->image_open(d, a->slot->number, a->slot->gen, false); /* until then */
+    int rc = d->backend->image_remove(d, a->slot->number, a->slot->gen);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_LAYER, rc) : 0;
+}
+
+/* In a control group for that alone, which process_prepare leaves for the slot's: an image that is
+ * as large as the sandbox may be has no room beside what is restored of it. */
+static int open_image(const struct process_start_args *a, struct restore_beside *beside,
+                      struct runtime_opened *opened, struct task_result *out)
+{
+    const struct runtime_start *start = a->start;
+    int rc = memory_image_join(start->image_join_fds, start->n_image_join_fds);
+
+    if (rc == 0 && start->n_image_join_fds > 0)
+        restore_beside_begin(beside, start->image_join_fds[0]);
+    if (rc == 0)
+        rc = opened_image(a, out->why, opened);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_MEMORY, rc) : 0;
+}
+
+int process_restore(const struct process_start_args *a, struct inside *in, struct task_result *out)
+{
     struct runtime_opened opened = RUNTIME_OPENED_NONE;
+    struct restore_beside beside = RESTORE_BESIDE_NONE;
     struct restore_context context;
 
-    if (!a->rt->checkpoint_path || !a->rt->seal_path || !d->backend->image_open)
+    if (!a->rt->checkpoint_path || !a->rt->seal_path || !a->rt->disk.backend->image_open)
         return process_fail(out, PRIVSEP_STAGE_MEMORY, -EOPNOTSUPP);
     int rc = process_make_dirs(a->rt, a->slot->number, a->slot->gen, a->start, out);
-    if (rc < 0)
-        return rc;
-    rc = opened_image(a, out->why, &opened);
-    if (rc < 0)
-        return process_fail(out, PRIVSEP_STAGE_MEMORY, rc);
-    rc = process_prepare(a, in, out);
+    if (rc == 0)
+        rc = open_image(a, &beside, &opened, out);
+    if (rc == 0)
+        rc = process_prepare(a, in, out);
     if (rc == 0)
         rc = make_context(a, in, opened.fd, &context, out);
     if (rc == 0)
-        rc = restore(a, in, &context, out);
+        rc = restore(a, in, &context, &beside, out);
+    restore_beside_moved(&beside);
     /* Before a process goes on: its files change from there on, and its memory with them. */
-    if (rc == 0 && (rc = d->backend->image_remove(d, a->slot->number, a->slot->gen)) < 0)
-        process_fail(out, PRIVSEP_STAGE_LAYER, rc);
+    if (rc == 0)
+        rc = remove_image(a, out);
     if (rc == 0 && a->start->copy)
         opened_image_to_result(&opened, out);
     if (rc < 0) /* privd would wait for an end that does not come while it is frozen */
