@@ -233,15 +233,26 @@ static void list_keys(const struct config_key *keys, const char *section, char *
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", k->key);
 }
 
+static enum err_code refuse_line(struct parse *p, int line)
+{
+    return err_set(p->e, ERR_INVALID, "%s:%d: neither `key = value` nor [section] nor comment",
+                   p->path, line);
+}
+
 /* A section line is looked at here and not only with its first key: an unknown section without keys
- * is a mistake too. Lines that inih cannot read as a section are left for inih to refuse. */
+ * is a mistake too, and inih reads on after one without its end, so that its keys would be refused
+ * as those of the section before. */
 static void check_section(struct parse *p, const char *line)
 {
     const char *end = strchr(line, ']');
     char name[64], known[160];
 
-    if (line[0] != '[' || !end)
+    if (line[0] != '[')
         return;
+    if (!end) {
+        p->code = refuse_line(p, p->line);
+        return;
+    }
     snprintf(name, sizeof(name), "%.*s", (int)(end - line - 1), line + 1);
     if (section_is_known(p->keys, name))
         return;
@@ -356,8 +367,7 @@ static enum err_code parse_file(struct parse *p)
     if (ferror(p->file))
         return err_set_sys(p->e, ERR_INTERNAL, errno, "cannot read %s", p->path);
     if (bad_line > 0)
-        return err_set(p->e, ERR_INVALID, "%s:%d: neither `key = value` nor [section] nor comment",
-                       p->path, bad_line);
+        return refuse_line(p, bad_line);
     if (bad_line < 0)
         return err_set(p->e, ERR_EXHAUSTED, "%s: out of memory", p->path);
     return ERR_OK;

@@ -102,6 +102,8 @@ static void a_file_with_a_mistake_names_its_line(void **state)
            "unknown key \"prot\" in [listen]; keys there: address, port");
     refuse("\n\n[lisen]\n", 3, "unknown section [lisen]; known are [listen] [box]");
     refuse("port = 1\n", 1, "before any [section]");
+    refuse("[listen\nport = 1\n", 1, "neither");
+    refuse("[box]\n[listen\nport = 1\n", 2, "neither");
     refuse("[listen]\nport = 0\n", 2, "found \"0\", allowed is a whole number from 1 to 65535");
     refuse("[listen]\nport = 70000\n", 2, "70000");
     refuse("[listen]\nport = 3000x\n", 2, "3000x");
