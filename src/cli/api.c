@@ -253,8 +253,8 @@ enum err_code api_list_all(struct api *a, const char *path, int pages_max, json_
         json_t *items = NULL;
         enum err_code code;
 
-        (void)snprintf(from, sizeof(from), "%s?limit=100%s%s", path, token ? "&nextToken=" : "",
-                       token ? token : "");
+        (void)snprintf(from, sizeof(from), "%s%slimit=100%s%s", path, strchr(path, '?') ? "&" : "?",
+                       token ? "&nextToken=" : "", token ? token : "");
         free(TAKE_PTR(token));
         code = api_call_header(a, "GET", from, NULL, &items, "X-Next-Token", &token, e);
         if (code != ERR_OK)
@@ -280,16 +280,25 @@ static bool id_is_clean(const char *id)
     return id[0] && strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == strlen(id);
 }
 
-/* Completes the first characters of an id. */
+static enum err_code no_such_sandbox(const char *id, struct err *e)
+{
+    err_set(e, ERR_NOT_FOUND, "there is no sandbox %s", id);
+    err_hint(e, "`cay ls` lists those that are there, `cay events` tells how others ended");
+    return ERR_NOT_FOUND;
+}
+
+/* Completes the first characters of an id: of all sandboxes, as another one may begin with them. */
 static enum err_code complete_id(struct api *a, const char *start, char *out, size_t size,
                                  struct err *e)
 {
-    json_t *list = NULL, *item;
+    json_t *list = json_array(), *item;
     size_t i, found = 0;
-    enum err_code code = api_call(a, "GET", "/v2/sandboxes?limit=100", NULL, &list, e);
+    enum err_code code = api_list_all(a, "/v2/sandboxes", API_LIST_PAGES_MAX, list, e);
 
-    if (code != ERR_OK)
+    if (code != ERR_OK) {
+        json_decref(list);
         return code;
+    }
     json_array_foreach (list, i, item) {
         const char *id = json_string_value(json_object_get(item, "sandboxID"));
 
@@ -303,9 +312,7 @@ static enum err_code complete_id(struct api *a, const char *start, char *out, si
         return ERR_OK;
     if (found > 1)
         return err_set(e, ERR_INVALID, "%zu sandboxes begin with %s", found, start);
-    err_set(e, ERR_NOT_FOUND, "there is no sandbox %s", start);
-    err_hint(e, "`cay ls` lists the sandboxes of this key.");
-    return e->code;
+    return no_such_sandbox(start, e);
 }
 
 static enum err_code read_sandbox(struct api *a, const char *id, struct api_sandbox *out,
@@ -339,6 +346,8 @@ enum err_code api_sandbox_open(struct api *a, const char *id, struct api_sandbox
         return err_set(e, ERR_INVALID, "\"%s\" is not the id of a sandbox", id);
     code = read_sandbox(a, id, out, &first);
     if (code != ERR_NOT_FOUND || strlen(id) >= IDS_SANDBOX_LEN) {
+        if (code == ERR_NOT_FOUND)
+            return no_such_sandbox(id, e);
         if (code != ERR_OK && e)
             *e = first;
         return code;

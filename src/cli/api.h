@@ -50,6 +50,8 @@ enum err_code api_call_header(struct api *a, const char *method, const char *pat
                               const json_t *body, json_t **out, const char *name, char **header,
                               struct err *e);
 
+#define API_LIST_PAGES_MAX 1000
+
 /* Appends what GET path lists to the array all, page by page (100 each, X-Next-Token), at most
  * pages_max of them: a server that never ends its list is not followed for ever. */
 enum err_code api_list_all(struct api *a, const char *path, int pages_max, json_t *all,

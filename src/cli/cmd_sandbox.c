@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#define LIST_PAGES_MAX 1000
-
 /* -- ls ---------------------------------------------------------------------------------------- */
 
 static void metadata_cell(struct table *t, const json_t *metadata)
@@ -108,7 +106,7 @@ int cmd_ls(struct cli *c)
         json_decref(all);
         return cli_fail(c, &e);
     }
-    if (api_list_all(&a, "/v2/sandboxes", LIST_PAGES_MAX, all, &e) == ERR_OK) {
+    if (api_list_all(&a, "/v2/sandboxes", API_LIST_PAGES_MAX, all, &e) == ERR_OK) {
         if (c->json)
             cli_print_json(json_incref(all));
         else if (cli_flag(c, "quiet"))
@@ -180,7 +178,7 @@ int cmd_kill(struct cli *c)
         status = cli_fail(c, &e);
     else {
         if (cli_flag(c, "all") &&
-            api_list_all(&a, "/v2/sandboxes", LIST_PAGES_MAX, all, &e) != ERR_OK)
+            api_list_all(&a, "/v2/sandboxes", API_LIST_PAGES_MAX, all, &e) != ERR_OK)
             status = cli_fail(c, &e);
         json_array_foreach (all, i, item)
             json_array_append(ids, json_object_get(item, "sandboxID"));

@@ -104,7 +104,11 @@ static enum err_code remove_one(struct api *a, const char *name, struct err *e)
     if (!plain_name_is_segment(name, 100))
         return err_set(e, ERR_INVALID, "\"%.100s\" is no name of a snapshot", name);
     (void)snprintf(path, sizeof(path), "/templates/%s", name);
-    return api_call(a, "DELETE", path, NULL, NULL, e);
+    if (api_call(a, "DELETE", path, NULL, NULL, e) == ERR_NOT_FOUND) {
+        err_set(e, ERR_NOT_FOUND, "there is no snapshot '%s'", name);
+        err_hint(e, "`cay snapshot ls` lists those that there are");
+    }
+    return e->code;
 }
 
 int cmd_snapshot_rm(struct cli *c)

@@ -265,6 +265,7 @@ static enum err_code show_limits(struct cli *c, struct api *a, struct err *e)
             limits = json_object_get(item, "limits");
     if (!limits) {
         err_set(e, ERR_NOT_FOUND, "there is no template \"%s\"", c->operands[0]);
+        err_hint(e, "`cay template ls` lists those that there are");
     } else if (c->json) {
         cli_print_json(json_incref(limits));
     } else {

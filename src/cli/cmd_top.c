@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MAX_ROWS 200
+#define PAGES_MAX 2 /* of 100 sandboxes */
 
 static json_t *last_metric(struct api *a, const char *id)
 {
@@ -20,19 +20,16 @@ static json_t *last_metric(struct api *a, const char *id)
     return last;
 }
 
-/* [{sandboxID, templateID, metrics}] of the first MAX_ROWS sandboxes. */
+/* [{sandboxID, templateID, metrics}] of the first sandboxes. */
 static enum err_code measure(struct api *a, json_t *rows, struct err *e)
 {
-    json_t *list = NULL, *item;
-    enum err_code code = api_call(a, "GET", "/v2/sandboxes?limit=100&state=running", NULL, &list,
-                                  e);
+    json_t *list = json_array(), *item;
+    enum err_code code = api_list_all(a, "/v2/sandboxes?state=running", PAGES_MAX, list, e);
     size_t i;
 
-    if (code != ERR_OK)
-        return code;
     json_array_foreach (list, i, item) {
         const char *id = json_string_value(json_object_get(item, "sandboxID"));
-        json_t *metric = id && i < MAX_ROWS ? last_metric(a, id) : NULL;
+        json_t *metric = id && code == ERR_OK ? last_metric(a, id) : NULL;
 
         if (metric)
             json_array_append_new(rows, json_pack("{s:s, s:O, s:o}", "sandboxID", id, "templateID",
@@ -40,7 +37,7 @@ static enum err_code measure(struct api *a, json_t *rows, struct err *e)
                                                   metric));
     }
     json_decref(list);
-    return ERR_OK;
+    return code;
 }
 
 static void amounts_cell(struct table *t, const json_t *m, const char *used, const char *total)

@@ -170,7 +170,9 @@ static int load_settings(struct cli *c, int *argc, char **argv)
         c->settings_given = *argc < before;
         return 0;
     }
-    if (!given && named && access(named, R_OK) < 0)
+    if (given && access(given, R_OK) < 0)
+        err_hint(&e, "--config names that file; without it, /etc/cay/cay.conf is read");
+    else if (!given && named && access(named, R_OK) < 0)
         err_hint(&e, "CAY_CONFIG names that file; `unset CAY_CONFIG`, or name another");
     else
         err_hint(&e, "`cay help settings` lists what can be set.");

@@ -96,7 +96,7 @@ static enum err_code check_identity(const struct core_identity *whose, struct er
     if (!is_tenant_name(whose->tenant))
         return err_set(
             e, ERR_INVALID,
-            "a tenant's name is 1 to %d of a-z, 0-9 and '-', and begins with none of '-'",
+            "a tenant's name is 1 to %d of a-z, 0-9 and '-', and does not begin with '-'",
             CORE_TENANT_SIZE - 1);
     if (!*core_role_name(whose->role))
         return err_set(e, ERR_INVALID, "a key's role is owner, read-only or operator");

@@ -81,8 +81,8 @@ static uint32_t cpu_count(const struct sandbox_obj *o)
     return MAX(1u, (o->s.limits.cpu_milli + 999u) / 1000u);
 }
 
-/* Of one core = 100, since the last sample; since the start for the first one. What a sandbox used
- * before its start, as a member of the pool, is among that: no more than its processors is told. */
+/* Of one core = 100, since the last sample; since the start for the first one. Use before its
+ * start, as a member of the pool, is among that: no more than its processors is told. */
 static double cpu_pct(const struct sandbox_obj *o, const struct metric_ring *r, uint64_t cpu_us)
 {
     uint64_t now = clock_mono_us();

@@ -14,6 +14,7 @@
 #include "core/pause_waiters.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
+#include "core/snapshot_internal.h"
 #include "core/timers.h"
 
 #include <string.h>
@@ -78,7 +79,7 @@ static enum err_code check(struct core *c, const char *tenant, const char *id, c
         return code;
     *snapshot = core_snapshot_find(c, tenant, name);
     if (!*snapshot)
-        return err_set(e, ERR_NOT_FOUND, "there is no snapshot '%.100s'", name);
+        return snapshot_missing(name, e);
     if (strcmp((*snapshot)->template_id, (*out)->s.template_id) != 0 ||
         (*snapshot)->level != (*out)->s.level) {
         err_set(e, ERR_CONFLICT, "snapshot %s lies on template %s, and sandbox %s on %s",

@@ -192,7 +192,7 @@ void core_snapshot_delete(struct core *c, const char *tenant, const char *name, 
     enum err_code code = core_check_ready(c, &e);
 
     if (code == ERR_OK && !o)
-        code = err_set(&e, ERR_NOT_FOUND, "there is no snapshot '%.100s'", name);
+        code = snapshot_missing(name, &e);
     if (code == ERR_OK)
         code = snapshot_set_state(o, SNAPSHOT_DELETING, &e);
     if (code != ERR_OK) {

@@ -34,6 +34,13 @@ struct snapshot_obj *snapshot_named(struct core *c, const char *tenant, const ch
     return NULL;
 }
 
+enum err_code snapshot_missing(const char *name, struct err *e)
+{
+    err_set(e, ERR_NOT_FOUND, "there is no snapshot '%.100s'", name);
+    err_hint(e, "`cay snapshot ls` lists those that there are");
+    return ERR_NOT_FOUND;
+}
+
 const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, const char *name)
 {
     const struct snapshot_obj *o = snapshot_named(c, tenant, name);

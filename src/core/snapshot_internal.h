@@ -34,6 +34,9 @@ struct snapshot_obj *snapshot_get(struct core *c, const char *id);
 /* The tenant's of that id or name that is ready, those of builds aside; NULL: there is none. */
 struct snapshot_obj *snapshot_named(struct core *c, const char *tenant, const char *name);
 
+/* Sets and returns ERR_NOT_FOUND: the tenant has no snapshot of that id or name. */
+enum err_code snapshot_missing(const char *name, struct err *e);
+
 /* A new one, in the list. NULL: memory is out. */
 struct snapshot_obj *snapshot_enter(struct core *c, const struct snapshot *s);
 

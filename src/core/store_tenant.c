@@ -5,6 +5,13 @@
 
 #include <string.h>
 
+static enum err_code no_such_tenant(const char *tenant, struct err *e)
+{
+    err_set(e, ERR_NOT_FOUND, "there is no tenant \"%s\"", tenant);
+    err_hint(e, "`cay tenant ls` lists those that there are; one is made with its first key");
+    return ERR_NOT_FOUND;
+}
+
 enum err_code store_tenant_ceiling(struct store *st, const char *tenant, json_t **out,
                                    struct err *e)
 {
@@ -19,7 +26,7 @@ enum err_code store_tenant_ceiling(struct store *st, const char *tenant, json_t 
         if (!*out && sqlite3_column_type(q, 0) != SQLITE_NULL)
             code = err_set(e, ERR_INTERNAL, "store: the ceiling of tenant %s is damaged", tenant);
     } else if (rc == SQLITE_DONE) {
-        code = err_set(e, ERR_NOT_FOUND, "there is no tenant \"%s\"", tenant);
+        code = no_such_tenant(tenant, e);
     } else {
         code = store_fail(st, "reading a tenant", e);
     }
@@ -38,7 +45,7 @@ enum err_code store_tenant_set_ceiling(struct store *st, const char *tenant, con
     store_bind_json(q, 2, ceiling);
     code = store_run(st, STORE_TENANT_CEILING, "writing a tenant's ceiling", e);
     if (code == ERR_OK && sqlite3_changes(st->db) == 0)
-        code = err_set(e, ERR_NOT_FOUND, "there is no tenant \"%s\"", tenant);
+        code = no_such_tenant(tenant, e);
     return code;
 }
 

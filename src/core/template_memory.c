@@ -15,6 +15,7 @@
 #include "core/lifecycle.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
+#include "core/snapshot_internal.h"
 #include "core/snapshot_memory.h"
 #include "core/tenant.h"
 #include "core/timers.h"
@@ -307,7 +308,7 @@ void core_snapshot_add_memory(struct core *c, const char *tenant, const char *na
     if (core_check_ready(c, &e) != ERR_OK) {
         core_defer_refusal(c, done, arg, &e);
     } else if (!s) {
-        err_set(&e, ERR_NOT_FOUND, "there is no snapshot '%.100s'", name);
+        snapshot_missing(name, &e);
         core_defer_refusal(c, done, arg, &e);
     } else {
         r.snapshot = s->id;

@@ -159,7 +159,7 @@ void core_snapshot_export(struct core *c, const char *tenant, const char *name, 
     enum err_code code = core_check_ready(c, &e);
 
     if (code == ERR_OK && !s)
-        code = err_set(&e, ERR_NOT_FOUND, "there is no snapshot '%.100s'", name);
+        code = snapshot_missing(name, &e);
     if (code == ERR_OK)
         code = keep_check(c, &e);
     check_all(c);

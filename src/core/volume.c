@@ -222,7 +222,7 @@ void core_volume_remove(struct core *c, const char *tenant, const char *name, co
     enum err_code code = core_check_ready(c, &e);
 
     if (code == ERR_OK && !o)
-        code = err_set(&e, ERR_NOT_FOUND, "there is no volume '%.100s'", name);
+        code = volume_missing(name, &e);
     if (code == ERR_OK)
         code = check_unused(c, o, &e);
     if (code == ERR_OK)

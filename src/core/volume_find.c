@@ -24,6 +24,13 @@ struct volume_obj *volume_find(struct core *c, const char *tenant, const char *n
     return NULL;
 }
 
+enum err_code volume_missing(const char *name, struct err *e)
+{
+    err_set(e, ERR_NOT_FOUND, "there is no volume '%.100s'", name);
+    err_hint(e, "`cay volume ls` lists those that there are");
+    return ERR_NOT_FOUND;
+}
+
 const struct volume *core_volume_find(struct core *c, const char *tenant, const char *name)
 {
     const struct volume_obj *o = volume_find(c, tenant, name, true);

@@ -247,8 +247,7 @@ static enum err_code resolve(struct core *c, const char *tenant, const struct vo
         return host_dir_number(c, tenant, a->name) ? append(out, a, "host", a->name, a->name, e)
                                                    : host_dir_missing(a->name, e);
     v = volume_find(c, tenant, a->name, true);
-    return v ? append(out, a, "volume", v->v.id, v->v.name, e)
-             : err_set(e, ERR_NOT_FOUND, "there is no volume '%.100s'", a->name);
+    return v ? append(out, a, "volume", v->v.id, v->v.name, e) : volume_missing(a->name, e);
 }
 
 enum err_code volumes_resolve(struct core *c, const struct sandbox_request *r, json_t **out,

@@ -30,6 +30,9 @@ struct volume_obj *volume_get(struct core *c, const char *id);
 /* The tenant's, by id or name; in any state where `ready` is false. NULL: it has none. */
 struct volume_obj *volume_find(struct core *c, const char *tenant, const char *name, bool ready);
 
+/* Sets and returns ERR_NOT_FOUND: the tenant has no volume of that name. */
+enum err_code volume_missing(const char *name, struct err *e);
+
 /* volume_content.c */
 void volume_content_on_idle(struct timer *t);
 

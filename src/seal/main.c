@@ -81,7 +81,8 @@ static int work_on_macs(mac_work work, const struct seal_secret *secret, struct 
     return rc;
 }
 
-/* Each has one of the two: work on the files and their image, or on the codes of a file of pieces. */
+/* Each has one of the two: work on the files and their image, or on the codes of a file of
+ * pieces. */
 static const struct work {
     const char *name;
     int (*on_files)(const struct seal_secret *secret, uint64_t bytes_max, struct pack_why *why);

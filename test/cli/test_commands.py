@@ -275,7 +275,7 @@ def test_a_settings_file_that_is_not_there_says_who_names_it(cay, tmp_path):
     named = cay("ls", env={"CAY_CONFIG": str(tmp_path / "nope")})
     assert named.returncode == 2 and f"cannot open {tmp_path}/nope" in named.stderr and "CAY_CONFIG names that file" in named.stderr
     given = cay("ls", f"--config={tmp_path}/nope")
-    assert given.returncode == 2 and "CAY_CONFIG" not in given.stderr
+    assert given.returncode == 2 and "CAY_CONFIG" not in given.stderr and "--config names that file" in given.stderr
 
 
 def test_doctor_looks_for_the_names(cay):
@@ -421,6 +421,21 @@ def test_errors_say_what_to_do(cay):
     assert "no-such-template" in said and said.count("see `cay template ls`") == 1
     assert json.loads(cay("create", "no-such-template", "--json").stdout)["error"]["code"] == "not_found"
     assert "--ttl" in cay("create", "--ttl=soon").stderr
+
+
+@pytest.mark.parametrize("arguments, said, step", [
+    (("resume", "i" + "0" * 20), "there is no sandbox i000", "`cay ls`"),
+    (("exec", "none", "--", "true"), "there is no sandbox none", "`cay ls`"),
+    (("snapshot", "rm", "cli-none"), "there is no snapshot 'cli-none'", "`cay snapshot ls`"),
+    (("snapshot", "export", "cli-none", "/dev/null"), "there is no snapshot 'cli-none'", "`cay snapshot ls`"),
+    (("volume", "rm", "cli-none"), "there is no volume 'cli-none'", "`cay volume ls`"),
+    (("template", "limits", "cli-none"), 'there is no template "cli-none"', "`cay template ls`"),
+    (("tenant", "quota", "cli-none"), 'there is no tenant "cli-none"', "`cay tenant ls`"),
+    (("key", "create", "--tenant=-x"), "does not begin with '-'", ""),
+])
+def test_names_that_are_not_there(cay, arguments, said, step):
+    done = cay(*arguments)
+    assert done.returncode and said in done.stderr and step in done.stderr, done.stderr
 
 
 def test_a_bad_settings_file_is_refused_with_its_line(cay, tmp_path):

@@ -210,7 +210,7 @@ def test_no_control_of_an_answer(proxy, box, tmp_path, command, everything):
 def test_the_characters_are_shown_as_signs(proxy, box):
     """Nothing passes because nothing is printed."""
     proxy.everything = False
-    for command in ("status", f"logs {box}", "kill " + "i" + "q" * 20, "policy explain BOX a.example".replace("BOX", box), "template ls"):
+    for command in ("status", f"logs {box}", "secret rm none", "policy explain BOX a.example".replace("BOX", box), "template ls"):
         assert re.search(rb"\?\[2J\?\]0;title\?", at_terminal(*command.split(), env=through(proxy))), command
 
 

@@ -107,7 +107,7 @@ static void a_client_that_reads_gets_all_of_it(void **state)
     finish(&f, fd);
 }
 
-/* One that takes nothing, and one that takes so little that all the time something is on its way. */
+/* A client that takes nothing, and a client that takes so little that there is always more to send. */
 static void after_its_time_it_is_held_no_more(void **state)
 {
     for (int takes = 0; takes < 2; takes++) {
