@@ -11,6 +11,7 @@
 #include "core/core_internal.h"
 #include "core/create.h"
 #include "core/exec_internal.h"
+#include "core/life.h"
 #include "core/sandbox.h"
 #include "core/tenant.h"
 #include "http/json.h"
@@ -176,6 +177,25 @@ static void on_command_sandbox_end(struct core *c, const char *id, int status,
     exec_op_step_done(op);
 }
 
+static void on_end_of_paused(struct core *c, const char *id, int status,
+                             const struct privsep_msg *m, int *fds, size_t n_fds, void *arg)
+{
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+}
+
+/* In a sandbox that stands still it ends when that goes on (docs/privsep.md), for which its client
+ * does not wait. False: there is nothing to wait for. */
+static bool wait_for_end(struct exec_op *op, const struct sandbox_obj *o,
+                         const struct privsep_msg *m)
+{
+    if (o && !life_of(o->s.state)->reachable) {
+        (void)call_privd(op->core, op->id, m, on_end_of_paused, NULL);
+        return false;
+    }
+    return call_privd(op->core, op->id, m, on_command_sandbox_end, op) >= 0;
+}
+
 void exec_command_sandbox_end(struct exec_op *op)
 {
     struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX_END, .slot = op->slot, .gen = op->gen};
@@ -190,6 +210,6 @@ void exec_command_sandbox_end(struct exec_op *op)
     }
     /* Where it cannot be told, the command sandbox has ended with its sandbox, or with the
      * channel. */
-    if (!op->command_sandbox || call_privd(op->core, op->id, &m, on_command_sandbox_end, op) < 0)
+    if (!op->command_sandbox || !wait_for_end(op, o, &m))
         exec_op_step_done(op);
 }

@@ -249,7 +249,8 @@ static void do_command_sandbox_end(struct fake *f, const struct privsep_msg *m)
     struct privsep_msg r = {.op = m->op, .seq = m->seq, .slot = m->slot, .gen = m->gen};
 
     f->counts.command_sandbox_ends++;
-    reply(f, &r, slot_of(f, m) ? 0 : -ESTALE);
+    if (!slot_of(f, m) || !slot_of(f, m)->frozen) /* else it is answered after the thaw */
+        reply(f, &r, slot_of(f, m) ? 0 : -ESTALE);
 }
 
 /* fail: so many of them. */
@@ -1203,6 +1204,15 @@ void fake_set_frozen(struct fake *f, const char *id, bool frozen)
     s = find(f, id);
     if (s)
         s->frozen = frozen;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_break_starts(struct fake *f)
+{
+    pthread_mutex_lock(&f->lock);
+    for (size_t i = 0; i < CONNS; i++)
+        if (f->conns[i].fd >= 0)
+            shutdown(f->conns[i].fd, SHUT_RDWR);
     pthread_mutex_unlock(&f->lock);
 }
 

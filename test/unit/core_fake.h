@@ -114,6 +114,9 @@ struct privsep_limits fake_limits(struct fake *f, const char *id);
 void fake_set_frozen(struct fake *f, const char *id, bool frozen);
 bool fake_is_frozen(struct fake *f, const char *id);
 
+/* The connections to agents end, those of programs that hang (FAKE_START_HANGS) too. */
+void fake_break_starts(struct fake *f);
+
 /* The number of kept files (or none), as it is on privd's disk, of no known owner; and of an owner. */
 void fake_set_kept(struct fake *f, unsigned number, bool kept);
 void fake_set_owner(struct fake *f, unsigned number, const char *owner);

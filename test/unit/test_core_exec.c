@@ -354,6 +354,36 @@ static void a_sandbox_that_ends_takes_its_commands(void **state)
     world_start_core(w);
 }
 
+static bool has_ended_one(struct world *w)
+{
+    return fake_counts(w->fake).command_sandbox_ends == 1;
+}
+
+/* Its command sandbox ends when it goes on. */
+static void a_client_does_not_wait_until_a_paused_sandbox_goes_on(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct proxy p;
+    struct answer paused = {0};
+    struct result a;
+
+    begin(w, &p, id);
+    fake_set(w->fake, FAKE_START, FAKE_START_HANGS);
+    ask(w, id, "deny", 1000, &a);
+    world_run_until_true(w, has_started);
+    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FROZEN, world_on_answer, &paused);
+    world_run_until(w, &paused.calls, 1);
+    assert_true(paused.good);
+    assert_int_equal(a.calls, 0);
+    fake_break_starts(w->fake);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_UNAVAILABLE);
+    assert_true(fake_is_frozen(w->fake, id));
+    world_run_until_true(w, has_ended_one);
+    end(w, &p);
+}
+
 /* -- streams ----------------------------------------------------------------------------------- */
 
 static bool feed(struct exec_stream *s, int flags, const char *json)
@@ -587,6 +617,7 @@ int main(void)
         WORLD(what_an_agent_says_is_evaluated),
         WORLD(a_server_that_stops_answers_and_leaves_nothing),
         WORLD(a_sandbox_that_ends_takes_its_commands),
+        WORLD(a_client_does_not_wait_until_a_paused_sandbox_goes_on),
         WORLD(a_stream_has_its_place_until_it_is_taken),
         WORLD(streams_are_shared_out),
         WORLD(calls_are_shared_out),
