@@ -12,6 +12,7 @@
 #include "checkpoint/refusal.h"
 
 #include "base/io.h"
+#include "checkpoint/connections.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -137,35 +138,14 @@ static int check_mappings(const struct check *c)
                  : 0;
 }
 
-/* "  0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000  0 12345 1 ..."
- * of /proc/net/tcp. Without an inode it is no program's any more, and in no image. The end that the
- * other side sent counts as a byte that was not read. */
-bool refusal_is_half_closed(const char *line)
-{
-    enum { FIN_WAIT1 = 4, FIN_WAIT2 = 5, CLOSE_WAIT = 8, LAST_ACK = 9, CLOSING = 11 };
-    unsigned state, unread;
-    unsigned long inode;
-
-    if (sscanf(line, " %*u: %*[0-9A-F]:%*x %*[0-9A-F]:%*x %x %*x:%x %*x:%*x %*x %*u %*u %lu",
-               &state, &unread, &inode) != 3 ||
-        inode == 0)
-        return false;
-    return state == FIN_WAIT1 || state == FIN_WAIT2 || state == CLOSING ||
-           ((state == CLOSE_WAIT || state == LAST_ACK) && unread > 1);
-}
-
 /* This process is in the sandbox's network namespace. */
-static int check_connections(const char *path, struct checkpoint_why *why)
+static int check_connections(struct checkpoint_why *why)
 {
-    char line[512];
-    FILE *in = fopen(path, "re");
-    bool found = false;
+    bool found;
+    int rc = connections_find_half_closed(&found);
 
-    if (!in)
-        return errno == ENOENT ? 0 : checkpoint_fail(why, -errno, "reading %s", path);
-    while (!found && fgets(line, sizeof(line), in))
-        found = refusal_is_half_closed(line);
-    fclose(in);
+    if (rc < 0)
+        return checkpoint_fail(why, rc, "asking for the sandbox's connections: %s", strerror(-rc));
     return found ? checkpoint_fail(
                        why, -EOPNOTSUPP,
                        "a program has a TCP connection that is closed in one direction alone")
@@ -229,8 +209,6 @@ int refusal_check(pid_t pid, struct checkpoint_why *why)
     c.filters = (unsigned)filters;
     int rc = io_each_name_at(proc, ".", each_process, &c);
     if (rc == 0 && c.rc == 0)
-        c.rc = check_connections("/proc/net/tcp", why);
-    if (rc == 0 && c.rc == 0)
-        c.rc = check_connections("/proc/net/tcp6", why);
+        c.rc = check_connections(why);
     return c.rc == 0 && rc < 0 ? checkpoint_fail(why, rc, "reading the sandbox's /proc") : c.rc;
 }

@@ -23,7 +23,3 @@ bool refusal_is_shared_memory_file(const char *line);
 /* The meaning of a line of CRIU's log that says why a dump failed: -EOPNOTSUPP, since a process has
  * what it cannot keep, but for words of the kernel that say what the host lacked. */
 int refusal_of_criu(const char *line);
-
-/* Checks a line of /proc/net/tcp: is there something to come by a connection that one side has
- * ended? */
-bool refusal_is_half_closed(const char *line);

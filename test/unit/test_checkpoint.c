@@ -2,18 +2,25 @@
  * reads them. With real sandboxes and CRIU: test_checkpoint.py and test_checkpoint_restore.py in
  * test/scenario. */
 #include "base/io.h"
+#include "checkpoint/connections.h"
 #include "checkpoint/criu.h"
 #include "checkpoint/criu_image.h"
 #include "checkpoint/dump_options.h"
 #include "checkpoint/notes.h"
 #include "checkpoint/refusal.h"
 #include "skip.h"
+#include "sys/netlink.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define STATUS(state, nspid, tracer, nnp, filters)                                         \
@@ -77,38 +84,85 @@ static void shared_mappings_of_memory_files_are_seen(void **state)
             fail_msg("%s", cases[i].line);
 }
 
-static void half_closed_connections_are_found(void **state)
+static void half_closed_connections_are_told(void **state)
 {
     static const struct {
-        const char *line;
-        bool seen;
+        unsigned state, unread, inode;
+        bool is_half_closed;
     } cases[] = {
-        {"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  "
-         "timeout inode",
-         false},
-        {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000011 00:00000000 00000000  1000        "
-         "0 12345 1 0000000000000000 20 4 30 10 -1",
-         true},
-        {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000        "
-         "0 12345 1 0000000000000000 20 4 30 10 -1",
-         false}, /* nothing is left to be read */
-        {"   0: 0100007F:C34F 0100007F:1F90 08 00000000:00000001 00:00000000 00000000  1000        "
-         "0 0 1 0000000000000000 20 4 30 10 -1",
-         false}, /* no program's */
-        {"   1: 0100007F:C33F 00000000:0000 0A 00000000:00000000 00:00000000 00000000 65533        "
-         "0 4711 1 0000000000000000 100 0 0 10 0",
-         false},
-        {"  12: 00000000000000000000000001000000:1F91 00000000000000000000000001000000:A1B2 05 "
-         "00000000:00000000 02:00000A1B 00000000     0        0 99 2 0000000000000000 20 0 0 10 -1",
-         true},
-        {"  13: 0100007F:1F90 0100007F:C34F 01 00000000:00000000 00:00000000 00000000     0        "
-         "0 31 1 0000000000000000 20 4 30 10 -1",
-         false},
+        {TCP_CLOSE_WAIT, 17, 12345, true},
+        {TCP_CLOSE_WAIT, 1, 12345, false}, /* nothing is left to be read */
+        {TCP_CLOSE_WAIT, 17, 0, false},    /* no program's */
+        {TCP_LAST_ACK, 2, 7, true},
+        {TCP_FIN_WAIT1, 0, 7, true},
+        {TCP_FIN_WAIT2, 0, 99, true},
+        {TCP_FIN_WAIT2, 0, 0, false},
+        {TCP_CLOSING, 0, 7, true},
+        {TCP_LISTEN, 0, 4711, false},
+        {TCP_ESTABLISHED, 5, 31, false},
+        {200, 5, 31, false},
     };
 
-    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-        if (refusal_is_half_closed(cases[i].line) != cases[i].seen)
-            fail_msg("%s", cases[i].line);
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const struct inet_diag_msg m = {.idiag_state = (uint8_t)cases[i].state,
+                                        .idiag_rqueue = cases[i].unread,
+                                        .idiag_inode = cases[i].inode};
+
+        if (connections_is_half_closed(&m) != cases[i].is_half_closed)
+            fail_msg("case %zu", i);
+    }
+}
+
+static void listen_on(int fd, int family, struct sockaddr_storage *at, socklen_t *size)
+{
+    const struct sockaddr_in v4 = {.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+
+    assert_int_equal(family == AF_INET ? bind(fd, (const struct sockaddr *)&v4, sizeof(v4))
+                                       : bind(fd, (const struct sockaddr *)&v6, sizeof(v6)),
+                     0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)at, size), 0);
+}
+
+static void one_is_found_in(int family)
+{
+    struct sockaddr_storage at;
+    socklen_t size = sizeof(at);
+    bool found = true;
+    int door = socket(family, SOCK_STREAM, 0), fd = socket(family, SOCK_STREAM, 0);
+
+    listen_on(door, family, &at, &size);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&at, size), 0);
+    int other = accept(door, NULL, NULL);
+    assert_true(other >= 0);
+    assert_int_equal(connections_find_half_closed(&found), 0);
+    assert_false(found);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    assert_int_equal(connections_find_half_closed(&found), 0);
+    assert_true(found);
+    close(fd);
+    close(other);
+    close(door);
+}
+
+/* In a network namespace of the test's own, as there may be such connections on the machine. */
+static void a_half_closed_connection_is_found_in_either_family(void **state)
+{
+    int status;
+
+    NEEDS_ROOT;
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (unshare(CLONE_NEWNET) < 0 || netlink_setup_loopback() < 0)
+            _exit(1);
+        one_is_found_in(AF_INET);
+        one_is_found_in(AF_INET6);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 static void words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep(void **state)
@@ -317,7 +371,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_that_lose_something_are_refused),
         cmocka_unit_test(shared_mappings_of_memory_files_are_seen),
-        cmocka_unit_test(half_closed_connections_are_found),
+        cmocka_unit_test(half_closed_connections_are_told),
+        cmocka_unit_test(a_half_closed_connection_is_found_in_either_family),
         cmocka_unit_test(words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep),
         cmocka_unit_test(mounts_are_external_but_those_that_criu_makes),
         cmocka_unit_test(options_of_a_process_are_whole),
