@@ -1,3 +1,8 @@
+/* The CA of the way out, made known to the programs of a sandbox. trust_install is called for each
+ * /init (init.c): the variables that every program begins with are there when it returns; the files
+ * are written when the loop has nothing else to do, after the answer and before a program is
+ * started. Of each file a former CA's part goes first, then the new one is added. */
+
 #include "agent/trust.h"
 
 #include "agent/java_store.h"

@@ -1,6 +1,8 @@
 /* PUT /templates/ID/files/HASH?upload=TOKEN: the control loop is asked for a file; the body is
  * written to it as it comes; the control loop is told its end, and the client is answered. A client
- * that goes away before has its file removed, at the latest when the time for it is over. */
+ * that goes away before has its file removed, at the latest when the time for it is over. Bodies of
+ * the object storage (storage.c) and of imported snapshots (snapshot_import.c) take the same way
+ * from upload_receive and upload_into on. */
 
 #include "cayd/upload.h"
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/loopback.h"
 #include "gateway/answer.h"
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "gateway/pending.h"
 #include "http/relay.h"
 
@@ -29,7 +29,7 @@
 struct gateway {
     struct gateway_config config;
     struct pending *pending;
-    struct idle idle;
+    struct idle_connections idle;
     uv_timer_t sweep;
     struct relay_context *relays; /* under way */
     uv_timer_t drain;             /* some of them end */
@@ -65,7 +65,7 @@ static void on_sweep(uv_timer_t *t)
     struct gateway *g = t->data;
     uint64_t now_ms = clock_mono_ms();
 
-    idle_sweep(&g->idle, now_ms);
+    idle_connections_sweep(&g->idle, now_ms);
     pending_sweep(g->pending, now_ms, late);
     if (g->idle.count == 0 && pending_count(g->pending) == 0)
         uv_timer_stop(t);
@@ -90,7 +90,7 @@ int gateway_new(uv_loop_t *loop, const struct gateway_config *config, struct gat
         return rc;
     }
     g->config = *config;
-    idle_init(&g->idle);
+    idle_connections_init(&g->idle);
     uv_timer_init(loop, &g->sweep);
     uv_timer_init(loop, &g->drain);
     g->sweep.data = g->drain.data = g;
@@ -113,7 +113,7 @@ void gateway_free(struct gateway *g)
 {
     if (!g)
         return;
-    idle_close_all(&g->idle);
+    idle_connections_close_all(&g->idle);
     uv_close((uv_handle_t *)&g->sweep, on_sweep_closed);
     uv_close((uv_handle_t *)&g->drain, on_sweep_closed);
 }
@@ -150,7 +150,7 @@ static void query(struct gateway *g, struct http_exchange *x, const struct route
     snprintf(q.id, sizeof(q.id), "%s", route->id);
     if (route->port == AGENT_PORT) {
         q.internal_path = !route_agent_path_is_open(h->path);
-        q.idle_gen = idle_generation(&g->idle, q.id);
+        q.idle_gen = idle_connections_generation(&g->idle, q.id);
     }
     if (route->kind == ROUTE_VOLUME) {
         q.idle_gen = 0;
@@ -279,7 +279,7 @@ static void on_reusable(int fd, void *arg)
 {
     const struct relay_context *p = arg;
 
-    idle_put(&p->gateway->idle, p->id, p->gen, fd, clock_mono_ms());
+    idle_connections_put(&p->gateway->idle, p->id, p->gen, fd, clock_mono_ms());
     need_sweep(p->gateway);
 }
 
@@ -391,7 +391,7 @@ static bool take_idle(struct gateway *g, struct http_exchange *x, struct gateway
 
     if (a->status || a->fd >= 0)
         return true;
-    a->fd = idle_take(&g->idle, a->id, a->gen);
+    a->fd = idle_connections_take(&g->idle, a->id, a->gen);
     a->connected = a->fd >= 0;
     if (a->connected)
         return true;

@@ -1,3 +1,8 @@
+/* The walls around a foreign program (mksquashfs: archive.c; curl: bucket_request.c). Called
+ * between fork and exec: a root of its own, limits, standard input and output, no other
+ * descriptors, and last no ids and no capability but one. A step that fails is said on standard
+ * error, and the program is not started. */
+
 #include "job/archive_walls.h"
 
 #include "base/host_links.h"

@@ -42,7 +42,7 @@ static void end_with(pid_t task, const char *name)
 NORETURN static void run_closer(pid_t task)
 {
     end_with(task, "cay-closer");
-    (void)nice_give_up(); /* what goes on has the processor first */
+    (void)nice_give_up(); /* processes that go on have the processor first */
     for (;;)
         pause();
 }

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/loopback.h"
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "gateway/resolve.h"
 #include "http/client.h"
 #include "http/json.h"
@@ -114,7 +114,7 @@ static void on_done(void *arg, const struct http_head *head, const char *body, s
     const bool collected = is_long(&op->r) && head && head->status / 100 == 2;
 
     if (*fd >= 0 && !c->toolbox->stopping) {
-        idle_put(&c->toolbox->idle, c->id, c->gen, TAKE_FD(*fd), clock_mono_ms());
+        idle_connections_put(&c->toolbox->idle, c->id, c->gen, TAKE_FD(*fd), clock_mono_ms());
         toolbox_need_sweep(c->toolbox);
     }
     if (op->said.refused)
@@ -229,7 +229,7 @@ static void on_lookup(void *arg, struct gateway_answer *a)
         fail(op, ERR_CONFLICT, "the sandbox has been started anew meanwhile");
     } else if (a->fd >= 0) {
         begin(op, TAKE_FD(a->fd));
-    } else if ((fd = idle_take(&c->toolbox->idle, c->id, c->gen)) >= 0) {
+    } else if ((fd = idle_connections_take(&c->toolbox->idle, c->id, c->gen)) >= 0) {
         send_request(op, fd, false);
     } else {
         toolbox_lookup(c, on_lookup,

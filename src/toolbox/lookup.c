@@ -8,7 +8,7 @@
 #include "toolbox/lookup.h"
 
 #include "base/clock.h"
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "gateway/resolve.h"
 #include "http/server.h"
 #include "toolbox/call.h"
@@ -126,7 +126,7 @@ static int send_query(struct toolbox_call *c, uint64_t ticket)
     int rc = -EAGAIN;
 
     snprintf(q.name, sizeof(q.name), "%s", c->id[0] ? c->id : c->name);
-    q.idle_gen = idle_generation(&c->toolbox->idle, q.name);
+    q.idle_gen = idle_connections_generation(&c->toolbox->idle, q.name);
     if (put_access(c, &q))
         rc = c->toolbox->config.query(c->toolbox->config.ctx, ticket, &q);
     if (rc < 0)

@@ -11,7 +11,7 @@
 #include "base/share.h"
 #include "core/core.h"
 #include "core/key.h"
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "gateway/resolve.h"
 #include "http/json.h"
 #include "http/message.h"
@@ -40,7 +40,7 @@ static void on_sweep(uv_timer_t *timer)
     struct toolbox *t = timer->data;
     uint64_t now_ms = clock_mono_ms();
 
-    idle_sweep(&t->idle, now_ms);
+    idle_connections_sweep(&t->idle, now_ms);
     toolbox_lookups_sweep(t, now_ms);
     toolbox_events_sweep(t, now_ms);
     if (t->idle.count == 0 && toolbox_lookups_count(t->lookups) == 0 && !t->events)
@@ -65,7 +65,7 @@ int toolbox_new(uv_loop_t *loop, const struct toolbox_config *config, struct too
     t->config = *config;
     t->bodies = share_pool_new(TOOLBOX_BODIES_MAX);
     t->outputs = share_pool_new(TOOLBOX_OUTPUTS_MAX);
-    idle_init(&t->idle);
+    idle_connections_init(&t->idle);
     if (!t->bodies || !t->outputs || toolbox_lookups_new(config->max_waiting, &t->lookups) < 0) {
         free_now(t);
         return -ENOMEM;
@@ -138,7 +138,7 @@ void toolbox_free(struct toolbox *t)
 {
     if (!t)
         return;
-    idle_close_all(&t->idle);
+    idle_connections_close_all(&t->idle);
     toolbox_lookups_sweep(t, UINT64_MAX);
     uv_close((uv_handle_t *)&t->sweep, on_sweep_closed);
 }

@@ -2,7 +2,7 @@
 /* The toolbox of one connection loop: its calls, its connections that are told of events, and what
  * its calls share. toolbox.c owns it. */
 
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "toolbox/toolbox.h"
 
 struct events;          /* events.c */
@@ -16,7 +16,7 @@ struct toolbox {
     struct toolbox_lookups *lookups;
     struct toolbox_call *calls;
     struct events *events; /* events.c: connections that are open */
-    struct idle idle;
+    struct idle_connections idle;
     struct share_pool *bodies, *outputs;
     uv_timer_t sweep;
     uv_timer_cb on_sweep; /* toolbox.c */

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/share.h"
 #include "fuzz.h"
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "gateway/resolve.h"
 #include "http/server.h"
 #include "toolbox/toolbox.h"
@@ -250,7 +250,7 @@ static void lookups_turn(void)
         if (i < AGENTS_MAX &&
             socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0) {
             world.agents[i] = fds[1];
-            idle_put(&world.toolbox->idle, SANDBOX, GEN, fds[0], clock_mono_ms());
+            idle_connections_put(&world.toolbox->idle, SANDBOX, GEN, fds[0], clock_mono_ms());
         } else {
             a.status = 503;
         }
@@ -318,7 +318,7 @@ static void finish(void)
     FUZZ_CHECK(share_used(world.toolbox->bodies) == 0);
     FUZZ_CHECK(share_used(world.toolbox->outputs) == 0);
     lookups_turn();
-    idle_close_all(&world.toolbox->idle);
+    idle_connections_close_all(&world.toolbox->idle);
     close_agents();
 }
 

@@ -2,7 +2,7 @@
 #include "core/ingress.h"
 #include "gateway/access.h"
 #include "gateway/answer.h"
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "gateway/route.h"
 
 #include <setjmp.h>
@@ -410,45 +410,45 @@ static void test_masked_host(void **state)
 
 static void test_idle(void **state)
 {
-    struct idle p;
+    struct idle_connections p;
     int pair[2], closed[2];
 
-    idle_init(&p);
+    idle_connections_init(&p);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, closed), 0);
-    idle_put(&p, "ia", 7, pair[0], 1000);
-    assert_int_equal(idle_generation(&p, "ia"), 7);
-    assert_int_equal(idle_generation(&p, "ib"), 0);
-    assert_int_equal(idle_take(&p, "ia", 8), -1);
-    assert_int_equal(idle_take(&p, "ib", 7), -1);
-    assert_int_equal(idle_take(&p, "ia", 7), pair[0]);
-    assert_int_equal(idle_take(&p, "ia", 7), -1);
+    idle_connections_put(&p, "ia", 7, pair[0], 1000);
+    assert_int_equal(idle_connections_generation(&p, "ia"), 7);
+    assert_int_equal(idle_connections_generation(&p, "ib"), 0);
+    assert_int_equal(idle_connections_take(&p, "ia", 8), -1);
+    assert_int_equal(idle_connections_take(&p, "ib", 7), -1);
+    assert_int_equal(idle_connections_take(&p, "ia", 7), pair[0]);
+    assert_int_equal(idle_connections_take(&p, "ia", 7), -1);
     /* A connection that the other side has closed or written to is not handed out. */
     close(closed[1]);
-    idle_put(&p, "ia", 7, closed[0], 1000);
-    assert_int_equal(idle_take(&p, "ia", 7), -1);
+    idle_connections_put(&p, "ia", 7, closed[0], 1000);
+    assert_int_equal(idle_connections_take(&p, "ia", 7), -1);
     assert_int_equal(write(pair[1], "x", 1), 1);
-    idle_put(&p, "ia", 7, pair[0], 1000);
-    assert_int_equal(idle_take(&p, "ia", 7), -1);
+    idle_connections_put(&p, "ia", 7, pair[0], 1000);
+    assert_int_equal(idle_connections_take(&p, "ia", 7), -1);
     assert_int_equal(p.count, 0);
     close(pair[1]);
 }
 
 static void test_idle_is_bounded_and_short(void **state)
 {
-    struct idle p;
+    struct idle_connections p;
     int pair[2];
 
-    idle_init(&p);
+    idle_connections_init(&p);
     for (int i = 0; i < IDLE_MAX_EACH + 3; i++) {
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-        idle_put(&p, "ia", 1, pair[0], 1000);
+        idle_connections_put(&p, "ia", 1, pair[0], 1000);
         close(pair[1]);
     }
     assert_int_equal(p.count, IDLE_MAX_EACH);
-    idle_sweep(&p, 1000 + IDLE_KEEP_MS - 1);
+    idle_connections_sweep(&p, 1000 + IDLE_KEEP_MS - 1);
     assert_int_equal(p.count, IDLE_MAX_EACH);
-    idle_sweep(&p, 1000 + IDLE_KEEP_MS);
+    idle_connections_sweep(&p, 1000 + IDLE_KEEP_MS);
     assert_int_equal(p.count, 0);
 }
 

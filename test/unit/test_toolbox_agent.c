@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/share.h"
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "gateway/resolve.h"
 #include "toolbox/agent.h"
 #include "toolbox/call.h"
@@ -116,7 +116,7 @@ static void ask(struct world *w, size_t max)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
     w->agent = fds[1];
     w->got = (struct answer){0};
-    idle_put(&w->toolbox->idle, SANDBOX, GEN, fds[0], clock_mono_ms());
+    idle_connections_put(&w->toolbox->idle, SANDBOX, GEN, fds[0], clock_mono_ms());
     toolbox_agent(&w->call, &r);
     toolbox_answered(w->toolbox, w->ticket, &a);
     assert_int_equal(w->got.calls, 0);

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/share.h"
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 #include "gateway/resolve.h"
 #include "http/server.h"
 #include "toolbox/toolbox.h"
@@ -93,7 +93,7 @@ static void answer_lookup(struct world *w)
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds),
                          0);
         w->agent = fds[1];
-        idle_put(&w->toolbox->idle, SANDBOX, GEN, fds[0], clock_mono_ms());
+        idle_connections_put(&w->toolbox->idle, SANDBOX, GEN, fds[0], clock_mono_ms());
     }
     toolbox_answered(w->toolbox, w->ticket, &a);
 }

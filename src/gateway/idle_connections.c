@@ -1,31 +1,31 @@
-#include "gateway/idle.h"
+#include "gateway/idle_connections.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
-void idle_init(struct idle *p)
+void idle_connections_init(struct idle_connections *p)
 {
     memset(p, 0, sizeof(*p));
     for (size_t i = 0; i < IDLE_MAX; i++)
         p->all[i].fd = -1;
 }
 
-static void drop(struct idle *p, struct idle_connection *c)
+static void drop(struct idle_connections *p, struct idle_connection *c)
 {
     util_close(&c->fd);
     p->count--;
 }
 
-void idle_close_all(struct idle *p)
+void idle_connections_close_all(struct idle_connections *p)
 {
     for (size_t i = 0; i < IDLE_MAX; i++)
         if (p->all[i].fd >= 0)
             drop(p, &p->all[i]);
 }
 
-uint32_t idle_generation(const struct idle *p, const char *id)
+uint32_t idle_connections_generation(const struct idle_connections *p, const char *id)
 {
     for (size_t i = 0; i < IDLE_MAX && p->count > 0; i++)
         if (p->all[i].fd >= 0 && strcmp(p->all[i].id, id) == 0)
@@ -41,7 +41,7 @@ static bool is_quiet(int fd)
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-int idle_take(struct idle *p, const char *id, uint32_t gen)
+int idle_connections_take(struct idle_connections *p, const char *id, uint32_t gen)
 {
     for (size_t i = 0; i < IDLE_MAX && p->count > 0; i++) {
         struct idle_connection *c = &p->all[i];
@@ -57,7 +57,8 @@ int idle_take(struct idle *p, const char *id, uint32_t gen)
     return -1;
 }
 
-void idle_put(struct idle *p, const char *id, uint32_t gen, int fd, uint64_t now_mono_ms)
+void idle_connections_put(struct idle_connections *p, const char *id, uint32_t gen, int fd,
+                          uint64_t now_mono_ms)
 {
     struct idle_connection *entry = NULL;
     size_t same = 0;
@@ -79,7 +80,7 @@ void idle_put(struct idle *p, const char *id, uint32_t gen, int fd, uint64_t now
     p->count++;
 }
 
-void idle_sweep(struct idle *p, uint64_t now_mono_ms)
+void idle_connections_sweep(struct idle_connections *p, uint64_t now_mono_ms)
 {
     for (size_t i = 0; i < IDLE_MAX && p->count > 0; i++)
         if (p->all[i].fd >= 0 && p->all[i].until_mono_ms <= now_mono_ms)

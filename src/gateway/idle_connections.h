@@ -15,22 +15,23 @@ struct idle_connection {
     uint64_t until_mono_ms;
 };
 
-struct idle {
+struct idle_connections {
     struct idle_connection all[IDLE_MAX];
     size_t count;
 };
 
-void idle_init(struct idle *p);
-void idle_close_all(struct idle *p);
+void idle_connections_init(struct idle_connections *p);
+void idle_connections_close_all(struct idle_connections *p);
 
 /* The generation that there is a connection to, or 0. */
-uint32_t idle_generation(const struct idle *p, const char *id);
+uint32_t idle_connections_generation(const struct idle_connections *p, const char *id);
 
 /* A connection that the other side has neither closed nor written to; the caller's. -1: none. */
-int idle_take(struct idle *p, const char *id, uint32_t gen);
+int idle_connections_take(struct idle_connections *p, const char *id, uint32_t gen);
 
 /* Takes fd over: keeps or closes it. */
-void idle_put(struct idle *p, const char *id, uint32_t gen, int fd, uint64_t now_mono_ms);
+void idle_connections_put(struct idle_connections *p, const char *id, uint32_t gen, int fd,
+                          uint64_t now_mono_ms);
 
 /* Closes what is past its time. */
-void idle_sweep(struct idle *p, uint64_t now_mono_ms);
+void idle_connections_sweep(struct idle_connections *p, uint64_t now_mono_ms);
