@@ -228,7 +228,11 @@ static enum err_code set(struct tenant *t, const int64_t *most, const bool *give
         if (!given[i])
             continue;
         t->quotas.most[i] = most[i];
-        log_info("tenant %s: its quota %s is %lld now", t->name, table[i].name, (long long)most[i]);
+        if (most[i] < 0)
+            log_info("tenant %s: it has no quota %s now", t->name, table[i].name);
+        else
+            log_info("tenant %s: its quota %s is %lld now", t->name, table[i].name,
+                     (long long)most[i]);
     }
     return ERR_OK;
 }
