@@ -55,6 +55,27 @@ static void print_hook(const json_t *o)
         printf(" (%lld failed)", failed);
 }
 
+/* Of what happened to a sandbox or a snapshot: "api, files", "host", "2 forks". */
+static void print_details(const json_t *o)
+{
+    static const char *const keys[] = {"reason", "tier", "templateID", "snapshot", "name"};
+    size_t forks = json_array_size(json_object_get(o, "forks"));
+    const char *between = " ";
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+        const char *text = cli_text(o, keys[i]);
+
+        if (!*text || (strcmp(keys[i], "tier") == 0 && strcmp(text, "frozen") == 0))
+            continue;
+        terminal_put(stdout, between, text);
+        between = ", ";
+    }
+    if (forks)
+        printf(" %zu fork%s", forks, forks == 1 ? "" : "s");
+    if (*cli_text(o, "memoryError"))
+        terminal_put(stdout, ": ", cli_text(o, "memoryError"));
+}
+
 static void print_event(const struct cli *c, const json_t *o)
 {
     const json_t *count = json_object_get(o, "count");
@@ -75,10 +96,8 @@ static void print_event(const struct cli *c, const json_t *o)
     else if (json_is_integer(count)) {
         printf(" %lld events", (long long)json_integer_value(count));
         terminal_put(stdout, ": ", cli_text(o, "reason"));
-    } else if (*cli_text(o, "reason"))
-        terminal_put(stdout, " ", cli_text(o, "reason"));
-    else if (*cli_text(o, "templateID"))
-        terminal_put(stdout, " ", cli_text(o, "templateID"));
+    } else
+        print_details(o);
     putchar('\n');
 }
 

@@ -47,6 +47,16 @@ def test_a_group_says_what_it_goes_on_with(cay):
     assert helped.stdout.count("With every command:") == 1 and helped.stdout.count("--api-key=KEY") == 1
 
 
+def test_events_say_what_is_kept(cay):
+    box = cay("create", "host", "--ttl=1m", "-q").stdout.strip()
+    if cay("pause", "--files", box).returncode != 0:
+        pytest.skip("a state disk of btrfs is needed to keep files")
+    assert cay("resume", box).returncode == 0 and cay("pause", box).returncode == 0
+    told = [line.split(" ", 2)[2] for line in cay("events", f"--sandbox={box}").stdout.splitlines()]
+    assert told == ["sandbox.created host", "sandbox.paused api, files", "sandbox.resumed", "sandbox.paused api"]
+    assert cay("kill", "-q", box).returncode == 0
+
+
 def test_what_is_made_of_a_snapshot_is_shown_so(cay, box):
     made = cay("snapshot", "create", box)
     if "btrfs" in made.stderr:
