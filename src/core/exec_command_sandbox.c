@@ -6,6 +6,7 @@
  * keeps later steps from beginning anything. The end withdraws the policy, asks cay-privd to end
  * the command sandbox and answers the client after that. */
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "core/core.h"
 #include "core/core_internal.h"
@@ -13,6 +14,7 @@
 #include "core/exec_internal.h"
 #include "core/life.h"
 #include "core/sandbox.h"
+#include "core/sockets.h"
 #include "core/tenant.h"
 #include "http/json.h"
 
@@ -84,10 +86,28 @@ static void prepare_command_sandbox(struct exec_op *op)
     exec_op_step_done(op);
 }
 
+/* Of a sandbox that is there and runs the reason is privd's. */
+static enum err_code blame_sandbox(struct exec_op *op, struct err *e)
+{
+    const struct sandbox_obj *o = sandbox_get(op->core, NULL, op->id);
+
+    if (!o || !life_of(o->s.state)->visible)
+        return err_set(e, ERR_NOT_FOUND, "the sandbox has ended");
+    if (life_of(o->s.state)->reachable && exec_op_sandbox(op))
+        return ERR_OK;
+    err_set(e, ERR_CONFLICT, "the sandbox was paused, or rolled back, before the command began");
+    err_hint(e, "resume it first: `cay resume %s`", op->id);
+    return e->code;
+}
+
 static void fail_command_sandbox(struct exec_op *op, int status, uint32_t stage)
 {
     struct err e;
 
+    if (!call_is_channel_error(status) && status != -ESHUTDOWN && blame_sandbox(op, &e) != ERR_OK) {
+        exec_op_fail(op, &e);
+        return;
+    }
     if (status == -EMFILE) {
         err_set(&e, ERR_EXHAUSTED,
                 "%d commands with policies of their own run in this sandbox, which is the limit",
@@ -99,7 +119,8 @@ static void fail_command_sandbox(struct exec_op *op, int status, uint32_t stage)
                 "of the sandbox "
                 "hold sockets or files of theirs");
         err_hint(&e, "end the programs that hold such descriptors");
-    } else if (call_is_channel_error(status) || status == -ESHUTDOWN || status == -ESTALE) {
+    } else if (call_is_channel_error(status) || status == -ESHUTDOWN || status == -ESTALE ||
+               status == -EBUSY) {
         call_privd_err(&e, status, "making a network for the command");
     } else {
         err_set_sys(&e, status == -EAGAIN ? ERR_EXHAUSTED : ERR_INTERNAL, status,
@@ -108,18 +129,69 @@ static void fail_command_sandbox(struct exec_op *op, int status, uint32_t stage)
     exec_op_fail(op, &e);
 }
 
+static void ask_for_command_sandbox(struct exec_op *op);
+
+static void on_again(struct timer *t)
+{
+    struct exec_op *op = CONTAINER_OF(t, struct exec_op, again);
+
+    call_unlink(&op->busy);
+    ask_for_command_sandbox(op);
+}
+
+static void cancel_again(struct call *call)
+{
+    struct exec_op *op = CONTAINER_OF(call, struct exec_op, busy);
+
+    timers_cancel(&call->core->timers, &op->again);
+    call_unlink(call);
+    fail_command_sandbox(op, -ECANCELED, PRIVSEP_STAGE_NONE);
+    exec_op_step_done(op);
+}
+
+/* Its processes stand still for the moment of a snapshot, which no client is to see. */
+static bool ask_again(struct exec_op *op, int status)
+{
+    const struct sandbox_obj *o = exec_op_sandbox(op);
+
+    if (status != -EBUSY || op->core->stopping || clock_mono_ms() >= op->busy_until_ms || !o ||
+        !life_of(o->s.state)->reachable)
+        return false;
+    op->busy.cancel = cancel_again;
+    op->again.fire = on_again;
+    call_link(op->core, &op->busy, op->id);
+    timers_set(&op->core->timers, &op->again, clock_mono_ms() + SOCKETS_AGAIN_MS);
+    return true;
+}
+
 static void on_command_sandbox(struct core *c, const char *id, int status,
                                const struct privsep_msg *m, int *fds, size_t n_fds, void *arg)
 {
     struct exec_op *op = arg;
 
     exec_op_keep_sockets(op, fds, n_fds);
+    if (ask_again(op, status))
+        return;
     if (status == 0 && n_fds < PRIVSEP_COMMAND_SANDBOX_SOCKETS)
         status = -EPROTO;
     if (status < 0)
         fail_command_sandbox(op, status, m ? m->stage : PRIVSEP_STAGE_NONE);
     else
         op->command_sandbox = m->u.command_sandbox.number;
+    exec_op_step_done(op);
+}
+
+static void ask_for_command_sandbox(struct exec_op *op)
+{
+    struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX, .slot = op->slot, .gen = op->gen};
+    int64_t rc;
+
+    memcpy(m.u.command_sandbox.key, op->key, sizeof(m.u.command_sandbox.key));
+    rc = call_privd(op->core, op->id, &m, on_command_sandbox, op);
+    explicit_bzero(&m, sizeof(m));
+    if (rc >= 0)
+        return;
+    fail_command_sandbox(op, (int)rc, PRIVSEP_STAGE_NONE);
     exec_op_step_done(op);
 }
 
@@ -145,21 +217,14 @@ void exec_command_sandbox_begin(struct exec_op *op, struct sandbox_obj *o)
                                             .target = "/envs",
                                             .max_response_bytes = ENVS_MAX,
                                             .timeout_ms = EXEC_CALL_TIMEOUT_MS};
-    struct privsep_msg m = {.op = PRIVSEP_COMMAND_SANDBOX, .slot = o->s.slot, .gen = o->s.gen};
-    int64_t rc;
 
     op->next = prepare_command_sandbox;
     op->waiting = 2;
     tenant_charge(o->tenant, TENANT_COMMAND_SANDBOXES, 1, &op->command_sandbox_charge);
     ids_random_bytes(op->key, sizeof(op->key));
-    memcpy(m.u.command_sandbox.key, op->key, sizeof(m.u.command_sandbox.key));
+    op->busy_until_ms = clock_mono_ms() + SOCKETS_BUSY_MS;
     call_agent(o, &envs, on_envs, op);
-    rc = call_privd(op->core, op->id, &m, on_command_sandbox, op);
-    explicit_bzero(&m, sizeof(m));
-    if (rc >= 0)
-        return;
-    fail_command_sandbox(op, (int)rc, PRIVSEP_STAGE_NONE);
-    op->waiting--; /* on_envs is still to come */
+    ask_for_command_sandbox(op); /* on_envs is still to come */
 }
 
 /* -- its end ----------------------------------------------------------------------------------- */

@@ -21,8 +21,6 @@
 
 #define SOCKET_CACHE_KEEP_MS 1000u
 #define SOCKET_CACHE_BATCH   4u /* sockets asked for beyond the need, while in use */
-#define SOCKETS_AGAIN_MS     5u
-#define SOCKETS_BUSY_MS      2000u
 #define CONNECTING           "opening a connection into the sandbox"
 
 struct socket_wait {

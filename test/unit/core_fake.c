@@ -232,6 +232,10 @@ static void do_command_sandbox(struct fake *f, const struct privsep_msg *m)
     int fds[PRIVSEP_COMMAND_SANDBOX_SOCKETS];
 
     f->counts.command_sandboxes++;
+    if (slot_of(f, m) && slot_of(f, m)->frozen) {
+        reply(f, &r, -EBUSY);
+        return;
+    }
     if (!slot_of(f, m) || f->knobs[FAKE_FAIL_COMMAND_SANDBOXES] > 0) {
         f->knobs[FAKE_FAIL_COMMAND_SANDBOXES]--;
         reply(f, &r, slot_of(f, m) ? -EMFILE : -ESTALE);

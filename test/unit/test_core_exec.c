@@ -250,6 +250,37 @@ static void one_with_a_policy_has_a_sandbox_that_ends(void **state)
     end(w, &p);
 }
 
+static bool was_asked_again(struct world *w)
+{
+    return fake_counts(w->fake).command_sandboxes >= 3;
+}
+
+/* As while a snapshot of it is taken, of which core need not know. */
+static void a_sandbox_that_stands_still_for_a_moment_is_waited_for(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct answer paused = {0};
+    struct proxy p;
+    struct result a;
+
+    begin(w, &p, id);
+    fake_set_frozen(w->fake, id, true);
+    ask(w, id, "deny", 1000, &a);
+    world_run_until_true(w, was_asked_again);
+    fake_set_frozen(w->fake, id, false);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_OK);
+    assert_int_equal(a.exit_code, 3);
+    fake_set_frozen(w->fake, id, true);
+    ask(w, id, "deny", 1000, &a);
+    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FROZEN, world_on_answer, &paused);
+    world_run_until(w, &a.calls, 1);
+    assert_int_equal(a.why.code, ERR_CONFLICT);
+    world_run_until(w, &paused.calls, 1);
+    end(w, &p);
+}
+
 /* Whatever fails on the way: said, nothing started, no command sandbox left. */
 static void nothing_starts_without_what_it_needs(void **state)
 {
@@ -613,6 +644,7 @@ int main(void)
         WORLD(a_program_runs_to_its_end),
         WORLD(output_is_handed_on_until_nobody_wants_it),
         WORLD(one_with_a_policy_has_a_sandbox_that_ends),
+        WORLD(a_sandbox_that_stands_still_for_a_moment_is_waited_for),
         WORLD(nothing_starts_without_what_it_needs),
         WORLD(what_an_agent_says_is_evaluated),
         WORLD(a_server_that_stops_answers_and_leaves_nothing),
