@@ -25,7 +25,7 @@ enum err_code core_sandbox_archive(struct core *c, const char *tenant, const cha
 
     if (code == ERR_OK && !core_sandbox_is_stopped(&o->s))
         code = err_set(e, ERR_CONFLICT, "sandbox %s is %s: stop it first, then archive it", id,
-                       sandbox_life(o)->name);
+                       sandbox_state_text(o));
     if (code != ERR_OK)
         return code;
     changed = o->s;

@@ -122,7 +122,7 @@ static enum err_code check(const struct sandbox_obj *o, struct err *e)
         return err_set(e, ERR_CONFLICT,
                        "the sandbox was not archived: its files alone have to be kept, and it is "
                        "%s: `cay pause --files` first",
-                       sandbox_life(o)->name);
+                       sandbox_state_text(o));
     return core_check_ready(o->core, e);
 }
 

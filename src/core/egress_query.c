@@ -252,6 +252,11 @@ void core_explain(struct core *c, const char *tenant, const char *id, const json
 
     if (!may_query(c, tenant, id, &o, a))
         return;
+    if (!sandbox_life(o)->policy) { /* cay-egress does not have it before it is resumed */
+        sandbox_not_running(o, &a->why);
+        core_defer(c, &a->later, answer_error, a);
+        return;
+    }
     body = explain_body(c, &o->s, question);
     if (body) {
         send_question(c, &o->s, &explanation, "", body, on_answer, a);

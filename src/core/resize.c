@@ -95,11 +95,17 @@ static bool is_live(const struct sandbox_obj *o)
 static enum err_code check_state(const struct sandbox_obj *o, const struct privsep_limits *to,
                                  struct err *e)
 {
+    if (life_is_at_rest(o->s.state) && !core_sandbox_is_stopped(&o->s)) {
+        err_set(e, ERR_CONFLICT, "sandbox %s is %s: its limits are those of its image", o->s.id,
+                sandbox_state_text(o));
+        err_hint(e, "resume it first: `cay resume %s`", o->s.id);
+        return ERR_CONFLICT;
+    }
     if (o->resize_requested || o->change_requested ||
         (!is_live(o) && !core_sandbox_is_stopped(&o->s)))
         return err_set(e, ERR_CONFLICT,
                        "sandbox %s is %s: its limits are changed when that is over", o->s.id,
-                       o->resize_requested ? "being resized" : sandbox_life(o)->name);
+                       o->resize_requested ? "being resized" : sandbox_state_text(o));
     if (is_live(o) || to->disk_bytes >= o->s.limits.disk_bytes)
         return ERR_OK;
     err_set(e, ERR_CONFLICT, "sandbox %s does not run: what its files use is not known", o->s.id);

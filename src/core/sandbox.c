@@ -115,9 +115,21 @@ enum err_code sandbox_write_through(struct sandbox_obj *o, const struct sandbox 
     return ERR_OK;
 }
 
+const char *sandbox_state_text(const struct sandbox_obj *o)
+{
+    const struct life *life = sandbox_life(o);
+
+    if (life_is_at_rest(o->s.state))
+        return core_sandbox_has_memory(&o->s) ? "paused with its memory on the disk"
+                                              : "paused with its files alone";
+    return life->change == LIFE_CHANGE_PAUSE    ? "being paused"
+           : life->change == LIFE_CHANGE_RESUME ? "being resumed"
+                                                : life->name;
+}
+
 enum err_code sandbox_not_running(const struct sandbox_obj *o, struct err *e)
 {
-    err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", o->s.id, sandbox_life(o)->name);
+    err_set(e, ERR_CONFLICT, "sandbox %s does not run: it is %s", o->s.id, sandbox_state_text(o));
     if (sandbox_life(o)->visible)
         err_hint(e, "resume it first: `cay resume %s`, or connect to it", o->s.id);
     return ERR_CONFLICT;

@@ -187,6 +187,9 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
 enum err_code sandbox_reachable(struct core *c, const char *tenant, const char *id,
                                 struct sandbox_obj **out, struct err *e);
 
+/* Its state in an owner's words, after "it is". */
+const char *sandbox_state_text(const struct sandbox_obj *o);
+
 /* Its row, as it is now: where that fails it goes on, as LIST is what counts at the next start. */
 void sandbox_write_row(struct sandbox_obj *o);
 

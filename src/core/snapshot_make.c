@@ -181,11 +181,12 @@ static enum err_code check(struct core *c, const char *tenant, const char *id, c
     if (code == ERR_OK)
         code = keep_check(c, e);
     if (code == ERR_OK &&
-        (sandbox_life(*out)->change != LIFE_CHANGE_NONE || !(*out)->known_to_privd))
+        (sandbox_life(*out)->change != LIFE_CHANGE_NONE || !(*out)->known_to_privd)) {
         code = err_set(e, ERR_CONFLICT,
-                       "sandbox %s is %s: a snapshot is made of one that runs, or is paused with "
-                       "its memory",
-                       id, sandbox_life(*out)->name);
+                       "sandbox %s is %s: a snapshot is made of one that runs, or is paused frozen",
+                       id, sandbox_state_text(*out));
+        err_hint(e, "resume it first: `cay resume %s`, or connect to it", id);
+    }
     return code;
 }
 

@@ -209,7 +209,7 @@ static enum err_code check_unused(struct core *c, const struct volume_obj *o, st
     if (!user)
         return ERR_OK;
     err_set(e, ERR_CONFLICT, "volume '%.100s' is in use by sandbox %s, which is %s", o->v.name,
-            user->s.id, sandbox_life(user)->name);
+            user->s.id, sandbox_state_text(user));
     err_hint(e, "end that sandbox first; one that is paused needs its volumes when it is resumed");
     return ERR_CONFLICT;
 }

@@ -219,6 +219,23 @@ def test_a_policy_alone_is_not_all_that_decides(stack, sandbox, tmp_path, policy
 
 # -- what only cay-egress knows ----------------------------------------------------------------------
 
+def test_one_that_is_paused_with_its_files(stack):
+    """cay-egress has it when it is resumed, and not before: the answer is the next step, not to try again."""
+    if stack.cay.call("GET", "/cay/v1/status").json["disk"]["backend"] == "memory":
+        pytest.skip("files are in memory here")
+    paused, question = sandbox_of(stack, {"rules": [allow(WEB)]}), {"to": f"https://{WEB}:443"}
+    try:
+        path = f"/cay/v1/sandboxes/{paused.id}/policy/explain"
+        assert stack.cay.call("POST", path, question).json["verdict"] == "allow"
+        assert stack.cay.call("POST", f"/sandboxes/{paused.id}/pause", {"memory": False}).status == 204
+        reply = stack.cay.call("POST", path, question)
+        assert reply.status == 409 and f"cay resume {paused.id}" in reply.json["message"], reply.json
+        assert stack.cay.call("POST", f"/sandboxes/{paused.id}/connect", {"timeout": 60}).status == 201
+        assert stack.cay.call("POST", path, question).json["verdict"] == "allow"
+    finally:
+        paused.kill()
+
+
 def test_bytes_that_are_used_up(stack, sandbox):
     policy = {"rules": [allow(WEB)], "limits": {"bytes": 300000}}
     request_ = f"http://{WEB}/x"

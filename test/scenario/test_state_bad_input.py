@@ -39,6 +39,28 @@ def test_a_pause_of_a_paused_one(kept, tier):  # noqa: F811
         assert resume(kept, box).status == 201 and box.read("/home/user/file").body == b"mine"
 
 
+@pytest.mark.parametrize("tier, words", [("frozen", "paused"), ("files", "paused with its files alone"),
+                                         ("memory", "paused with its memory on the disk")])
+def test_what_a_paused_one_cannot_do(kept, tier, words):  # noqa: F811
+    """In an owner's words, with the next step."""
+    calls = {"exec": ("POST", "/cay/v1/sandboxes/{}/exec", {"command": ["true"]}),
+             "fork": ("POST", "/sandboxes/{}/fork", {}),
+             "snapshot": ("POST", "/sandboxes/{}/snapshots", {}),
+             "resize": ("POST", "/cay/v1/sandboxes/{}/resize", {"cpuMilli": 1000})}
+    done = {"frozen": {"snapshot", "resize"}, "files": {"resize"}, "memory": set()}[tier]
+    with kept.create() as box:
+        assert pause(kept, box, tier).status == 200
+        for name, (method, path, body) in calls.items():
+            reply = kept.call(method, path.format(box.id), body)
+            if name in done:
+                assert reply.status in (200, 201), (name, reply.json)
+                if name == "snapshot":
+                    kept.call("DELETE", f"/templates/{reply.json['snapshotID']}")
+                continue
+            said = reply.json["message"]
+            assert reply.status == 409 and f"is {words}" in said and f"cay resume {box.id}" in said, (name, said)
+
+
 @pytest.mark.parametrize("tier", [None, *TIERS])
 def test_calls_about_one_that_has_ended(kept, tier):  # noqa: F811
     """As about one that never was, in every dialect."""
