@@ -34,7 +34,7 @@ static void end(struct privd *p, int status, const char *why)
     if (left < 0)
         left = runtime_archive_undo(p->rt, number);
     if (left < 0)
-        log_error("kept layer %u: what is left of its archiving is not removed", number);
+        log_error("kept layer %u: the rest of its archive is not removed", number);
     kept_settle(&p->kept, number, runtime_is_kept(p->rt, number) ? KEPT_WHOLE : KEPT_NONE);
     p->archiver = (struct archiver){.task = TASK_NONE, .source = LOOP_SOURCE_NONE};
     reply_reason(p, &to, PRIVSEP_ARCHIVE, status, why);

@@ -67,7 +67,7 @@ static void end(struct privd *p, int status)
     if (status == 0)
         status = kept_enter(&p->kept, number, KEPT_WHOLE); /* without it the next start drops it */
     if (status < 0 && runtime_drop(p->rt, number, copy_ahead(p, number)) < 0)
-        log_error("kept layer %u: what is left of a copy that failed is not removed", number);
+        log_error("kept layer %u: files of a copy that failed are not removed", number);
     if (status < 0)
         kept_settle(&p->kept, number, KEPT_NONE);
     answer(p, number, &to, status);

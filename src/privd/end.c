@@ -109,7 +109,7 @@ static void try_again(struct slot *s, int why)
 {
     s->retries++;
     if (s->retries == RETRIES_REPORTED) {
-        log_error("slot %u: what is left of it cannot be %s: %s", s->number,
+        log_error("slot %u: its layer and cgroups cannot be %s: %s", s->number,
                   s->kept ? "kept" : "removed", strerror(-why));
         answer_create(s);
         keep_slot_waits(s);

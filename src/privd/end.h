@@ -5,7 +5,7 @@
 
 struct privd;
 
-/* Removes what is left of ended sandboxes, many with one task. */
+/* Removes layers and cgroups of ended sandboxes, many with one task. */
 struct cleaner {
     struct slot_list ended; /* no process of theirs lives; not yet under way */
     struct task task;
@@ -17,7 +17,7 @@ struct cleaner {
     unsigned n;
 };
 
-/* KILL: who is answered when no process is left. Layer and cgroups go a moment later. */
+/* KILL: answered when no process is left. Layer and cgroups go a moment later. */
 void end_requested(struct privd *p, struct slot *s, const struct reply_to *to);
 
 /* Its pidfd is watched from now on: an end that was not asked for becomes PRIVSEP_ENDED. 0 or

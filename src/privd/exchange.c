@@ -41,7 +41,7 @@ static void undo(struct privd *p)
     if (rc < 0)
         rc = runtime_archive_undo(p->rt, work_of(p));
     if (rc < 0)
-        log_error("kept layer %u: what is left of its %s is not removed", p->exchanger.number,
+        log_error("kept layer %u: the rest of its %s is not removed", p->exchanger.number,
                   privsep_op_name(p->exchanger.what.op));
 }
 
@@ -57,7 +57,7 @@ static int settle_import(struct privd *p, int status)
         return 0;
     }
     if (runtime_drop(p->rt, number, 0) < 0)
-        log_error("kept layer %u: what is left of an import that failed is not removed", number);
+        log_error("kept layer %u: files of an import that failed are not removed", number);
     kept_settle(&p->kept, number, KEPT_NONE);
     return status;
 }

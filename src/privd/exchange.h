@@ -1,5 +1,5 @@
 #pragma once
-/* EXPORT and IMPORT: what is kept by a number as a file for other servers (contract/exchange.h),
+/* EXPORT and IMPORT: the kept layer of a number as a file for other servers (contract/exchange.h),
  * and back. There is one of both at a time: a job reads or writes the long part, then a task signs
  * or checks it. */
 

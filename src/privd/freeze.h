@@ -7,7 +7,7 @@ struct privd;
 struct privsep_msg;
 struct slot;
 
-/* FREEZE: who is answered when every process of it stands still, or goes on again. */
+/* FREEZE: answered when every process of it stands still, or goes on again. */
 void freeze_requested(struct privd *p, struct slot *s, const struct reply_to *to,
                       const struct privsep_msg *m);
 
@@ -18,7 +18,7 @@ void freeze_undo_requested(struct privd *p, struct slot *s, const struct reply_t
 /* It ends: the requester of FREEZE gets to know. The caller that ends it tells the kernel. */
 void freeze_forget(struct slot *s);
 
-/* The peer is gone: what was not frozen yet goes on. */
+/* The peer is gone: sandboxes that are not frozen yet go on. */
 void freeze_forget_all(struct privd *p);
 
 /* As FREEZE, for a COPY of its layer: copy_frozen is called instead of an answer. s is running. */

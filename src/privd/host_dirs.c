@@ -61,7 +61,8 @@ static const char *overlap(int fd, const struct stat *st, const char *const *kep
 }
 
 /* No link, magic link or other name on the way: the path that the operator wrote is the directory
- * that is given, and who may write to a directory above it cannot lead it elsewhere by a link. */
+ * that is given, and a user who may write to a directory above it cannot lead it elsewhere by a
+ * link. */
 static int open_dir(const char *path)
 {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,

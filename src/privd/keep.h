@@ -48,7 +48,7 @@ int keep_take(struct slot *s, uint32_t number);
  * its number is free from now on. */
 bool keep_slot_took_none(struct slot *s, int status);
 
-/* Its layer could not be kept for long, and that is tried on: who waits for it gets to know. */
+/* Its layer could not be kept for long, and that is tried on: the caller that waits is told. */
 void keep_slot_waits(struct slot *s);
 
 /* s runs: what it took is its own. */

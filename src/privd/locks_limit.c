@@ -89,7 +89,7 @@ static uint32_t lines_that_begin(const char *text, size_t n, const char *with)
     return found;
 }
 
-/* "lock:" lines of one file; what is cut at the end of a part begins no line then, so that one in a
+/* "lock:" lines of one file; a line that a part's end cuts is not counted, so that one in a
  * thousand is missing. */
 static void count_file(struct locks_limit *l, int dir, const char *name, uint32_t *locks,
                        bool *hides)

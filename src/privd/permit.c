@@ -81,7 +81,7 @@ static bool is_same_mount(const struct privsep_mount *a, const struct privsep_mo
            (a->flags == PRIVSEP_MOUNT_HOST_DIR) == (b->flags == PRIVSEP_MOUNT_HOST_DIR);
 }
 
-/* None twice: each is mounted once. Each has an owner, and what is none has none. */
+/* None twice: each is mounted once. Each has an owner, and an empty place has none. */
 static bool are_volumes(const struct privsep_msg *m)
 {
     const struct privsep_mount *v = m->u.create.volumes;

@@ -35,6 +35,6 @@ void pins_take_slot(struct slot *s);
 void pins_take_fd(struct slot *s, int fd);
 
 /* *fd, which becomes -1, is closed: at once when its programs had their turn (paid), else in turn.
- * Without one, what was freed without asking is counted, so that what comes next waits for it.
+ * Without one, programs freed out of turn are counted, so that the next to be freed waits for it.
  * programs: how many there are. */
 void pins_drop(struct privd *p, int *fd, uint32_t programs, bool paid);

@@ -5,10 +5,10 @@
  *
  * A row is a template with the limits that its creates ask for. Each create counts for its row,
  * and what it counts is halved each POOL_HALF_MS. Of the members that there may be, each row gets
- * its share of these counts, rounded down, and at least one from POOL_LEAST creates on; what is
- * left over is the busiest row's. Nothing is halved before the next create comes: a server that
- * was not used for a night has what it had in the evening. A kind without a row gets one when there
- * is a free one, or one whose count has fallen below one create. */
+ * its share of these counts, rounded down, and at least one from POOL_LEAST creates on; the rest is
+ * the busiest row's. Nothing is halved before the next create comes: a server that was not used for
+ * a night has what it had in the evening. A kind without a row gets one when there is a free one,
+ * or one whose count has fallen below one create. */
 
 #include "base/util.h"
 #include "contract/proto.h"

@@ -17,7 +17,7 @@
 struct record {
     uint32_t magic, version;
     uint32_t slot, gen;
-    uint32_t state;     /* enum slot_state: what is being done, or was done last */
+    uint32_t state;     /* enum slot_state: the present step, or the last */
     int32_t pid;        /* of PID 1 in privd's pid namespace; 0: none yet */
     uint64_t pid_start; /* field 22 of /proc/<pid>/stat */
     uint32_t template_number, level;

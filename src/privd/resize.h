@@ -28,5 +28,5 @@ struct resize {
 void resize_requested(struct privd *p, struct slot *s, const struct reply_to *to,
                       const struct privsep_msg *m);
 
-/* The sandbox ends: what is under way is cancelled, and answered with -ESTALE. */
+/* The sandbox ends: its RESIZE is cancelled, and answered with -ESTALE. */
 void resize_forget(struct slot *s);
