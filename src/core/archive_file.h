@@ -1,8 +1,8 @@
 #pragma once
 /* Kept files as one compressed file (docs/archive.md): asked for by a call, or by age
  * (core_config.archive_after_ms), one at a time, tenants in turn. The sandbox stays in the state
- * `kept` meanwhile, and what is asked of it has precedence: a start gives the archiving up (or
- * waits for its last moment), and so does an end. */
+ * `kept` meanwhile, and requests for it have precedence: a start gives the archiving up (or waits
+ * for its last moment), and so does an end. */
 
 #include "base/err.h"
 #include "core/core.h"

@@ -158,7 +158,7 @@ enum err_code builds_adopt(void *core, const struct build *b, struct err *e);
 /* How many names the tenant's builds have. */
 size_t builds_count_names(const struct core *c, const char *tenant);
 
-/* The core is ready: what a restart has interrupted has failed, and what is left of it goes. */
+/* The core is ready: builds that a restart interrupted have failed, and their files go. */
 void builds_ready(struct core *c);
 
 /* At the core's end, when those who wait were told. */

@@ -11,7 +11,7 @@ struct build_command {
     const char *cmd;
     json_t *args;        /* taken */
     bool logged;         /* its output goes to the log, and is not kept */
-    uint64_t timeout_ms; /* 0: what is left of the build's time */
+    uint64_t timeout_ms; /* 0: the rest of the build's time */
 };
 
 /* A command in the sandbox, with the build's variables; done's arg is r. The number, for

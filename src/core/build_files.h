@@ -49,8 +49,8 @@ enum err_code core_build_upload_begin(struct core *c, const char *hash, const ch
 #define CORE_BUILD_UPLOAD_STEP (1024u * 1024u)
 enum err_code core_build_upload_space(int fd, struct err *e);
 
-/* An archive that is being received was given up, or its time is over: it counts no more, and what
- * is written to it would be on the disk all the same. To be asked before each write. */
+/* An archive that is being received was given up, or its time is over: it counts no more, and bytes
+ * written to it would be on the disk all the same. To be asked before each write. */
 bool core_build_upload_is_gone(int fd);
 
 /* bytes have been written, and it is whole; or it is dropped. */

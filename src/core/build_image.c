@@ -23,8 +23,7 @@
 #define TEXT(n)     TEXT_(n)
 
 /* Of both scripts: where credentials are, and that messages come without time and level. Signatures
- * are not asked for: what is fetched is for the sandboxes of this tenant alone, which run what it
- * likes. */
+ * are not asked for: the image is for this tenant's sandboxes alone, which run what it likes. */
 #define SCRIPT                                                                                    \
     "set -e -o pipefail; umask 077; export HOME=/root TMPDIR=/var/tmp; d=" BUILD_IMAGE_FOLDER     \
     "\na=(); [ ! -f " AUTH_FILE " ] || a=(--authfile=" AUTH_FILE ")\n"                            \

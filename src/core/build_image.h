@@ -8,8 +8,8 @@
  *    own skopeo, or a registry that is slow, keeps others waiting no longer.
  * 2. skopeo runs in a sandbox of the tenant's, of template host, whose policy lets it out to that
  *    registry and to `[images] hosts`: nothing of a registry's answers (addresses, redirects,
- *    realms of tokens) leads anywhere else, and what was refused is in the build's log. It asks for
- *    the digest. Where the tenant has a template of that digest, that is all.
+ *    realms of tokens) leads anywhere else, and refusals are in the build's log. It asks for the
+ *    digest. Where the tenant has a template of that digest, that is all.
  * 3. It fetches the image into the sandbox, whose disk bounds it. cayd reads manifest,
  *    configuration and layers from there (build_image_read.h), each compared with its digest, into
  *    the image's spool (image_spool.h). The sandbox ends.

@@ -1,8 +1,8 @@
 #pragma once
 /* Reading an image that skopeo has put into a sandbox, into the spool of a new template of the
- * tenant's. The sandbox is the tenant's, so what is read is believed as little as a registry: the
- * documents are parsed strictly (image/manifest.h), each byte is compared with its digest, and what
- * is longer than the manifest says is not read. */
+ * tenant's. The sandbox is the tenant's, so the image is trusted as little as a registry: the
+ * documents are parsed strictly (image/manifest.h), each byte is compared with its digest, and
+ * bytes beyond the manifest's length are not read. */
 
 #include "core/build_run.h"
 #include "image/manifest.h"

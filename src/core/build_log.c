@@ -49,7 +49,7 @@ static bool grow(struct build_log *l)
 static void add(struct build_log *l, const char *level, const char *step, const char *text,
                 size_t len)
 {
-    static const char said[] = "the log is full: what comes from here on is not kept";
+    static const char said[] = "the log is full: lines from here on are not kept";
     struct build_log_line *line;
     char *copy;
 

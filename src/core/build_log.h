@@ -1,8 +1,8 @@
 #pragma once
 /* The log of one build: lines with a time and a level, counted from 0, which stay as long as the
- * build's object. It is bounded: what comes after CORE_BUILD_LOG_ENTRIES or CORE_BUILD_LOG_BYTES is
- * dropped, and the last line says so. Lines come from a sandbox: without control characters, cut
- * at CORE_BUILD_LOG_LINE. Pure but for memory. */
+ * build's object. It is bounded: lines after CORE_BUILD_LOG_ENTRIES or CORE_BUILD_LOG_BYTES are
+ * dropped, and the last line says so. Lines come from a sandbox: without control characters, cut at
+ * CORE_BUILD_LOG_LINE. Pure but for memory. */
 
 #include "core/build.h"
 
@@ -12,7 +12,7 @@ struct build_log {
     struct build_log_line *lines;
     size_t n, cap, bytes;
     bool full;
-    struct buf partial[2]; /* of both outputs of a command: what has no end of line yet */
+    struct buf partial[2]; /* of both outputs of a command: a line without its end yet */
     char tail[CORE_BUILD_WHY_SIZE / 2]; /* the last of a command's output, for its error */
     size_t tail_len;
 };

@@ -1,6 +1,6 @@
 /* A phase is a function that asks for one thing, and its callback, which begins the next phase, or
- * ends the build where it has failed (go_on). Nothing is begun when the server stops: what waits is
- * told then, and build_run_free frees it. */
+ * ends the build where it has failed (go_on). Nothing is begun when the server stops: a callback
+ * that waits is called with an error, and build_run_free frees it. */
 
 #include "core/build_run.h"
 

@@ -1,8 +1,7 @@
 /* RUN is the client's command in a login shell, as E2B's. The others change what holds for the
- * steps that follow; where that has to be asked in the sandbox (is there such a user, what is
- * $PATH there), a command asks. Nothing that a sandbox answers is believed beyond what that
- * command could have done anyway: a text of bounded length, which goes back into the same
- * sandbox. */
+ * steps that follow; where that has to be asked in the sandbox (is there such a user, the value of
+ * $PATH), a command asks. Nothing that a sandbox answers is believed beyond what that command could
+ * have done anyway: a text of bounded length, which goes back into the same sandbox. */
 
 #include "core/build_step.h"
 

@@ -92,7 +92,7 @@ static void on_http_done(void *arg, const struct http_head *head, const char *bo
         agent_answer(a, why, 0, NULL, 0);
 }
 
-/* After a cancel the owner is told nothing more: what comes is read to its end, and dropped. */
+/* After a cancel the owner is told nothing more: the call ends at its next bytes. */
 static bool on_http_data(void *arg, const char *data, size_t len)
 {
     struct agent_call *a = arg;

@@ -102,7 +102,7 @@ struct sandbox {
     bool moving;
     int64_t started_real_ms, end_real_ms;
     int64_t idle_ms;          /* its end moves to so long after the last use; 0: it stands */
-    unsigned idle_counts;     /* bits of enum sandbox_idle: what is a use */
+    unsigned idle_counts;     /* bits of enum sandbox_idle: kinds of use */
     int64_t last_end_real_ms; /* not beyond this; 0: no bound */
     int64_t kept_real_ms;     /* since when its files alone are kept; 0: they are not */
     int64_t auto_archive_ms;  /* so long after that it counts as archived */

@@ -101,7 +101,7 @@ static enum err_code check_request(struct core *c, const struct sandbox_request 
     return check_share(c, r->tenant, e);
 }
 
-/* The last that is asked: what is refused for another reason is no create. */
+/* The last check: a call refused for another reason is no create. */
 static enum err_code take_quota(struct core *c, const struct sandbox_request *r,
                                 const struct template_info *requested, struct err *e)
 {

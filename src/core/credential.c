@@ -272,7 +272,7 @@ json_t *credentials_for(struct tenant *t, const struct sandbox *s)
             rc |= json_array_append_new(out, item);
         } else if (e.code == ERR_EXHAUSTED) {
             rc = -1;
-        } else if (e.code != ERR_NOT_FOUND) { /* one that was removed: what needs it is refused */
+        } else if (e.code != ERR_NOT_FOUND) { /* removed: requests that need it are refused */
             log_error("sandbox %s: %s", s->id, e.text);
         }
     }

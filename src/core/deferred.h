@@ -15,7 +15,7 @@ struct deferred {
 /* c->loop is set. */
 void deferred_init(struct core *c);
 
-/* The core stops: now, what was deferred and what that defers. */
+/* The core stops: runs all that was deferred, and all that this defers, now. */
 void deferred_run_all(struct core *c);
 
 /* fn(arg) in the next turn of the loop, or from core_free. d is not deferred already. */

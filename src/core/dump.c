@@ -214,7 +214,7 @@ static void on_dumped(struct core *c, const char *id, int status, const struct p
     struct err why;
 
     if (!o || !o->dump_requested || sandbox_life(o)->change != LIFE_CHANGE_PAUSE)
-        return; /* it ends, and what is kept of it is dropped then */
+        return; /* it ends, and its kept files are dropped then */
     o->dump_requested = o->dump_prepared = false;
     if (call_is_channel_error(status)) {
         dump_forget(o);
@@ -235,7 +235,7 @@ static void on_dumped(struct core *c, const char *id, int status, const struct p
     }
 }
 
-/* All that leads to it is closed before; what was relayed ends. */
+/* All that leads to it is closed before; relayed connections end. */
 static void send_dump(struct sandbox_obj *o)
 {
     struct privsep_msg m = {.op = PRIVSEP_DUMP, .slot = o->s.slot, .gen = o->s.gen};

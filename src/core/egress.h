@@ -75,6 +75,6 @@ const char *egress_path_for(const struct core *c, const char *tenant, const char
  * or another. */
 json_t *egress_ceilings(struct tenant *t, struct err *e);
 
-/* An answer of cay-egress's that is an error, as one. fmt: what was asked. */
+/* An answer of cay-egress's that is an error, as one. fmt: its subject in the error. */
 enum err_code egress_refusal(struct err *e, int status, const char *body, size_t len,
                              const char *fmt, ...) PRINTF(5, 6);

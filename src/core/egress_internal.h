@@ -36,7 +36,7 @@ struct egress {
     struct egress_uses uses;
     struct egress_link *links;
     unsigned n;
-    char bytes[16384]; /* one for all links: what is read is taken out at once */
+    char bytes[16384]; /* one for all links: each read is taken out at once */
 };
 
 /* NULL: there is no cay-egress. */

@@ -181,7 +181,7 @@ static bool wants_policy(const struct sandbox_obj *o)
     return o->known_to_privd && sandbox_life(o)->policy;
 }
 
-/* Its place in the queue goes by: who waits for it is told so. */
+/* Its place in the queue goes by: its waiters are told so. */
 static void not_wanted(struct sandbox_obj *o)
 {
     struct err e;
@@ -248,7 +248,7 @@ void egress_ready(struct core *c)
         egress_push_queue(&c->egress->links[i]);
 }
 
-/* Nothing of it runs, and what is stored is sent when something does. */
+/* Nothing of it runs, and its policy is sent when something does. */
 static bool has_only_files(const struct sandbox_obj *o)
 {
     return sandbox_life(o)->files && !o->known_to_privd;

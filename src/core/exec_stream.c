@@ -158,7 +158,7 @@ static bool take_whole(struct exec_stream *s)
     return r == 0;
 }
 
-/* No more than the buffer has room for at a time: what is left in it is less than one message. */
+/* No more than the buffer has room for at a time: its contents are less than one message. */
 bool exec_stream_feed(struct exec_stream *s, const char *data, size_t len)
 {
     while (len > 0) {

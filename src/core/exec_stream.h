@@ -1,9 +1,9 @@
 #pragma once
 /* Reads the output of a program that an agent runs, as it comes: the answer of
  * process.Process/Start (agent/process/proc.h; Connect's server stream with JSON,
- * http/connect_rpc.h) taken apart. The output is kept up to a maximum, and what comes after that is
- * dropped. The sender is inside a sandbox: every size is bounded, and any other answer ends the
- * stream. Pure but for memory. */
+ * http/connect_rpc.h) taken apart. The output is kept up to a maximum, and the rest is dropped. The
+ * sender is inside a sandbox: every size is bounded, and any other answer ends the stream. Pure but
+ * for memory. */
 
 #include "base/buf.h"
 

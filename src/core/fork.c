@@ -308,8 +308,8 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
     (void)trace_enter(c, &before);
 }
 
-/* The source's but for cay's own: what is said there, as of which MCP session it is, is not so of a
- * fork. NULL: memory is out. */
+/* The source's but for cay's own: those, as of which MCP session it is, are not true of a fork.
+ * NULL: memory is out. */
 static json_t *copy_metadata(json_t *of)
 {
     json_t *copy = json_deep_copy(of), *value;

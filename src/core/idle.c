@@ -136,7 +136,7 @@ static int64_t end_with_idle(const struct core *c, const struct sandbox *s, int6
     return s->last_end_real_ms ? MIN(end_ms, s->last_end_real_ms) : end_ms;
 }
 
-/* tier NULL: what happens at the end stays as it is. */
+/* tier NULL: the action at the end of its time stays as it is. */
 static enum err_code check(struct core *c, const struct sandbox_obj *o,
                            const enum sandbox_tier *tier, struct err *e)
 {

@@ -120,7 +120,7 @@ void keep_on_missing(struct sandbox_obj *o, enum kept_seen seen);
 /* Its timer fired. false: privd owes an answer for too long. */
 bool keep_on_timer(struct sandbox_obj *o);
 
-/* ENDING, and no process of it is left: what is kept of it is dropped. Its end follows. */
+/* ENDING, and no process of it is left: its kept files are dropped. Its end follows. */
 void keep_drop(struct sandbox_obj *o);
 
 /* Whether that is tried again without a word to who waits for it. */

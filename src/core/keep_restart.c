@@ -163,11 +163,11 @@ static void on_undone(struct core *c, const char *id, int status, const struct p
         return;
     o->change_requested = o->keep_requested = false;
     if (call_is_channel_error(status)) {
-        pause_channel_broke(o, status, "ending what was made of the snapshot");
+        pause_channel_broke(o, status, "ending the start from its snapshot");
     } else if (status == 0 || status == -ESTALE || status == -ESRCH || status == -ENOENT) {
         keep_stays_kept(o);
     } else {
-        log_error("sandbox %s: what was made of a snapshot does not end: %s", id,
+        log_error("sandbox %s: its start from a snapshot does not end: %s", id,
                   strerror(-status));
         timers_set(&c->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
     }

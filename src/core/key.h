@@ -65,6 +65,6 @@ enum err_code core_key_each(struct core *c, const char *tenant,
 enum err_code core_key_revoke(struct core *c, const struct core_identity *by, const char *id,
                               struct err *e);
 
-/* fn whenever a key was revoked, from inside the control loop, before core_key_revoke returns: what
- * is open for its clients ends. */
+/* fn whenever a key was revoked, from inside the control loop, before core_key_revoke returns: its
+ * clients' open calls end. */
 void core_on_key_revoked(struct core *c, void (*fn)(void *arg, const char *key_id), void *arg);

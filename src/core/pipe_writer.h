@@ -38,7 +38,7 @@ bool pipe_writer_is_read(const struct pipe_writer *o); /* false: the reader has 
  * caller's any more. */
 void pipe_writer_end(struct pipe_writer *o);
 
-/* As pipe_writer_end, but what is held is not given any more. */
+/* As pipe_writer_end, but held bytes are not given any more. */
 void pipe_writer_cut(struct pipe_writer *o);
 
 /* For core_free: no more is put into those that are left. How many handles will yet be closed

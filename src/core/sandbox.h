@@ -80,7 +80,7 @@ struct sandbox_obj {
     bool takes_snapshot;  /* as its request says */
     char memory_snapshot[IDS_SANDBOX_SIZE]; /* the snapshot whose memory that is; "": a fork's */
     /* create.c: CREATE waits until the contents of a volume that it is to have are not served any
-     * more (volume_content.h); what is sent then */
+     * more (volume_content.h); the request that is sent then */
     bool held;
     uint32_t held_template, held_kept;
     char held_snapshot[IDS_SANDBOX_SIZE]; /* "": none */
@@ -132,7 +132,7 @@ struct sandbox_obj {
     struct log_ring *logs; /* logs.c */
 
     /* egress.c: its policy is to be sent (on the list of its process), is being sent, has changed
-     * since it was; who waits for it */
+     * since it was; its waiters */
     struct sandbox_obj *egress_next, *egress_prev;
     bool egress_queued, egress_sending, egress_changed;
     struct egress_waiter *egress_waiters;

@@ -7,7 +7,7 @@
 
 #define CORE_SIGNED_ENDS_MAX 64u /* of one sandbox, whose time is not over */
 
-/* signature: what stands behind the sandbox's id in the address. ERR_NOT_FOUND: there is no such
+/* signature: the text behind the sandbox's id in the address. ERR_NOT_FOUND: there is no such
  * sandbox of the tenant's, or it is not the signature of this port of it; ERR_EXHAUSTED beyond
  * CORE_SIGNED_ENDS_MAX. ERR_OK also for one that has ended. */
 enum err_code core_signed_end(struct core *c, const char *tenant, const char *id, uint16_t port,

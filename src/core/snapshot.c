@@ -1,6 +1,6 @@
-/* Deleting snapshots: rows of the store, objects in a list, newest first, and what is asked of
- * privd (DROP). They are made in snapshot_make.c, and found in snapshot_find.c. Called by api and
- * fork.c, and by core.c after KEPTS. */
+/* Deleting snapshots: rows of the store, objects in a list, newest first, and the requests to privd
+ * (DROP). They are made in snapshot_make.c, and found in snapshot_find.c. Called by api and fork.c,
+ * and by core.c after KEPTS. */
 
 #include "core/snapshot_internal.h"
 

@@ -5,8 +5,8 @@
  * which counts who has them: a snapshot may go at any time, and nothing that was made from it
  * changes.
  *
- * A snapshot is its tenant's. Its row is written before privd is asked, and confirmed after; what
- * is left of one that was not confirmed is dropped (snapshots_reconcile). Its number comes from the
+ * A snapshot is its tenant's. Its row is written before privd is asked, and confirmed after; the
+ * files of one that was not confirmed are dropped (snapshots_reconcile). Its number comes from the
  * pool of kept files (keep.h), and is charged to the tenant (TENANT_KEPT). */
 
 #include "core/core.h"

@@ -59,6 +59,6 @@ enum err_code snapshot_check_name(const char *name, struct err *e);
 /* Whether the tenant may have another one. */
 enum err_code snapshot_check_quota(struct core *c, const char *tenant, struct err *e);
 
-/* privd has answered COPY or IMPORT: it is ready, or goes with why (where status is not 0); who
- * waits for it is told. */
+/* privd has answered COPY or IMPORT: it is ready, or goes with why (where status is not 0); its
+ * waiters are told. */
 void snapshot_was_made(struct snapshot_obj *o, int status, const struct err *why);

@@ -57,8 +57,8 @@ static void copy_error(struct err *e, int status)
 
 static enum err_code send_copy(struct snapshot_obj *o, struct err *e);
 
-/* The oldest that waits for this sandbox; what cannot be begun is told, and the next has its
- * turn. */
+/* The oldest that waits for this sandbox; where it cannot be begun its waiters are told, and the
+ * next has its turn. */
 static void begin_next(struct core *c, const char *sandbox)
 {
     struct snapshot_obj *found;

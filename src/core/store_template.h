@@ -10,8 +10,7 @@ enum err_code store_template_each(struct store *st,
                                              const struct privsep_limits *l),
                                   void *arg, struct err *e);
 
-/* Names of templates out of images; what is there of them only privd knows. tenant "": the
- * server's. */
+/* Names of templates out of images; privd alone knows which are there. tenant "": the server's. */
 enum err_code store_image_put(struct store *st, const char *name, uint32_t number,
                               const char *source, const char *digest, const char *tenant,
                               struct err *e);

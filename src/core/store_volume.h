@@ -4,7 +4,7 @@
 #include "core/store.h"
 #include "core/volume.h"
 
-/* Both wait until that is on the disk: a volume outlives the host, and what is not written is left
+/* Both wait until that is on the disk: a volume outlives the host, and one without a row is left
  * alone (volumes_request). */
 enum err_code store_volume_insert(struct store *st, const struct volume *v, struct err *e);
 enum err_code store_volume_set_state(struct store *st, const char *id, enum volume_state state,

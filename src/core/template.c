@@ -189,7 +189,7 @@ static void refresh(struct core *c)
     templates_request(c, NULL);
 }
 
-/* Places are stable, for jobs; what is told has no gaps. */
+/* Places are stable, for jobs; the list has no gaps. */
 static size_t templates_show(struct templates *t, size_t most)
 {
     size_t n = 0;

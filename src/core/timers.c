@@ -30,7 +30,8 @@ static bool is_due(const struct timers *ts, uint64_t now)
     return ts->heap.first && ts->heap.first->at <= now;
 }
 
-/* libuv may be a millisecond early (its clock is a coarse one): what is not due yet waits on. */
+/* libuv may be a millisecond early (its clock is a coarse one): a timer that is not due yet waits
+ * on. */
 static void on_timer(uv_timer_t *uv)
 {
     struct timers *ts = uv->data;

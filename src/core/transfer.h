@@ -7,11 +7,11 @@
  * here, too, and counts, until the client has read it (a lock on the other descriptor tells), so
  * that a tenant cannot fill the state disk with files that have no name.
  *
- * import: the row is there from the beginning, so that the quota is asked once, and what was not
- * answered is dropped as any other snapshot's files are. The client's bytes come by a connection
- * loop (cayd/snapshot_import.h) into a file of cayd's (image_spool.h). Its header is read here, for
- * the template and the limits; whether that is what another server wrote, privd alone finds out, of
- * a copy that cayd cannot write. */
+ * import: the row is there from the beginning, so that the quota is asked once, and the files of
+ * one that was not answered are dropped as any other snapshot's. The client's bytes come by a
+ * connection loop (cayd/snapshot_import.h) into a file of cayd's (image_spool.h). Its header is
+ * read here, for the template and the limits; whether that is what another server wrote, privd
+ * alone finds out, of a copy that cayd cannot write. */
 
 #include "core/build_files.h"
 #include "core/snapshot.h"

@@ -1,6 +1,6 @@
-/* Making and removing volumes: rows of the store, objects in a list, newest first, and
- * what is asked of privd. Called by api, by create.c and keep.c for what a sandbox mounts, and
- * by core.c after KEPTS. */
+/* Making and removing volumes: rows of the store, objects in a list, newest first, and the requests
+ * to privd. Called by api, by create.c and keep.c for what a sandbox mounts, and by core.c after
+ * KEPTS. */
 
 #include "core/volume.h"
 
@@ -367,7 +367,7 @@ void core_volume_create(struct core *c, const char *tenant, const char *name, ui
 
 /* -- after a restart --------------------------------------------------------------------------- */
 
-/* Whether privd has it: what is another's by that number is not. */
+/* Whether privd has it: another's volume by that number does not count. */
 static bool is_there(const struct volume_obj *o)
 {
     static const uint8_t unknown[PRIVSEP_OWNER_SIZE];

@@ -4,13 +4,13 @@
  * cay-init makes a link to it where it is wanted.
  *
  * A volume is in one sandbox that may write to it, or in any number that only read; privd
- * refuses all else, and what is asked here first is for an error that says which sandbox has it.
- * A sandbox that is paused with its files alone has none; when it is resumed it gets its own again,
+ * refuses all else, and the check here before is for an error that says which sandbox has it. A
+ * sandbox that is paused with its files alone has none; when it is resumed it gets its own again,
  * or is refused.
  *
- * A row is written before privd is asked and confirmed after; what is left of one that was not
- * confirmed is removed (volumes_request). A volume is charged to its tenant (TENANT_VOLUMES,
- * and its size as disk). */
+ * A row is written before privd is asked and confirmed after; the volume of one that was not
+ * confirmed is removed (volumes_request). A volume is charged to its tenant (TENANT_VOLUMES, and
+ * its size as disk). */
 
 #include "core/core.h"
 

@@ -184,7 +184,7 @@ static void arm(struct volume_obj *v)
     timers_set(&v->core->timers, &v->idle, clock_mono_ms() + VOLUME_SERVE_IDLE_MS);
 }
 
-/* Calls are under way: what waits for its end does not get it. */
+/* Calls are under way: sandboxes that wait for their end are refused. */
 static void goes_on_serving(struct volume_obj *v)
 {
     struct sandbox_obj *o;

@@ -50,7 +50,7 @@ struct core_delivery {
     const char *why; /* of the last attempt; "": there was none */
 };
 
-/* The types that a webhook gets that names none: what happens to sandboxes and snapshots. */
+/* The types that a webhook gets that names none: those of sandboxes and snapshots. */
 unsigned core_webhook_default_types(void);
 
 /* May a webhook ask for that type? */
@@ -93,5 +93,5 @@ enum err_code webhooks_init(struct core *c, struct err *e);
 /* No delivery begins any more; those under way were ended (call_cancel_all). */
 void webhooks_free(struct core *c);
 
-/* cay-egress is there again: what is due is sent. */
+/* cay-egress is there again: due messages are sent. */
 void webhooks_resume(struct core *c);

@@ -368,7 +368,7 @@ def test_the_log_has_an_end(cay, name):
     said = ended(cay, made)
     assert "at last" in said["reason"]["message"]
     last = status(cay, made, "?logsOffset=4095")["logEntries"]
-    assert [line["message"] for line in last] == ["the log is full: what comes from here on is not kept"]
+    assert [line["message"] for line in last] == ["the log is full: lines from here on are not kept"]
 
 
 @pytest.mark.parametrize("spec, text", [

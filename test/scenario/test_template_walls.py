@@ -132,7 +132,7 @@ def test_a_start_command_that_says_much(cay, name):  # noqa: F811
     assert start(cay, made, startCmd="yes | head -c 20000000; sleep 1000", readyCmd="sleep 1").status == 202
     assert ended(cay, made)["status"] == "ready"
     last = status(cay, made, "?logsOffset=4095")["logEntries"]
-    assert [line["message"] for line in last] == ["the log is full: what comes from here on is not kept"]
+    assert [line["message"] for line in last] == ["the log is full: lines from here on are not kept"]
 
 
 def test_a_step_that_fills_the_disk(cay, tenant, name):  # noqa: F811
