@@ -1,8 +1,8 @@
 #pragma once
-/* The chains of the audit log: what makes them, and what finds where one is broken. Each line has
- * the hash of the one before it ("prev", the last member) and its own number ("seq", before that),
- * so that a line which was changed, taken out or put in is found, and of those at the beginning
- * that made room for newer ones is known how many there were. Files only. */
+/* The chains of the audit log: their making, and the search for the place where one is broken. Each
+ * line has the hash of the one before it ("prev", the last member) and its own number ("seq",
+ * before that), so that a line which was changed, taken out or put in is found, and of those at the
+ * beginning that made room for newer ones is known how many there were. Files only. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ struct audit_walk {
     struct audit_check *out;
     char prev[AUDIT_HASH_SIZE];
     uint64_t seq; /* of the line before; 0: it has none */
-    bool begun;   /* there was one; false: what is before the next has made room for others */
+    bool begun;   /* there was one; false: those before the next made room for others */
     volatile int *canceled; /* or NULL: ends when it is not 0 */
 };
 
@@ -46,7 +46,7 @@ struct audit_walk {
 int audit_walk_open(int dir_fd, const char *name, FILE **out, size_t *bytes);
 
 /* Adds the lines of f, from where it is, to what *w has found, until *most bytes were read and a
- * line has ended; what is left of them in *most. name: what f is called, for the line that does not
+ * line has ended; the rest of them in *most. name: what f is called, for the line that does not
  * fit. 1: there may be more; 0: that was the end; -ECANCELED or -errno. */
 int audit_walk_on(struct audit_walk *w, FILE *f, const char *name, size_t *most);
 

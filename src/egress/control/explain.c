@@ -97,7 +97,7 @@ static bool is_internal(const struct policy_query *q)
     return q->target.name && strcmp(q->target.name, NAMES_INTERNAL_NAME) == 0;
 }
 
-/* Whatever the policy says, and whatever is used up: what was refused is told there. */
+/* Whatever the policy says, and whatever is used up: refusals are told at this name. */
 static void answer_itself(struct policy_explanation *out)
 {
     out->v = (struct policy_verdict){

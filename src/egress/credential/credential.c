@@ -1,7 +1,7 @@
 /* The sealing key is read or made at the start. Sealing takes a request's values and gives
  * records, and forgets the values. Opening is the reverse, when a policy comes that names them:
- * what is opened hangs on the sandbox's rules until these are replaced, and is wiped then.
- * Which request may use one is asked of credential_fits alone. */
+ * the opened values hang on the sandbox's rules until these are replaced, and are wiped then. Which
+ * request may use one is asked of credential_fits alone. */
 
 #include "egress/credential/credential.h"
 

@@ -1,7 +1,7 @@
 /* A record's public half (bind) is read first, then its value by the kind that bind names; both
- * strictly: what is not known is refused, since a bind that was misread would let a secret go
- * where its owner did not mean. An error has the field's name and never a value. Whatever was
- * taken before an error is wiped by credential_clear. */
+ * strictly: an unknown member is refused, since a bind that was misread would let a secret go where
+ * its owner did not mean. An error has the field's name and never a value. Whatever was taken
+ * before an error is wiped by credential_clear. */
 
 #include "egress/credential/credential_read.h"
 

@@ -204,8 +204,8 @@ static void search_all(struct redact *r, int stream, size_t at, const char *data
     }
 }
 
-/* n > 0 bytes of a stream at this place: what stands before a line feed passes, unless the other
- * stream is inside a line. */
+/* n > 0 bytes of a stream at this place: bytes before a line feed pass, unless the other stream is
+ * inside a line. */
 static void release_lines(struct redact *r, int stream, size_t at, const char *data, size_t n)
 {
     const char *end = r->has_lines ? NULL : memrchr(data, '\n', n);
@@ -281,8 +281,8 @@ static size_t contents_of_block(const char *marks, size_t at)
     return n;
 }
 
-/* How many bytes may pass: what stands before the newest redact_kept bytes of contents, or was
- * released. Framing after the first of them is kept with them. */
+/* How many bytes may pass: those before the newest redact_kept bytes of contents, or released.
+ * Framing after the first of them is kept with them. */
 static size_t passing(const struct redact *r)
 {
     size_t at = r->bytes.len, left = redact_kept(r);

@@ -1,7 +1,7 @@
 #pragma once
 /* Finds secrets in a stream and writes over them, wherever the stream is cut into pieces: as many
  * bytes as the longest of them may take are kept back until more comes or the message ends. Lengths
- * do not change, so that no framing has to be made anew: what is put there is `[redacted]`, cut or
+ * do not change, so that no framing has to be made anew: the text put there is `[redacted]`, cut or
  * followed by stars.
  *
  * How much is kept back, and when it passes, depends on the secrets' lengths and on the stream's
@@ -49,8 +49,8 @@ size_t redact_count(const struct redact *r);
 size_t redact_total(const struct redact *r);
 
 /* The bytes that were fed so far are not kept back any longer: a message has ended there, or the
- * stream pauses. The search goes on: of a secret that has begun before, what follows is still
- * written over. */
+ * stream pauses. The search goes on: of a secret that has begun before, the rest is still written
+ * over. */
 void redact_release(struct redact *r);
 
 /* Is anything kept back? */

@@ -79,7 +79,7 @@ int renew_request(const json_t *value, struct buf *body, char **authorization)
 
 /* -- answered ---------------------------------------------------------------------------------- */
 
-/* RFC 6750 section 2.1: what may stand in a header. */
+/* RFC 6750 section 2.1: characters that a header may have. */
 static bool is_token(const json_t *json)
 {
     static const char letters[] =

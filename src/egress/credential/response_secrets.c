@@ -138,7 +138,7 @@ static int add_secret(struct redact *r, const char *secret)
     return rc == 0 ? add_hex(r, secret, "0123456789ABCDEF") : rc;
 }
 
-/* The key in a header's value: what stands after "Bearer ", "Token token=" and their like. */
+/* The key in a header's value: the text after "Bearer ", "Token token=" and their like. */
 static const char *key_in(const char *value)
 {
     const char *key = strrchr(value, ' '), *equals;

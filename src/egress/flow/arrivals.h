@@ -9,8 +9,8 @@
 
 struct sandbox;
 
-/* Tenths of what the kernel lets through from which on it counts as reached: what comes is late by
- * the time that it waited here, and so seems to be less. */
+/* Tenths of what the kernel lets through from which on it counts as reached: an arrival is late by
+ * its wait here, so that fewer seem to come. */
 #define ARRIVALS_TENTHS 9u
 
 /* A connection or a question of s has come. */

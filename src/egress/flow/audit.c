@@ -101,7 +101,7 @@ static void put_true(struct audit *a, const char *key)
     put_bytes(a, "true", 4);
 }
 
-/* Text of a peer: cut, and what is not printable ASCII replaced, so that the line is plain text. */
+/* Text of a peer: cut, and all but printable ASCII replaced, so that the line is plain text. */
 static void put_text(struct audit *a, const char *key, const char *text, bool is_path)
 {
     if (!text || !*text)

@@ -48,7 +48,7 @@ void deny_explain(const struct policy *p, const struct policy_verdict *v, const 
 
 /* {"type": "error", "error": {"type": error, "code": error, "message", "param": null}, "message",
  * "rule", "sandbox_allows": [...], "help"}: the shapes in which the SDKs of model APIs look for a
- * message. Of message, what is printable ASCII. 0 or -errno. */
+ * message. Of message, printable ASCII alone. 0 or -errno. */
 int deny_body(const struct sandbox *s, const char *error, const char *rule, const char *message,
               struct buf *out);
 
@@ -58,7 +58,7 @@ int deny_body_for(const struct sandbox *s, const char *user_agent, const char *e
                   const char *rule, const char *message, struct buf *out);
 
 /* The reason phrase of the status line, "Forbidden: REASON": most programs show it where they do
- * not show a body. Of message, what is printable ASCII. */
+ * not show a body. Of message, printable ASCII alone. */
 #define DENY_PHRASE_SIZE (POLICY_REASON_SIZE + 32)
 void deny_phrase(int status, const char *message, char out[static DENY_PHRASE_SIZE]);
 

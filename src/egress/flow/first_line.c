@@ -30,7 +30,7 @@ static void follow_word(struct first_line *l, char c)
     l->third_is_version |= l->words == 3;
 }
 
-/* A version is the third word (what stands behind it is passed over by some), or the last. */
+/* A version is the third word (words behind it are passed over by some), or the last. */
 enum first_line_end first_line_follow(struct first_line *l, const char *data, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 #pragma once
 /* HTTP that is read: every request is checked against the policy, given its credential, and relayed
  * to what was dialled for it. Transparent connections (one origin), requests to the proxy in
- * absolute form, what was decrypted (tls), and cay.internal (local_info_page.h). */
+ * absolute form, decrypted requests (tls), and cay.internal (local_info_page.h). */
 
 #include <stdbool.h>
 

@@ -197,8 +197,8 @@ static bool read_packet(struct hostaddr *h)
 }
 
 /* The kernel says once that messages are lost, and goes on losing them until the queue was empty
- * (netlink_overrun): what is read before that could miss an address that is never told. The loss is
- * an error of the socket, of which libuv tells once and watches no more: it is told to go on, since
+ * (netlink_overrun): a reading before that could miss an address that is never told. The loss is an
+ * error of the socket, of which libuv tells once and watches no more: it is told to go on, since
  * without it no address of the host's would be learned any more. */
 static void on_netlink(uv_poll_t *p, int status, int events)
 {

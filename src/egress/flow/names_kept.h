@@ -17,7 +17,7 @@ int names_kept_find(struct egress *eg);
  * as theirs have ended while no cay-egress was there. */
 void names_kept_sweep(struct egress *eg);
 
-/* Its id has come: what is kept of it is there again, and what it asks for from now on is kept. */
+/* Its id has come: its kept names are there again, and those it asks for from now on are kept. */
 void names_kept_open(struct sandbox *s);
 
 /* It has ended. */

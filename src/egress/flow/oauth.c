@@ -15,7 +15,7 @@
 
 static struct credential *find(const struct sandbox *s, const char *name)
 {
-    /* The sandbox's own: what is asked of cayd is noted in it. */
+    /* The sandbox's own: requests to cayd are noted in it. */
     struct credential *c = (struct credential *)credentials_find(s->credentials, name,
                                                                  strlen(name));
 

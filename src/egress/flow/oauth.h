@@ -3,7 +3,7 @@
  *
  * cayd decides who renews a credential and when, so that every credential has one renewal under
  * way however many sandboxes and processes of cay-egress use it (core/renewal.h); renew.h is the
- * process that does it. Here cayd is asked (event_stream.h), and what came of it arrives with the
+ * process that does it. Here cayd is asked (event_stream.h), and the outcome arrives with the
  * sandbox's policy: an access token, or why there is none. Until then the request waits, at most
  * OAUTH_WAIT_MS; a sweep looks at it each second (policy_sweep.h). It keeps its place among
  * connections and streams, so that nothing else has to bound how many wait.

@@ -27,7 +27,7 @@ static void record(struct egress *eg, const struct sandbox *s, const struct flow
         audit_refusal(eg->audit, &r);
 }
 
-/* A ceiling that looks at requests there cannot: what goes through a proxy is the proxy's. */
+/* A ceiling that looks at requests there cannot: requests through a proxy are the proxy's. */
 static struct policy_verdict evaluate(const struct sandbox *s, const struct target *proxy)
 {
     const struct sandbox *outer = s->parent ? s->parent : s;

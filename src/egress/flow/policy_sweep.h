@@ -1,8 +1,8 @@
 #pragma once
-/* A changed policy and what is open. New rules count at once for whatever is worked on next
- * (flow_settle). A sweep asks about all the rest, idle or not, and cuts what the rules do not allow
- * any more: the caller who changed the policy is told that it is in force when the sweep is over,
- * so that no connection carries a byte from then on that the policy refuses.
+/* A changed policy, open connections and requests. New rules count at once for whatever is worked
+ * on next (flow_settle). A sweep asks about all the rest, idle or not, and cuts what the rules do
+ * not allow any more: the caller who changed the policy is told that it is in force when the sweep
+ * is over, so that no connection carries a byte from then on that the policy refuses.
  *
  * A sandbox may have thousands of connections and requests, and its policy thousands of names: a
  * sweep asks in slices, one of one sandbox in a turn of the loop, in its owner's share of the time

@@ -1,8 +1,8 @@
 /* An entry is made by whichever side tells first, has sockets when privd told, rules when cayd
  * did, and serves with both; a later generation of the slot ends it, as do privd's word, and a
  * round of privd's telling that does not have it. New rules take the place of the old ones at
- * once, and what is open is asked about again (policy_sweep.h). A command sandbox is an entry of
- * its own below its sandbox's, and serves only while the sandbox's rules name it. */
+ * once, and open connections are asked about again (policy_sweep.h). A command sandbox is an entry
+ * of its own below its sandbox's, and serves only while the sandbox's rules name it. */
 
 #include "egress/flow/registry_internal.h"
 

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A path that stands for any: what is decided by path is not allowed for it. */
+/* A path that stands for any: a request that only its path allows is refused. */
 static struct policy_verdict decide_second(const struct sandbox *s, const struct target *t,
                                            bool resolved, const char *method)
 {

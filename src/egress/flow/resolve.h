@@ -3,8 +3,8 @@
  *
  * Answers are kept for their TTL, at most RESOLVE_TTL_MAX_S, so that a name's owner cannot make
  * many questions of one, and one question serves all who wait for it. No search domains, no hosts
- * file: a name means the same for every sandbox. Bounded: names kept, questions under way, who
- * waits, ports and connections over TCP that names have of their own. */
+ * file: a name means the same for every sandbox. Bounded: names kept, questions under way, waiters,
+ * ports and connections over TCP that names have of their own. */
 
 #include "policy/policy.h"
 

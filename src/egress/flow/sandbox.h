@@ -38,7 +38,7 @@ struct sandbox {
     struct sandbox *command_sandboxes, *next_command_sandbox; /* of a sandbox */
     char id[PRIVSEP_ID_SIZE], tenant[EGRESS_TENANT_MAX + 1];  /* "" until the policy came */
     bool has_policy;
-    bool over; /* it has ended, or its command is to: what is open ends when it is next looked at */
+    bool over; /* it or its command ends: each open flow ends when next looked at */
     struct policy *policy;
     struct policy *ceilings[EGRESS_CEILINGS_MAX]; /* NULL: no more of them */
     struct upstream *upstream;                    /* this sandbox's own upstream proxy, or NULL */
@@ -72,7 +72,7 @@ struct sandbox {
     uint64_t unrecorded;   /* and that were only counted */
     struct rate announced; /* event_stream.c: refusals that cayd was told of */
     uint64_t unannounced;  /* and that were only counted */
-    struct rate arrivals;  /* arrivals.c: what has come of it */
+    struct rate arrivals;  /* arrivals.c: connections and questions of it */
     struct rate crowded;   /* and how often it was told that more was dropped */
     uint64_t round;        /* of privd's hellos that told it: see registry_sync */
 };

@@ -44,8 +44,8 @@ static enum sniff as_odd_record(const unsigned char *p, size_t n, bool end)
     return len > 0 && len <= RECORD_BYTES_MAX && p[5] == 1 ? SNIFF_TLS : SNIFF_OPAQUE;
 }
 
-/* RFC 8446 5.1: any record of version 3.x is TLS, and what may stand before and in a ClientHello is
- * for clienthello.c to say: servers skip empty records (OpenSSL), warnings (Go) and more. */
+/* RFC 8446 5.1: any record of version 3.x is TLS, and clienthello.c says which records may stand
+ * before and in a ClientHello: servers skip empty records (OpenSSL), warnings (Go) and more. */
 static enum sniff as_tls(const unsigned char *p, size_t n, bool end)
 {
     if (n < 2)

@@ -1,7 +1,7 @@
 /* The order for a client that offers HTTP/2: server first (dialled, its handshake), since its
  * choice of protocol is the client's; for HTTP/1.1, or a refusal that is to be said, the
  * client's handshake first, and a server for each origin later. Each handshake is tlshand.c's;
- * what comes of both is given to forward.c (HTTP/1.1) or h2_flow.c, which own the connections
+ * the streams of both are given to forward.c (HTTP/1.1) or h2_flow.c, which own the connections
  * from then on. Until then the flow's end ends all of it. A failure at any step becomes what
  * requests are told, where the client's side stands. */
 

@@ -198,7 +198,7 @@ static void on_turn(void *arg)
     pump(u->flow->egress->tunnels, u);
 }
 
-/* At once, if its sandbox has time left: what is known to be readable or writable stays so. */
+/* At once, if its sandbox has time left: a side known to be readable or writable stays so. */
 static void pump_or_wait(struct tunnels *t, struct tunnel *u)
 {
     struct turns *turns = t->egress->turns;

@@ -148,7 +148,7 @@ static int carry_small(struct tunnel_pipes *pool, struct tunnel_half *h)
     h->eof = n == 0;
     h->run += (size_t)n;
     h->bulk = n == sizeof(bytes);
-    /* epoll(7): less than was asked for is all there was; what comes now is an event. */
+    /* epoll(7): less than was asked for is all there was; later bytes are an event. */
     if (n > 0 && !h->bulk && !h->ending)
         nothing_to_read(h);
     if (n > 0 && h->line_flow && follow_line(h, bytes, (size_t)n) < 0)

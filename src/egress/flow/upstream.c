@@ -55,7 +55,7 @@ static enum err_code take_address(const char *text, struct upstream *u, struct e
     return ERR_OK;
 }
 
-/* USER:PASSWORD@ at the front of text, when it is there; what is behind it. */
+/* Takes USER:PASSWORD@ off the front of text, when it is there, and returns the rest. */
 static const char *take_user(const char *text, struct upstream *u)
 {
     const char *at = strrchr(text, '@'),

@@ -1,6 +1,6 @@
 /* A connection lives: started (both sessions greet), serving (streams come and go:
  * h2_stream.c), draining (no new streams; GOAWAY after the answers that are whole), lingering
- * (all is said; what comes is read and dropped), closed when its handles are. Losing the server
+ * (all is said; later bytes are read and dropped), closed when its handles are. Losing the server
  * answers or breaks off its streams and drains the client's side. nghttp2's callbacks may not
  * destroy anything: they mark, and the turn after them does it. */
 

@@ -56,7 +56,7 @@
     ((size_t)16 * 1024 * 1024) /* of a body that is discarded: then a reset */
 #define H2_LINGER_MS 2000u
 #define H2_PIECE_BYTES \
-    ((size_t)16 * 1024) /* a record of TLS: what waits for the socket is offered again whole */
+    ((size_t)16 * 1024) /* a record of TLS: one that waits for the socket is offered again whole */
 #define H2_MESSAGE_SIZE 256
 
 struct h2s; /* all of a loop */

@@ -100,7 +100,7 @@ static void weigh_head(struct h2_end *e, const uint8_t head[static H2_FRAME_HEAD
     case NGHTTP2_SETTINGS:
     case NGHTTP2_PUSH_PROMISE:
     case NGHTTP2_CONTINUATION: empty = false; break;
-    default: empty = true; break; /* PRIORITY, PING, GOAWAY, and what is not known */
+    default: empty = true; break; /* PRIORITY, PING, GOAWAY, and unknown ones */
     }
     if (empty)
         count(e, &meter_of(e)->empty, H2_EMPTY_MAX);

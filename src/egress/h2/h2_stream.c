@@ -1,8 +1,8 @@
 /* A stream is a request on the client's side and, once it was allowed, the same on the
  * server's. It ends when both sides have: normally, by a reset of one (passed on to the other),
- * or cut by us. Between them bytes wait within a window; what left towards one side gives its
- * sender so much credit again, and what was dropped does too. Freed by h2.c outside of
- * nghttp2's callbacks. */
+ * or cut by us. Between them bytes wait within a window; bytes that left towards one side give its
+ * sender so much credit again, and dropped ones do too. Freed by h2.c outside of nghttp2's
+ * callbacks. */
 
 #include "egress/h2/h2_stream.h"
 

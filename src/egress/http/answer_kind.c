@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #define PART_REASON                                                                            \
-    "the server has answered with a part of the whole though it was not asked to: what is in " \
+    "the server has answered with a part of the whole though it was not asked to: an answer in " \
     "pieces could not be searched for the credential"
 
 #define TYPES_REASON                                                                   \

@@ -26,7 +26,7 @@ struct frames_piece {
     bool is_head; /* or a control frame's payload: no contents of a message */
 };
 
-/* The first piece of the next n > 0 bytes. False: what follows cannot be read, and must not pass:
+/* The first piece of the next n > 0 bytes. False: the next frame cannot be read, and must not pass:
  * masked, as no server may (section 5.1), with a reserved bit, which says that it is compressed, or
  * of gRPC and Connect compressed. */
 bool frames_next(struct frames *f, const char *data, size_t n, struct frames_piece *out);

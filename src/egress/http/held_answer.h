@@ -1,9 +1,9 @@
 #pragma once
-/* The memory that answers take which are searched for secrets: what is kept back until it is known
- * to be none, and what waits for a client that does not take it. A server and a client of the same
- * sandbox say between them how much that is, and for how long. So an answer takes places of a pool
- * of the process for what it holds beyond HELD_ANSWER_FREE_BYTES, and gives them back as it holds
- * less; where there is none for it, it ends. The pool is shared out by tenant and sandbox
+/* The memory that answers take which are searched for secrets: bytes kept back until they are known
+ * to be none, and bytes that wait for a client that does not take them. A server and a client of
+ * the same sandbox say between them how much that is, and for how long. So an answer takes places
+ * of a pool of the process for what it holds beyond HELD_ANSWER_FREE_BYTES, and gives them back as
+ * it holds less; where there is none for it, it ends. The pool is shared out by tenant and sandbox
  * (base/share.h). */
 
 #include "base/share.h"

@@ -1,7 +1,7 @@
 /* A plan for one request is made from its head, in a fixed order: names of credentials are
  * taken from the policy's verdict; overrides are left out; the client's own keys go; the
- * credential is put; placeholders are replaced in head and target; what needs the body is
- * prepared (inject_late.c); what answers are to be searched for is settled last. The first
+ * credential is put; placeholders are replaced in head and target; steps that need the body are
+ * prepared (inject_late.c); the secrets that answers are searched for are settled last. The first
  * error refuses the request. Nothing of the request is changed before the plan is whole. */
 
 #include "egress/http/inject_internal.h"

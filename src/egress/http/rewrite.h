@@ -62,11 +62,11 @@ void rewrite_set(struct rewrite *w, struct rewrite_job *job, struct redact *reda
 /* Is anything changed or searched? Else bytes pass as they are. */
 bool rewrite_is_active(const struct rewrite *w);
 
-/* Bytes of the request; what goes on is appended to out. -errno: the connection is to be cut. */
+/* Bytes of the request; those that go on are appended to out. -errno: the connection is cut. */
 int rewrite_outward(struct rewrite *w, const char *data, size_t n, struct buf *out);
 
-/* Bytes of the answer, likewise; what it has more of them, where out has gone on (it stays
- * empty where there is none); and its end. */
+/* Bytes of the answer, likewise; the rest of them, where out has gone on (it stays empty where
+ * there is none); and its end. */
 int rewrite_inward(struct rewrite *w, const char *data, size_t n, struct buf *out);
 int rewrite_inward_more(struct rewrite *w, struct buf *out);
 int rewrite_inward_end(struct rewrite *w, struct buf *out);

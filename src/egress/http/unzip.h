@@ -1,8 +1,8 @@
 #pragma once
 /* Decompresses a body as it comes, so that it can be searched: gzip and deflate (RFC 1950 to 1952).
- * It is pulled: what comes in waits, compressed, until what came out of it has been passed on, so
- * that a small body that becomes a large one costs time of its receiver, and no memory here. zlib's
- * own memory is UNZIP_STATE_BYTES. Pure: no I/O. */
+ * It is pulled: input waits, compressed, until its output has been passed on, so that a small body
+ * that becomes a large one costs time of its receiver, and no memory here. zlib's own memory is
+ * UNZIP_STATE_BYTES. Pure: no I/O. */
 
 #include "base/buf.h"
 

@@ -15,7 +15,7 @@ struct clienthello {
     unsigned char alpn[CLIENTHELLO_ALPN_SIZE]; /* length-prefixed list, as in RFC 7301 3.1 */
     size_t alpn_len;
     bool ech;          /* encrypted_client_hello is there; whether it is GREASE cannot be seen */
-    size_t wire_bytes; /* of its records; what follows is another message */
+    size_t wire_bytes; /* of its records; then begins another message */
 };
 
 /* data[0..n) is the start of the stream. 0: out is filled. -EAGAIN: more bytes are needed. -EPROTO:

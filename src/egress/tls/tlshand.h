@@ -49,6 +49,6 @@ void tlshand_close(struct tlshand *h);
 /* Was it agreed to speak HTTP/2 there? */
 bool tlshand_is_h2(const struct tls_endpoint *end);
 
-/* Why a handshake failed, in words: what is wrong with a server's certificate, or what OpenSSL said
- * (may be NULL). For tests too. */
+/* Why a handshake failed, in words: the fault of a server's certificate, or OpenSSL's words (may be
+ * NULL). For tests too. */
 void tlshand_explain(const SSL *ssl, const char *reason, struct err *e);
