@@ -1,8 +1,8 @@
 /* The common contents of templates: the two users, sudo without a password, homes, mount points and
  * the command cay-denials. Called by the builds of `host` and `base` (host.c, base.c), with the new
  * root as working directory; paths are relative to it. Runs once for each build, after the packages
- * and before the tree is sealed; what is there already is replaced, but for the homes' files, which
- * may be the distribution's. */
+ * and before the tree is sealed; present files are replaced, but for the homes', which may be the
+ * distribution's. */
 
 #include "contract/proto.h"
 #include "job/kinds.h"

@@ -235,7 +235,7 @@ static int build(struct archiving *a)
 static void undo(struct archiving *a)
 {
     if (btrfs_subvolume_destroy(a->all_fd, a->name) < 0)
-        say_progress(100, "what was made of it is left for the next start");
+        say_progress(100, "the new layer is left for the next start");
 }
 
 static void close_all(struct archiving *a)

@@ -1,6 +1,6 @@
 #pragma once
 /* The kept layer of a number as a file (contract/archive.h), in a new layer of the same number in
- * ARCHIVING_DIR: what was in the layer is in the file alone, and the directories that an overlay
+ * ARCHIVING_DIR: the layer's contents are in the file alone, and the directories that an overlay
  * mounts above it are empty, but with the modes and owners that they had. The kept layer is only
  * read. cay-privd puts the one in the place of the other, or removes the new one. */
 

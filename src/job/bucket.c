@@ -64,7 +64,7 @@ static int read_mark(int layer_fd, struct mark *out)
     return 0;
 }
 
-/* 1: there is one, 0: there is none; or what is wrong with it was said. */
+/* 1: there is one, 0: there is none, or a negative errno after the fault was said. */
 static int find_mark(int layer_fd, struct mark *out)
 {
     int rc = read_mark(layer_fd, out);
@@ -184,7 +184,7 @@ static bool see(void *arg, const char *name)
     return false;
 }
 
-/* Each start puts names there: what was written since lies above the archive, and stays here. */
+/* Each start puts names there: files written since lie above the archive, and stay here. */
 static int refuse_woken(int layer_fd)
 {
     bool empty = true;
@@ -249,15 +249,15 @@ static int check_archive(int fd, const struct mark *m)
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return say_failure(errno, "what came cannot be read");
+        return say_failure(errno, "the object cannot be read");
     if ((uint64_t)st.st_size != m->bytes)
         return say_failure(EBADMSG, "the object has %lld bytes, and %" PRIu64 " were stored",
                            (long long)st.st_size, m->bytes);
     if (bucket_hash(fd, sha256) < 0)
-        return say_failure(EIO, "what came cannot be read");
+        return say_failure(EIO, "the object cannot be read");
     if (strcmp(sha256, m->sha256) != 0)
         return say_failure(EBADMSG, "the object is not what was stored: its SHA-256 differs");
-    return fsync(fd) < 0 ? say_failure(errno, "what came is not on the disk: %s", strerror(errno))
+    return fsync(fd) < 0 ? say_failure(errno, "the object is not on the disk: %s", strerror(errno))
                          : 0;
 }
 

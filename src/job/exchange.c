@@ -18,8 +18,8 @@
 #define SPOOL       "../../../images" /* cayd's */
 #define SPARE_BYTES (UINT64_C(64) << 20)
 
-/* cayd's directories are not root's: no link in them is followed, and what is no file is refused.
- * A descriptor, or what was said. */
+/* cayd's directories are not root's: no link in them is followed, and all but a plain file is
+ * refused. A descriptor, or a negative errno after it was said. */
 static int open_received(uint32_t number, uint64_t *bytes)
 {
     CLEANUP_CLOSE int spool = open(SPOOL, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -95,6 +95,6 @@ int exchange_receive(uint32_t number)
         return say_failure(-rc, "no layer for it: %s", strerror(-rc));
     rc = fill(all, name, from, bytes);
     if (rc < 0 && btrfs_subvolume_destroy(all, name) < 0)
-        say_progress(100, "what was made of it is left for the next start");
+        say_progress(100, "the new layer is left for the next start");
     return rc;
 }

@@ -1,8 +1,8 @@
 /* The /etc of the template `host`, and the directories beside it: tables of directories, links,
  * texts and files to be copied. host.c writes them into the new tree in this order. Nothing of
- * the host's identity is in them: users, groups and shadow are texts of this file, and what is
- * copied is only what all users may read there. A row more is a file more in every sandbox of
- * the template. */
+ * the host's identity is in them: users, groups and shadow are texts of this file, and only files
+ * that all users may read there are copied. A row more is a file more in every sandbox of the
+ * template. */
 
 #include "job/host_etc.h"
 

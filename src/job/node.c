@@ -92,7 +92,7 @@ static int check(const struct archive *a, char *file, char *why)
     if (status != 0)
         return failed(why, "checked", a->name, status, last.text);
     if (strncmp(last.text, a->sha512, SHA512_CHARS) != 0 || last.text[SHA512_CHARS] != ' ')
-        return failed(why, "used: what was fetched has another SHA-512", a->name, 0, last.text);
+        return failed(why, "used: its file has another SHA-512", a->name, 0, last.text);
     return 0;
 }
 

@@ -11,7 +11,7 @@ void say_to(int fd);
 void say_progress(unsigned percent, const char *fmt, ...) PRINTF(2, 3);
 
 /* "E <errno> <text>", also to the log. Returns -errnum (made negative), so that failing functions
- * can return it. Only the first failure is said: what comes after it is a consequence. */
+ * can return it. Only the first failure is said: later ones are its consequences. */
 int say_failure(int errnum, const char *fmt, ...) PRINTF(2, 3);
 
 /* A failure that is none: the job is to be started again. Not to the log. Returns -EAGAIN. */
