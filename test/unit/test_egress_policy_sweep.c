@@ -323,7 +323,8 @@ static void the_sandbox_ends_meanwhile(void **state)
     assert_true(told.ended);
     assert_int_equal(left.times, 0);
     assert_int_equal(turn(w), 0);
-    put(w, NULL, 0); /* another sweep, as if nothing had been */
+    registry_begin_sync(&w->egress); /* so that its generation is not late */
+    put(w, NULL, 0);                 /* another sweep, as if nothing had been */
     open_flows(w->s);
     put(w, KEEP, 0);
     await(w, &told);
@@ -422,6 +423,26 @@ static void open_closing_flows(struct sandbox *s)
     open_flows(s);
     for (struct flow *f = s->flows; f; f = f->next)
         f->on_end = on_end;
+}
+
+/* cayd sent it before it knew: nothing of the sandbox is made again, as nothing would end that. */
+static void a_policy_of_one_that_has_ended_makes_nothing(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_rules rules = {.id = "i1", .tenant = "one", .policy = policy_of(NULL)};
+    struct err e;
+
+    put(w, NULL, 0);
+    registry_close(&w->egress, SLOT, GEN, 0);
+    registry_close(&w->egress, SLOT + 1, GEN, 0); /* it was not known here */
+    for (uint32_t slot = SLOT; slot <= SLOT + 1; slot++) {
+        assert_int_equal(registry_policy(&w->egress, slot, GEN, &rules, &e), ERR_CONFLICT);
+        assert_int_equal(registry_policy(&w->egress, slot, GEN - 1, &rules, &e), ERR_CONFLICT);
+        assert_null(registry_find(&w->egress, slot, GEN, 0));
+    }
+    assert_int_equal(registry_policy(&w->egress, SLOT, GEN + 1, &rules, &e), ERR_OK);
+    assert_non_null(registry_find(&w->egress, SLOT, GEN + 1, 0));
+    w->s = registry_find(&w->egress, SLOT, GEN + 1, 0);
 }
 
 /* Its connections are closed in slices; none of them goes on meanwhile, and its slot is free for the next one. */
@@ -690,6 +711,7 @@ static void a_sandbox_ends_where_requests_wait(void **state)
     park(w, all);
     assert_true(w->s->awaits);
     registry_close(&w->egress, SLOT, GEN, 0); /* before its second is over */
+    registry_begin_sync(&w->egress);
     put(w, NULL, 0);
     park(w, all);
     run_until_asked(w, all, REQUESTS / 2); /* and in the middle of a look */
@@ -709,6 +731,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_moves_is_asked_about_first, setup, teardown),
         cmocka_unit_test_setup_teardown(two_changes_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(the_sandbox_ends_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_policy_of_one_that_has_ended_makes_nothing, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(connections_end_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(an_owner_without_time_is_asked_about_too, setup, teardown),
         cmocka_unit_test_setup_teardown(commands_of_it_are_asked_about_too, setup, teardown),

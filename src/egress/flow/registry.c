@@ -62,10 +62,31 @@ static void close_sandbox(struct sandbox *s)
     registry_end(s);
 }
 
+/* Generations rise; the difference tells which is later, also past the wrap. */
+static bool is_later(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) > 0;
+}
+
+/* From now on that generation is late. */
+static void note_end(struct registry *r, uint32_t slot, uint32_t gen)
+{
+    if (r->ended[slot] == 0 || is_later(gen, r->ended[slot]))
+        r->ended[slot] = gen;
+}
+
 static void end_sandbox(struct sandbox *s)
 {
+    if (!s->parent)
+        note_end(s->egress->registry, s->slot, s->gen);
     names_kept_drop(s);
     close_sandbox(s);
+}
+
+/* Whether it has ended: a policy that cayd sent before it knew is still to come. */
+static bool has_ended(const struct registry *r, uint32_t slot, uint32_t gen)
+{
+    return r->ended[slot] != 0 && !is_later(gen, r->ended[slot]);
 }
 
 static struct sandbox *new_sandbox(struct egress *eg, uint32_t slot, uint32_t gen)
@@ -86,12 +107,6 @@ static struct sandbox *new_sandbox(struct egress *eg, uint32_t slot, uint32_t ge
     return s;
 }
 
-/* Generations rise; the difference tells which is later, also past the wrap. */
-static bool is_later(uint32_t a, uint32_t b)
-{
-    return (int32_t)(a - b) > 0;
-}
-
 /* The sandbox of that generation, made when it is new; an older one of the slot has ended, whatever
  * has told so. NULL: it is late itself, or not ours, or memory is out. */
 static struct sandbox *at(struct egress *eg, uint32_t slot, uint32_t gen)
@@ -103,7 +118,7 @@ static struct sandbox *at(struct egress *eg, uint32_t slot, uint32_t gen)
     s = eg->registry->slots[slot];
     if (s && s->gen == gen)
         return s;
-    if (s && is_later(s->gen, gen))
+    if ((s && is_later(s->gen, gen)) || has_ended(eg->registry, slot, gen))
         return NULL;
     if (s)
         end_sandbox(s);
@@ -172,6 +187,8 @@ void registry_close(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t com
 
     if (s)
         end_sandbox(s);
+    else if (slot < REGISTRY_SLOTS_MAX && !command)
+        note_end(eg->registry, slot, gen);
 }
 
 void registry_keep(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t command)
@@ -184,8 +201,10 @@ void registry_keep(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t comm
         log_error("slot %u: its ports are taken by a program inside: it has no network", slot);
 }
 
+/* What has ended is the new cay-privd's to tell. */
 void registry_begin_sync(struct egress *eg)
 {
+    memset(eg->registry->ended, 0, sizeof(eg->registry->ended));
     eg->registry->round++;
 }
 
@@ -263,7 +282,7 @@ enum err_code registry_policy(struct egress *eg, uint32_t slot, uint32_t gen,
     bool is_new;
 
     if (!s && slot < REGISTRY_SLOTS_MAX && slot % eg->config.shards == eg->config.shard &&
-        !eg->registry->slots[slot])
+        !eg->registry->slots[slot] && !has_ended(eg->registry, slot, gen))
         return err_set(e, ERR_EXHAUSTED, "memory is out");
     if (!s)
         return err_set(e, ERR_CONFLICT, "slot %u generation %u is not, or no longer, served here",

@@ -19,6 +19,7 @@ struct ending_line {
 
 struct registry {
     struct sandbox *slots[REGISTRY_SLOTS_MAX]; /* one generation of each at a time */
+    uint32_t ended[REGISTRY_SLOTS_MAX];        /* the last generation that has ended; 0: none */
     struct flow *flows[REGISTRY_BUCKETS];
     struct policy_sweeps *sweeps;
     struct share_pool *shares; /* of flows, by tenant and sandbox */
