@@ -218,17 +218,15 @@ static int send_secret(struct seal_secret *secret, int *read_fd)
     return rc;
 }
 
-static int run_seal(const struct runtime *rt, const char *what, uint32_t uid, uint64_t file_max,
-                    const int fds[3], char why[static TASK_WHY_SIZE])
+static int start_seal(const struct runtime *rt, const char *what, uint32_t uid, uint64_t file_max,
+                      const int fds[3], struct image_program *out)
 {
     char uid_text[NUMBER_SIZE], most[NUMBER_SIZE];
     const char *const argv[] = {"cay-seal", what, uid_text, most, NULL};
-    struct image_program program;
 
     snprintf(uid_text, sizeof(uid_text), "%u", uid);
     snprintf(most, sizeof(most), "%llu", (unsigned long long)file_max);
-    int rc = memory_image_start(rt->seal_path, argv, fds, 3, &program);
-    return rc < 0 ? rc : memory_image_end(&program, why);
+    return memory_image_start(rt->seal_path, argv, fds, 3, out);
 }
 
 /* Overwrites the secret. */
@@ -239,8 +237,11 @@ static int sign_with(const struct runtime *rt, struct seal_secret *secret, const
     CLEANUP_CLOSE int secret_fd = -1;
     int rc = send_secret(secret, &secret_fd);
     const int fds[] = {secret_fd, dir_fd, file_fd};
+    struct image_program program;
 
-    return rc < 0 ? rc : run_seal(rt, what, uid, file_max, fds, why);
+    if (rc == 0)
+        rc = start_seal(rt, what, uid, file_max, fds, &program);
+    return rc < 0 ? rc : memory_image_end(&program, why);
 }
 
 int memory_image_sign(const struct runtime *rt, const char *what, const char *form, uint32_t uid,
@@ -316,9 +317,9 @@ int memory_image_sign_exchange(const struct runtime *rt, const char *what, const
     return sign_with(rt, &secret, what, uid, dir_fd, file_fd, file_max, why);
 }
 
-int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
-                      int file_fd, const struct runtime_image *image,
-                      char why[static TASK_WHY_SIZE])
+int memory_image_seal_begin(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
+                            int file_fd, const struct runtime_image *image,
+                            struct image_program *out, char why[static TASK_WHY_SIZE])
 {
     struct seal_secret secret;
     CLEANUP_CLOSE int secret_fd = -1;
@@ -331,6 +332,16 @@ int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, 
         return rc;
     }
     const int fds[] = {secret_fd, dir_fd, file_fd};
-    return run_seal(rt, what, uid, 2 * memory_image_file_max(image->memory_bytes) + SEAL_EXTRA, fds,
-                    why);
+    return start_seal(rt, what, uid, 2 * memory_image_file_max(image->memory_bytes) + SEAL_EXTRA,
+                      fds, out);
+}
+
+int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
+                      int file_fd, const struct runtime_image *image,
+                      char why[static TASK_WHY_SIZE])
+{
+    struct image_program program;
+    int rc = memory_image_seal_begin(rt, what, uid, dir_fd, file_fd, image, &program, why);
+
+    return rc < 0 ? rc : memory_image_end(&program, why);
 }

@@ -58,7 +58,13 @@ int memory_image_sign_exchange(const struct runtime *rt, const char *what, const
                                uint32_t uid, int dir_fd, int file_fd, uint64_t file_max,
                                char why[static TASK_WHY_SIZE]);
 
-/* cay-seal, from its start to its end: what is "seal" or "open". 0 or -errno and why. */
+/* Starts cay-seal, with which memory_image_end comes to its end: what is "seal" or "open". 0 or
+ * -errno and why. */
+int memory_image_seal_begin(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
+                            int file_fd, const struct runtime_image *image,
+                            struct image_program *out, char why[static TASK_WHY_SIZE]) WARN_UNUSED;
+
+/* Both. 0 or -errno and why. */
 int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
                       int file_fd, const struct runtime_image *image,
                       char why[static TASK_WHY_SIZE]);

@@ -82,8 +82,8 @@ static uint64_t held_bytes(int dir_fd)
     return fstatvfs(dir_fd, &s) == 0 ? (uint64_t)(s.f_blocks - s.f_bfree) * s.f_frsize : UINT64_MAX;
 }
 
-static int open_anew(const struct process_start_args *a, int file_fd,
-                     char why[static TASK_WHY_SIZE])
+static int begin_anew(const struct process_start_args *a, int file_fd, struct opening_image *o,
+                      char why[static TASK_WHY_SIZE])
 {
     const struct runtime_image *image = a->start->image;
     uint32_t uid = runtime_slot_uid(a->rt, a->slot->number);
@@ -93,29 +93,47 @@ static int open_anew(const struct process_start_args *a, int file_fd,
 
     if (dir < 0)
         return mount < 0 ? mount : -errno;
-    int rc = memory_image_seal(a->rt, "open", uid, dir, file_fd, image, why);
-    if (rc == 0)
-        rc = give_to_all(mount, dir);
-    return rc < 0 ? rc : TAKE_FD(dir);
+    int rc = memory_image_seal_begin(a->rt, "open", uid, dir, file_fd, image, &o->seal, why);
+    if (rc < 0)
+        return rc;
+    o->mount_fd = TAKE_FD(mount);
+    o->dir_fd = TAKE_FD(dir);
+    return 0;
 }
 
-int opened_image(const struct process_start_args *a, char why[static TASK_WHY_SIZE],
-                 struct runtime_opened *out)
+int opened_image_begin(const struct process_start_args *a, char why[static TASK_WHY_SIZE],
+                       struct opening_image *o, struct runtime_opened *out)
 {
     const struct disk *d = &a->rt->disk;
     const struct runtime_opened *before = &a->start->opened;
     CLEANUP_CLOSE int file = d->backend->image_open(d, a->slot->number, a->slot->gen, false);
     int rc = file < 0 ? file : inspect(file, out);
 
+    *o = (struct opening_image){.mount_fd = -1, .dir_fd = -1};
     if (rc < 0)
         return rc;
     if (before->fd >= 0 && is_same(before, out)) {
         *out = *before;
-        return out->fd;
+        return 0;
     }
-    out->fd = open_anew(a, file, why);
-    if (out->fd >= 0)
-        out->held_bytes = held_bytes(out->fd);
+    return begin_anew(a, file, o, why);
+}
+
+int opened_image_end(struct opening_image *o, char why[static TASK_WHY_SIZE],
+                     struct runtime_opened *out)
+{
+    CLEANUP_CLOSE int mount = TAKE_FD(o->mount_fd);
+    CLEANUP_CLOSE int dir = TAKE_FD(o->dir_fd);
+
+    if (dir < 0)
+        return out->fd;
+    int rc = memory_image_end(&o->seal, why);
+    if (rc == 0)
+        rc = give_to_all(mount, dir);
+    if (rc < 0)
+        return rc;
+    out->fd = TAKE_FD(dir);
+    out->held_bytes = held_bytes(out->fd);
     return out->fd;
 }
 

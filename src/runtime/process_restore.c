@@ -1,6 +1,6 @@
 /* A restore as a task: the kept layer is taken, its image opened by cay-seal into a tmpfs, before
- * anything reads it (opened_image.c); then a slot is made like any, in its control group, and
- * a child of the task's gives up the host's root and becomes cay-checkpoint (restore.c). It and
+ * anything reads it (opened_image.c); meanwhile a slot is made like any, in its control group; and
+ * then a child of the task's gives up the host's root and becomes cay-checkpoint (restore.c). It and
  * CRIU, and the task, then go to the control group of the image, so that the slot's has the
  * sandbox's processes alone: PID 1 is moved there before it has a child. Whatever is left is killed
  * with both groups.
@@ -289,8 +289,8 @@ static int restore(const struct process_start_args *a, struct inside *in,
     return 0;
 }
 
-/* As a slot is made ahead, but within its control group. */
-static int make_context(const struct process_start_args *a, struct inside *in, int image_fd,
+/* As a slot is made ahead, but within its control group. All that is not of the image. */
+static int make_context(const struct process_start_args *a, struct inside *in,
                         struct restore_context *context, struct task_result *out)
 {
     uint32_t uid = runtime_slot_uid(a->rt, a->slot->number);
@@ -299,22 +299,31 @@ static int make_context(const struct process_start_args *a, struct inside *in, i
 
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_NAMESPACES, rc);
-    *context = (struct restore_context){
-        .userns_fd = made.fds[0],
-        .netns_fd = made.fds[1],
-        .host_name = "cay", /* until it is claimed */
-        .seconds = MEMORY_IMAGE_SECONDS,
-        .image_fd = image_fd,
-        .work_fd = memory_image_dir(uid, 0),
-        .boot_fd = a->boot.agent_fd,
-        .agent_fd = image_agent_take(image_fd, uid, a->rt->agent_fd)};
+    *context = (struct restore_context){.userns_fd = made.fds[0],
+                                        .netns_fd = made.fds[1],
+                                        .host_name = "cay", /* until it is claimed */
+                                        .seconds = MEMORY_IMAGE_SECONDS,
+                                        .work_fd = memory_image_dir(uid, 0),
+                                        .boot_fd = a->boot.agent_fd};
     context->program_fd = open(a->rt->checkpoint_path, O_PATH | O_CLOEXEC);
     if (context->work_fd < 0)
         return process_fail(out, PRIVSEP_STAGE_MEMORY, context->work_fd);
-    if (context->agent_fd < 0 || context->program_fd < 0)
-        return process_fail(out, PRIVSEP_STAGE_EXEC,
-                            context->agent_fd < 0 ? context->agent_fd : -errno);
+    if (context->program_fd < 0)
+        return process_fail(out, PRIVSEP_STAGE_EXEC, -errno);
     return process_trees_open(a, context->userns_fd, in, out);
+}
+
+/* From here on the image is known to be whole. */
+static int take_image(const struct process_start_args *a, struct opening_image *opening,
+                      struct runtime_opened *opened, struct restore_context *context,
+                      struct task_result *out)
+{
+    context->image_fd = opened_image_end(opening, out->why, opened);
+    if (context->image_fd < 0)
+        return process_fail(out, PRIVSEP_STAGE_MEMORY, context->image_fd);
+    context->agent_fd = image_agent_take(context->image_fd,
+                                         runtime_slot_uid(a->rt, a->slot->number), a->rt->agent_fd);
+    return context->agent_fd < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, context->agent_fd) : 0;
 }
 
 /* The file itself goes when the task has ended: that of a large one takes longer than all of a
@@ -330,8 +339,9 @@ static int remove_image(const struct process_start_args *a, struct task_result *
 
 /* In a control group for that alone, which process_prepare leaves for the slot's: an image that is
  * as large as the sandbox may be has no room beside what is restored of it. */
-static int open_image(const struct process_start_args *a, struct restore_beside *beside,
-                      struct runtime_opened *opened, struct task_result *out)
+static int begin_image(const struct process_start_args *a, struct restore_beside *beside,
+                       struct opening_image *opening, struct runtime_opened *opened,
+                       struct task_result *out)
 {
     const struct runtime_start *start = a->start;
     int rc = memory_image_join(start->image_join_fds, start->n_image_join_fds);
@@ -339,27 +349,39 @@ static int open_image(const struct process_start_args *a, struct restore_beside 
     if (rc == 0 && start->n_image_join_fds > 0)
         restore_beside_begin(beside, start->image_join_fds[0]);
     if (rc == 0)
-        rc = opened_image(a, out->why, opened);
+        rc = opened_image_begin(a, out->why, opening, opened);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_MEMORY, rc) : 0;
+}
+
+/* The slot is made while cay-seal is at work, which ends with this task. */
+static int open_and_restore(const struct process_start_args *a, struct inside *in,
+                            struct restore_beside *beside, struct runtime_opened *opened,
+                            struct task_result *out)
+{
+    struct opening_image opening;
+    struct restore_context context;
+    int rc = begin_image(a, beside, &opening, opened, out);
+
+    if (rc == 0)
+        rc = process_prepare(a, in, out);
+    restore_beside_moves(beside);
+    if (rc == 0)
+        rc = make_context(a, in, &context, out);
+    if (rc == 0)
+        rc = take_image(a, &opening, opened, &context, out);
+    return rc == 0 ? restore(a, in, &context, beside, out) : rc;
 }
 
 int process_restore(const struct process_start_args *a, struct inside *in, struct task_result *out)
 {
     struct runtime_opened opened = RUNTIME_OPENED_NONE;
     struct restore_beside beside = RESTORE_BESIDE_NONE;
-    struct restore_context context;
 
     if (!a->rt->checkpoint_path || !a->rt->seal_path || !a->rt->disk.backend->image_open)
         return process_fail(out, PRIVSEP_STAGE_MEMORY, -EOPNOTSUPP);
     int rc = process_make_dirs(a->rt, a->slot->number, a->slot->gen, a->start, out);
     if (rc == 0)
-        rc = open_image(a, &beside, &opened, out);
-    if (rc == 0)
-        rc = process_prepare(a, in, out);
-    if (rc == 0)
-        rc = make_context(a, in, opened.fd, &context, out);
-    if (rc == 0)
-        rc = restore(a, in, &context, &beside, out);
+        rc = open_and_restore(a, in, &beside, &opened, out);
     restore_beside_moved(&beside);
     /* Before a process goes on: its files change from there on, and its memory with them. */
     if (rc == 0)

@@ -34,11 +34,15 @@ static int work(void *arg, struct task_result *out)
     close(p->ended[0]);
     restore_beside_begin(&b, p->group[1]);
     out->values[0] = (uint64_t)b.closer;
+    struct pollfd early = {.fd = p->group[0], .events = POLLIN};
+    if (poll(&early, 1, 20) != 0)
+        return -1;
+    restore_beside_moves(&b);
     for (int i = 0; i < MOVES; i++)
         if (!is_moved(p))
             return -1;
     restore_beside_moved(&b);
-    out->values[1] = b.mover < 0 && b.mover_fd < 0;
+    out->values[1] = b.mover < 0 && b.mover_fd < 0 && b.go_fd < 0;
     while (fcntl(p->group[0], F_SETFL, O_NONBLOCK) == 0 && read(p->group[0], &byte, 1) == 1)
         ;
     struct pollfd more = {.fd = p->group[0], .events = POLLIN};
@@ -73,6 +77,7 @@ static int begin_and_sleep(void *arg, struct task_result *out)
     struct restore_beside b;
 
     restore_beside_begin(&b, p->group[1]);
+    restore_beside_moves(&b);
     while (out)
         pause();
     return 0;
