@@ -24,6 +24,7 @@ _Static_assert(CORE_FORKS_MAX == PRIVSEP_COPY_CREATES_MAX, "a copy is for all fo
 
 #define ENV_TIMEOUT_MS 5000u
 #define ENV_BYTES_MAX  (2u * 1024u * 1024u)
+#define FORKS_AT_ONCE  2u     /* with memory; less than a tenant may have restored at a time */
 #define OWN_KEYS       "cay." /* of metadata: what cay itself says of the one sandbox */
 
 /* All that a fork needs of its source, which may end meanwhile. */
@@ -38,8 +39,10 @@ struct fork_op {
     struct volume_mount mounts[PRIVSEP_CREATE_VOLUMES];
     struct network *network;
     size_t n, begun, answered;
-    bool holds;            /* with memory: the source stays paused until all are made */
-    int64_t source_ttl_ms; /* where it is paused for this */
+    size_t at_once, under_way; /* with memory */
+    struct fork_one *put_off;  /* with memory: which is begun again when no other is under way */
+    bool holds;                /* with memory: the source stays paused until all are made */
+    int64_t source_ttl_ms;     /* where it is paused for this */
     core_fork_cb done;
     void *arg;
     struct err why;
@@ -170,17 +173,33 @@ static void all_answered(struct fork_op *op)
 
 static void begin_next(struct fork_op *op);
 
+/* While others of it are under way the tenant may have too many that are restored: then the rest is
+ * made one after the other. */
+static bool is_put_off(struct fork_op *op, struct fork_one *one, const struct err *why)
+{
+    if (!op->r.memory_of || op->under_way == 0 || why->code != ERR_UNAVAILABLE)
+        return false;
+    op->put_off = one;
+    op->at_once = 1;
+    return true;
+}
+
 static void on_created(void *arg, const struct sandbox *s, const struct err *why)
 {
-    const struct fork_one *one = arg;
+    struct fork_one *one = arg;
     struct fork_op *op = one->op;
     struct core_fork *f = &op->forks[one->at];
 
     core_call_end(op->core);
+    op->under_way--;
+    if (!s && is_put_off(op, one, why))
+        return;
     if (s)
         memcpy(f->id, s->id, sizeof(f->id));
     else
         f->why = *why;
+    if (s && op->answered == 0) /* the image is open for the others */
+        op->at_once = FORKS_AT_ONCE;
     if (++op->answered == op->n)
         all_answered(op);
     else if (op->r.memory_of)
@@ -218,6 +237,7 @@ static bool begin_one(struct fork_op *op, size_t i)
 {
     op->ones[i] = (struct fork_one){op, i};
     if (op->env && take_way_out(op) && core_call_begin(op->core)) {
+        op->under_way++;
         core_sandbox_create(op->core, &op->r, on_created, &op->ones[i]);
         return true;
     }
@@ -226,14 +246,23 @@ static bool begin_one(struct fork_op *op, size_t i)
     return false;
 }
 
-/* With memory one after the other: few at a time are restored of a tenant. */
+static bool may_begin(const struct fork_op *op)
+{
+    return op->under_way < op->at_once && (op->put_off || op->begun < op->n);
+}
+
+/* With memory few at a time, the first alone, which opens the image. */
 static void begin_next(struct fork_op *op)
 {
     const struct trace_context below = trace_below(&op->trace);
     struct trace_context before = trace_enter(op->core, &below);
 
-    while (op->begun < op->n && !begin_one(op, op->begun++))
-        ;
+    while (may_begin(op)) {
+        size_t i = op->put_off ? op->put_off->at : op->begun++;
+
+        op->put_off = NULL;
+        (void)begin_one(op, i);
+    }
     (void)trace_enter(op->core, &before);
     if (op->answered == op->n)
         all_answered(op);
@@ -245,6 +274,7 @@ static void begin_with_memory(struct fork_op *op, struct sandbox_obj *o)
     op->env = o->s.env ? json_deep_copy(o->s.env) : json_object();
     op->r.env = op->env;
     op->r.memory_of = op->source;
+    op->at_once = 1;
     begin_next(op);
 }
 

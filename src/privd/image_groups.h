@@ -7,7 +7,7 @@
 struct privd;
 
 #define IMAGE_GROUPS_FIRST 16u /* its number in the control group of jobs */
-#define IMAGE_GROUPS       9u  /* from 0: those of dump.c, then those of restores.c */
+#define IMAGE_GROUPS       11u /* from 0: those of dump.c, then those of restores.c */
 #define IMAGE_GROUP_FDS    8
 
 /* For an image of a sandbox that has so much memory. Files into which writing "0" moves the writer

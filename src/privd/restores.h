@@ -7,7 +7,7 @@
 #include "privd/create_request.h"
 #include "privd/image_groups.h"
 
-#define RESTORES_MAX       4u    /* at a time, of the whole server */
+#define RESTORES_MAX       6u    /* at a time, of the whole server */
 #define RESTORES_AHEAD     1u    /* beside them, for the pool */
 #define RESTORE_TIMEOUT_MS 90000 /* longer than cay-checkpoint has */
 

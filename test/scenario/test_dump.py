@@ -201,15 +201,15 @@ def test_dumps_that_take_long_hold_back_those_of_their_account_alone(privd):
 
 def test_restores_are_shared_out_too(privd):
     c = privd.channel()
-    boxes = [Box(privd, c, f"ibox{n}") for n in range(4)]
+    boxes = [Box(privd, c, f"ibox{n}") for n in range(5)]
     for number, box in enumerate(boxes):
         box.agent.prepare()
         assert dump(c, box, 7 + number).status == 0
-    seqs = [send_restore(c, f"inext{n}", 7 + n, account=n // 3) for n in range(4)]
-    assert c.wait(seqs[2]).status == -errno.EAGAIN
-    assert [c.wait(seqs[n]).status for n in (0, 1, 3)] == [0, 0, 0]
-    assert kepts(c) == {9}
-    restored(privd, c, "inext2", 9)  # the control
+    seqs = [send_restore(c, f"inext{n}", 7 + n, account=n // 4) for n in range(5)]
+    assert c.wait(seqs[3]).status == -errno.EAGAIN
+    assert [c.wait(seqs[n]).status for n in (0, 1, 2, 4)] == [0, 0, 0, 0]
+    assert kepts(c) == {10}
+    restored(privd, c, "inext3", 10)  # the control
     until(lambda: image_groups(privd) == [], what="what opened the images leaves nothing")
 
 

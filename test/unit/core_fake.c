@@ -681,12 +681,17 @@ static void dispatch(struct fake *f, const struct privsep_msg *m)
     for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
         if (requests[i].op != m->op)
             continue;
-        if (requests[i].hold != FAKE_KNOB_COUNT && f->knobs[requests[i].hold]) {
+        int *hold = requests[i].hold != FAKE_KNOB_COUNT ? &f->knobs[requests[i].hold] : NULL;
+
+        if (hold && *hold > 0) {
             if (f->held_n == HELD)
                 abort();
             f->held[f->held_n++] = *m;
-        } else
-            requests[i].run(f, m);
+            return;
+        }
+        if (hold && *hold < 0)
+            *hold = 1;
+        requests[i].run(f, m);
         return;
     }
     fprintf(stderr, "core_fake.c: no answer is written for request %u\n", m->op);

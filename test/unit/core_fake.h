@@ -25,7 +25,7 @@ struct fake_counts {
 enum fake_knob {
     FAKE_FAIL_CREATES,           /* that many creates fail with -ENOSPC at LAYER */
     FAKE_LATE_CREATES,           /* that many creates fail with -ETIMEDOUT at SLOT */
-    FAKE_HOLD_CREATES,           /* 1: creates are answered when it is 0 again */
+    FAKE_HOLD_CREATES,           /* 1: creates are answered when it is 0 again; -1: but one now */
     FAKE_HOLD_KILLS,             /* the same for kills */
     FAKE_HOLD_JOBS,              /* the same for jobs */
     FAKE_DROP_LISTS,             /* that many lists are never answered */

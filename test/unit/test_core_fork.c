@@ -4,8 +4,10 @@
 #include "core/network.h"
 #include "core/quota.h"
 #include "core/sandbox.h"
+#include "core/tenant.h"
 #include "core_world.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +15,7 @@
 
 struct forked {
     unsigned calls, made;
-    char id[FORKS][IDS_SANDBOX_SIZE];
+    char id[FORKS + 1][IDS_SANDBOX_SIZE];
     struct err why;
     char source[400]; /* why it does not go on */
 };
@@ -227,6 +229,62 @@ static void a_change_of_the_policy_holds_for_the_forks_after_it(void **state)
     json_decref(changed.policy);
 }
 
+static size_t children(struct world *w, const char *id)
+{
+    size_t n = 0;
+
+    for (struct sandbox_obj *o = tenant_find(w->core, "default")->sandboxes; o; o = o->tenant_next)
+        n += strcmp(o->s.parent, id) == 0;
+    return n;
+}
+
+/* The first is made, and those that are begun then are held. */
+static void hold_the_others(struct world *w, const char *id)
+{
+    world_run_for(w, 20);
+    assert_int_equal(children(w, id), 1);
+    fake_set(w->fake, FAKE_HOLD_CREATES, -1);
+    for (int i = 0; i < 1000 && children(w, id) == 1; i++)
+        world_run_for(w, 2);
+    world_run_for(w, 20);
+}
+
+/* The first of them opens the image for the others. */
+static void the_first_is_made_alone_and_then_two_at_a_time(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f;
+
+    hold_forks(w, id, FORKS + 1, &f);
+    hold_the_others(w, id);
+    assert_int_equal(children(w, id), 3);
+    release(w);
+    world_run_until(w, &f.calls, 1);
+    assert_int_equal(f.made, FORKS + 1);
+    assert_int_equal(object(w, id)->s.state, SANDBOX_RUNNING);
+}
+
+/* As where others of the tenant's are being restored. */
+static void one_that_has_no_place_beside_another_is_made_after_it(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f;
+
+    hold_forks(w, id, FORKS + 1, &f);
+    hold_the_others(w, id);
+    fake_set(w->fake, FAKE_MEMORY_ERRNO, EAGAIN);
+    fake_set(w->fake, FAKE_FAIL_RESTORES, 1);
+    release(w);
+    world_run_until(w, &f.calls, 1);
+    assert_int_equal(f.made, FORKS + 1);
+    fake_set(w->fake, FAKE_FAIL_RESTORES, 1); /* the control: it is the only one */
+    fork_it(w, id, 1, &f);
+    world_run_until(w, &f.calls, 1);
+    assert_int_equal(f.made, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +296,8 @@ int main(void)
         WORLD(an_end_of_the_source_ends_the_rest),
         WORLD(no_quota_of_pauses_is_needed),
         WORLD(a_change_of_the_policy_holds_for_the_forks_after_it),
+        WORLD(the_first_is_made_alone_and_then_two_at_a_time),
+        WORLD(one_that_has_no_place_beside_another_is_made_after_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
