@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "core/key.h"
+#include "gateway/access.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,22 +21,9 @@
 
 static const struct http_header cors_header = {"Access-Control-Allow-Origin", "*"};
 
-/* X-API-Key, or the bearer token of Authorization; "" for none. */
-static const char *find_key(const struct http_head *h)
-{
-    const char *key = http_head_get(h, "X-API-Key");
-
-    if (key && *key)
-        return key;
-    key = http_head_get(h, "Authorization");
-    if (!key || strncasecmp(key, "Bearer ", 7) != 0)
-        return "";
-    return key + 7 + strspn(key + 7, " ");
-}
-
 void connloop_api_key_id(struct http_exchange *x, char out[static CORE_KEY_ID_SIZE])
 {
-    core_key_id(find_key(http_exchange_head(x)), out);
+    core_key_id(access_api_key(http_exchange_head(x)), out);
 }
 
 static void begin_stream(struct connloop *l, struct http_exchange *x, int fd, uint64_t bytes)
@@ -118,8 +106,8 @@ static bool copy_headers(const struct http_head *h, struct api_request *r)
 struct api_request *connloop_api_request(const struct http_head *h, const char *body, size_t len)
 {
     const char *once = http_head_get(h, "Idempotency-Key");
-    struct api_request *r = api_request_new(h->method, h->path, h->query, h->host, find_key(h),
-                                            body, len);
+    struct api_request *r = api_request_new(h->method, h->path, h->query, h->host,
+                                            access_api_key(h), body, len);
 
     if (!r || (once && !(r->idempotency_key = strdup(once))) || !copy_headers(h, r)) {
         api_request_free(r);
@@ -310,7 +298,7 @@ static void key_answered(struct control_request *a, void *reader)
 
 void connloop_api(struct connloop *l, struct http_exchange *x)
 {
-    const char *key = find_key(http_exchange_head(x));
+    const char *key = access_api_key(http_exchange_head(x));
     const char *tenant = *key ? key_owner_find(&l->owners, key) : "";
     struct control_request *a;
 

@@ -101,13 +101,26 @@ int access_read(const struct http_head *h, struct access *out)
     return out->has_signature ? read_subject(h, out) : 0;
 }
 
-void access_read_bearer(const struct http_head *h, struct access *out)
+static const char *bearer_token(const struct http_head *h)
 {
     const char *value = http_head_get(h, "Authorization");
 
+    if (!value || strncasecmp(value, "Bearer ", 7) != 0)
+        return "";
+    return value + 7 + strspn(value + 7, " ");
+}
+
+const char *access_api_key(const struct http_head *h)
+{
+    const char *key = http_head_get(h, "X-API-Key");
+
+    return key && *key ? key : bearer_token(h);
+}
+
+void access_read_bearer(const struct http_head *h, struct access *out)
+{
     memset(out, 0, sizeof(*out));
-    if (value && strncasecmp(value, "Bearer ", 7) == 0)
-        (void)snprintf(out->token, sizeof(out->token), "%s", value + 7 + strspn(value + 7, " "));
+    (void)snprintf(out->token, sizeof(out->token), "%s", bearer_token(h));
     out->has_token = out->token[0] != '\0';
 }
 

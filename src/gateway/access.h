@@ -35,6 +35,10 @@ struct access {
     char *key; /* malloc'd: the API key of a ROUTE_KEYED query; NULL else */
 };
 
+/* The API key of a request, for cayd's own calls and for the toolbox alike: X-API-Key, or else the
+ * bearer token of Authorization; "" for none. */
+const char *access_api_key(const struct http_head *h);
+
 /* Reads the request's head. 0, or -ENOMEM. */
 int access_read(const struct http_head *h, struct access *out);
 

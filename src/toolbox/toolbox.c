@@ -30,7 +30,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* -- the instance ------------------------------------------------------------------------------ */
 
@@ -157,23 +156,12 @@ static void on_close(struct http_exchange *x UNUSED, void *data)
     toolbox_call_unref(c);
 }
 
-/* The bearer token of Authorization, or X-API-Key as the control plane takes it; "" for none. */
-static const char *find_key(const struct http_head *h)
-{
-    const char *key = http_head_get(h, "Authorization");
-
-    if (key && strncasecmp(key, "Bearer ", 7) == 0)
-        return key + 7 + strspn(key + 7, " ");
-    key = http_head_get(h, "X-API-Key");
-    return key ? key : "";
-}
-
 static struct toolbox_call *call_new(struct toolbox *t, struct http_exchange *x)
 {
     struct toolbox_call *c = calloc(1, sizeof(*c));
 
     if (c)
-        c->key = strdup(find_key(http_exchange_head(x)));
+        c->key = strdup(access_api_key(http_exchange_head(x)));
     if (!c || !c->key) {
         free(c);
         return NULL;

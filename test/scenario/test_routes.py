@@ -94,6 +94,15 @@ def test_the_toolbox_has_no_sandbox_of_anothers(cay, box, other_tenant):
     wrong(compare(method, pattern) for method, pattern, _ in TOOLBOX)
 
 
+def test_of_two_keys_the_same_one_counts_everywhere(cay, box, other_tenant, revoked):
+    """X-API-Key, where both headers have one: else a request would be of one tenant below /api/toolbox, and of another elsewhere."""
+    paths = "/cay/v1/status", f"/api/sandbox/{box.id}", f"/api/toolbox/{box.id}/work-dir"
+    for first, second, expected in ((cay, other_tenant, (200,) * 3), (other_tenant, cay, (200, 404, 404)), (revoked, cay, (401,) * 3),
+                                    (cay, revoked, (200,) * 3)):
+        keys = {"X-API-Key": first.key, "Authorization": f"Bearer {second.key}"}
+        assert tuple(cay.call("GET", path, None, keys, key=False).status for path in paths) == expected, (first.key, second.key)
+
+
 def test_the_toolbox_takes_no_longer_body(cay, box):
     """Files are streams, and calls without a body leave it unread."""
     body = b"[" + b" " * TOOLBOX_BODY
