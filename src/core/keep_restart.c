@@ -167,8 +167,7 @@ static void on_undone(struct core *c, const char *id, int status, const struct p
     } else if (status == 0 || status == -ESTALE || status == -ESRCH || status == -ENOENT) {
         keep_stays_kept(o);
     } else {
-        log_error("sandbox %s: its start from a snapshot does not end: %s", id,
-                  strerror(-status));
+        log_error("sandbox %s: its start from a snapshot does not end: %s", id, strerror(-status));
         timers_set(&c->timers, &o->end, clock_mono_ms() + KEPTS_AGAIN_MS);
     }
 }

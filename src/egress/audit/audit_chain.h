@@ -36,8 +36,8 @@ struct audit_check {
 struct audit_walk {
     struct audit_check *out;
     char prev[AUDIT_HASH_SIZE];
-    uint64_t seq; /* of the line before; 0: it has none */
-    bool begun;   /* there was one; false: those before the next made room for others */
+    uint64_t seq;           /* of the line before; 0: it has none */
+    bool begun;             /* there was one; false: those before the next made room for others */
     volatile int *canceled; /* or NULL: ends when it is not 0 */
 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define PART_REASON                                                                            \
+#define PART_REASON                                                                              \
     "the server has answered with a part of the whole though it was not asked to: an answer in " \
     "pieces could not be searched for the credential"
 
