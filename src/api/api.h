@@ -138,7 +138,7 @@ struct api_route {
     const char *method;
     const char *pattern; /* "/sandboxes/{id}/timeout" */
     api_handler handler;
-    const char *note; /* for api_unsupported: what is asked for, and what to do instead */
+    const char *note; /* for api_unsupported: the feature, and what to do instead */
     size_t body_max;  /* bytes; 0: API_BODY_MAX_BYTES */
 };
 
@@ -234,7 +234,7 @@ int api_status_of(enum err_code code);
 enum err_code api_read_maps(const json_t *body, const char *metadata, const char *env,
                             struct sandbox_request *r, struct err *e);
 
-/* A JSON string of text; what was cut in the middle of a character loses its rest. */
+/* A JSON string of text; a character that was cut is left out. */
 json_t *api_json_text(const char *text);
 
 /* route.c: the dialect whose prefix the path begins with, of more (as in struct api_config) before

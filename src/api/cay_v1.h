@@ -44,7 +44,8 @@
  * DELETE /cay/v1/templates/{name} -> 204   (operator only; 409 while sandboxes use it)
  *
  * Each key has a role (docs/tenants.md): "operator", "owner" or "read-only". A call that the role
- * of its key may not make is answered 403; what is another tenant's, 404, as what does not exist.
+ * of its key may not make is answered 403; an object of another tenant's, 404, as one that does not
+ * exist.
  *
  * POST /cay/v1/keys {"tenant": "name", "role": "owner", "label": "text"} -> 201
  *   {"id": "16 hex digits", "tenant", "role", "label", "key": "e2b_..."}: the key is shown this
@@ -168,8 +169,8 @@
  *   each process of cay-egress   (operator only: the log is of all tenants)
  *
  * GET /cay/v1/events?sandbox=ID&type=TYPE,...&since=ID&follow=0|1 -> 200, application/x-ndjson:
- *   what happens to the tenant's sandboxes, {"id", "time", "type", "sandbox", ...} a line, until
- *   the client goes (docs/events.md). 400: an unknown type, a since that was not told yet; 404: an
+ *   events of the tenant's sandboxes, {"id", "time", "type", "sandbox", ...} a line, until the
+ *   client goes (docs/events.md). 400: an unknown type, a since that was not told yet; 404: an
  *   unknown sandbox; 429, 503: too many follow.
  *
  * POST /cay/v1/webhooks {"url": "https://...", "types": [TYPE...]} -> 201 {"id", "url", "types",

@@ -1,6 +1,6 @@
 #pragma once
-/* Daytona's control plane below /api. All other paths there answer 501; what is asked of a sandbox
- * itself is src/toolbox's.
+/* Daytona's control plane below /api. All other paths there answer 501; requests to a sandbox
+ * itself are src/toolbox's.
  *
  *   POST /api/sandbox                        a sandbox, at once in state "started"
  *   GET /api/sandbox?cursor&limit&labels     {"items": [...], "nextCursor": text or null}
@@ -77,7 +77,7 @@ void daytona_no_sandbox(struct api_call *call);
 enum err_code daytona_too_much(const char *name, int64_t n, uint64_t unit, uint64_t most,
                                struct err *e);
 
-/* A new reference: n in whole units, as clients insist on; what is left of one counts as one. */
+/* A new reference: n in whole units, as clients insist on; a part of one counts as one. */
 json_t *daytona_whole(uint64_t n, uint64_t unit);
 
 /* The sandbox of the path's first part; it counts as used, where the key may write. NULL: the call
@@ -87,7 +87,7 @@ const struct sandbox *daytona_find(struct api_call *call);
 /* An autoStopInterval as what core takes; ERR_INVALID above the server's longest life. */
 enum err_code daytona_idle_ms(struct api_call *call, int64_t minutes, int64_t *out, struct err *e);
 
-/* An autoArchiveInterval as what core takes: 0, and what is longer, is 30 days. */
+/* An autoArchiveInterval as what core takes: 0, and any longer, is 30 days. */
 int64_t daytona_archive_ms(int64_t minutes);
 
 /* A core_sandbox_cb that answers with the sandbox; arg is the call. */

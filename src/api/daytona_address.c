@@ -21,8 +21,8 @@ void daytona_toolbox_url(struct api_call *call)
         api_reply_json(call, 200, json_pack("{s:o}", "url", daytona_toolbox_address(call)));
 }
 
-/* Where sandboxes' host names are below: what is set, or localhost with the port that the client
- * has used. */
+/* The domain of sandboxes' host names: the one set, or localhost with the port that the client has
+ * used. */
 static void domain_of(const struct api_call *call, char *out, size_t size)
 {
     const char *domain = api_config_of(call->api)->domain;
@@ -44,7 +44,7 @@ static uint16_t port_of(struct api_call *call)
     return port;
 }
 
-/* signature: what stands behind the id; "" for none. */
+/* signature: the text behind the id; "" for none. */
 static json_t *port_url(const struct api_call *call, const struct sandbox *s, uint16_t port,
                         const char *signature)
 {

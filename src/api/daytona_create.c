@@ -246,8 +246,7 @@ enum err_code daytona_resources_read(const json_t *body, const struct privsep_li
     return read_resource(body, "disk", DAYTONA_GIB, most->disk_bytes, &out->disk_bytes, e);
 }
 
-/* Of a snapshot the template that it lies on: what is made of it is bounded as the template's
- * are. */
+/* Of a snapshot the template that it lies on: its sandboxes are bounded as the template's are. */
 static const struct template_info *template_of(const struct api_call *call, const char *name)
 {
     const struct snapshot *s = core_template_snapshot(call->core, call->who.tenant, name);

@@ -206,7 +206,7 @@ static enum err_code read_mounting(const struct sandbox *s, const json_t *body, 
     return note_before(s, m, e);
 }
 
-/* All is checked before the first step: what is wrong changes nothing. */
+/* All is checked before the first step: a wrong request changes nothing. */
 void daytona_set_secrets(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);

@@ -1,5 +1,5 @@
-/* The sandbox that a path names, and what is asked of it alone: to be shown, and to end. A sandbox
- * that waits for its image (daytona_later.h) is shown and ended too, and refused to all others. */
+/* The sandbox that a path names, and two calls about it: to show and to end it. A sandbox that
+ * waits for its image (daytona_later.h) is shown and ended too, and refused to all others. */
 #include "api/daytona_later.h"
 
 const struct sandbox *daytona_find(struct api_call *call)

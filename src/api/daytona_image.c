@@ -1,4 +1,4 @@
-/* POST /api/snapshots, which begins a build, and what is asked of one: its log, and whether it is
+/* POST /api/snapshots, which begins a build, and calls about one: its log, and whether it is
  * switched on. The states of a build and what it leaves are core's. */
 #include "api/daytona_image.h"
 

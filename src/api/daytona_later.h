@@ -19,7 +19,7 @@ json_t *daytona_later_json(struct api_call *call, const struct core_create_later
 /* Of the path's first part; NULL: there is none. */
 const struct core_create_later *daytona_later_find(struct api_call *call);
 
-/* The call is answered: what is being built cannot be changed, or is gone. */
+/* The call is answered: a sandbox whose image is being built cannot be changed, or is gone. */
 void daytona_later_refuse(struct api_call *call, const struct core_create_later *l);
 void daytona_later_remove(struct api_call *call, const struct core_create_later *l);
 

@@ -25,6 +25,6 @@ enum err_code daytona_mounted_env(const json_t *env, const json_t *mounted, json
                                   struct err *e);
 
 /* The injections of mounted (may be NULL) into policy. ERR_INVALID: there is no such secret, or it
- * has no hosts; where `lenient`, it is left out: what needs it is refused on its way. */
+ * has no hosts; where `lenient`, it is left out: a request that needs it is refused on its way. */
 enum err_code daytona_mounted_inject(struct api_call *call, const json_t *mounted, bool lenient,
                                      json_t *policy, struct err *e);

@@ -130,7 +130,7 @@ static enum err_code change_archive(struct api_call *call, const struct sandbox 
                                          daytona_archive_ms(minutes), s, e);
 }
 
-/* POST .../autoarchive/{interval}: minutes from the stop; 0, and what is longer: 30 days. */
+/* POST .../autoarchive/{interval}: minutes from the stop; 0, and any longer: 30 days. */
 void daytona_set_auto_archive(struct api_call *call)
 {
     set_interval(call, change_archive);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MIB        (1024u * 1024u)
-#define MEMORY_MAX (1024 * 1024) /* MiB; what is over the server's own is cut, and said */
+#define MEMORY_MAX (1024 * 1024) /* MiB; more than the server's own is cut, and said */
 #define CPU_MAX    1024
 #define TEXT_BYTES 8192
 

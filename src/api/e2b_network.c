@@ -1,7 +1,7 @@
 /* E2B's network object, from a create's body or from PUT .../network (e2b_network_put.c): checked
  * here by E2B's own rules first; header values of its rules are sealed as credentials before
- * anything is stored, and hidden from it; what is left is kept as the client sent it for the
- * listings, and split into core's own setting, policy and credentials (e2b_policy.c). */
+ * anything is stored, and hidden from it; the rest is kept as the client sent it for the listings,
+ * and split into core's own setting, policy and credentials (e2b_policy.c). */
 
 #include "api/daytona_network.h"
 #include "api/e2b.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* GET /metrics: what happens on this server, for the operator's Prometheus and what reads its
+/* GET /metrics: figures of this server, for the operator's Prometheus and others that read its
  * format. Source: OpenMetrics 1.0. Counters begin at 0 when cayd is started. No tenant, sandbox or
  * name is in a label, so the number of lines is fixed. docs/metrics.md lists the families. */
 

@@ -24,7 +24,7 @@
 
 #define SWEEP_MS 500
 #define MEMORY_IS_OUT \
-    "the server's memory is out, and some sandbox was paused: what was relayed ends"
+    "the server's memory is out, and some sandbox was paused: relayed connections end"
 
 struct gateway {
     struct gateway_config config;

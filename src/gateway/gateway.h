@@ -33,9 +33,9 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x);
 /* Takes over the answer's descriptor. */
 void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a);
 
-/* The sandbox has been paused: what is relayed to it ends, when what has come of it already has
- * gone on (for at most GATEWAY_DRAIN_MS). Later relays do not end. id NULL: which one it was could
- * not be told for lack of memory, and all that is relayed now ends. */
+/* The sandbox has been paused: its relays end, when their bytes that have come already have gone on
+ * (for at most GATEWAY_DRAIN_MS). Later relays do not end. id NULL: which one it was could not be
+ * told for lack of memory, and all that is relayed now ends. */
 #define GATEWAY_DRAIN_MS 50
 void gateway_paused(struct gateway *g, const char *id);
 

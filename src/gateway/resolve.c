@@ -48,7 +48,7 @@ static bool admit_agent(struct gateway_resolver *r, const struct gateway_query *
     return false;
 }
 
-/* Whether it was ended is asked only of one that is right: what is made up reads no table. */
+/* Whether it was ended is asked only of one that is right: a forged one reads no table. */
 static bool check_signed(struct gateway_resolver *r, const struct gateway_query *q,
                          const struct sandbox *s, const char *token,
                          char message[static ACCESS_MESSAGE_SIZE])

@@ -18,8 +18,8 @@ static const char *const open_paths[] = {
 
 static const char bad_id[] = "Invalid sandbox ID";
 static const char bad_port[] = "Invalid sandbox port: it is a number of 1 to 65535";
-/* The answers of cay-egress there (what was refused, what is allowed) are for programs inside, and
- * it cannot tell a connection of the gateway from theirs. No service of a sandbox can have it. */
+/* The answers of cay-egress there (refusals, the hosts allowed) are for programs inside, and it
+ * cannot tell a connection of the gateway from theirs. No service of a sandbox can have it. */
 static const char egress_port[] =
     "Invalid sandbox port: it is that of the sandbox's way out, and no service of its own";
 

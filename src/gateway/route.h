@@ -45,9 +45,9 @@ struct route {
 void route_request(const struct http_head *h, struct route *out);
 
 /* The name of a header that says who asks, for what, or as what, and of which there is more than
- * one: what stands in front (a proxy, a log) may have gone by the other one, so that such a request
- * is refused. NULL: there is none, or the request is for a port of a tenant's own, whose headers
- * these are not. */
+ * one: a proxy or a log in front may have gone by the other one, so that such a request is refused.
+ * NULL: there is none, or the request is for a port of a tenant's own, whose headers these are
+ * not. */
 const char *route_repeated(const struct http_head *h);
 
 /* The parts, exported for tests and the fuzzer. host: a Host header's value. False: it does not
