@@ -12,8 +12,8 @@
 #define CHANGE_BYTES \
     (256u * 1024u) /* of all together, as in a create; the sandbox's own not counted */
 
-/* {"set": {"NAME": "value"}, "unset": ["NAME"], "unsetValuePrefix": "text"}, each optional: what is
- * taken away goes first, and the prefix takes no variable that is set. */
+/* {"set": {"NAME": "value"}, "unset": ["NAME"], "unsetValuePrefix": "text"}, each optional:
+ * variables to unset go first, and the prefix takes none that is set. */
 struct change {
     json_t *set, *unset;
     const char *prefix;

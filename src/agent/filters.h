@@ -13,13 +13,13 @@
  *     filters;
  *   - at most FILTERS_PER_SECOND after the first FILTERS_BURST: more wait for their answer.
  *
- * The count never falls short: what was allowed is added at once, and is only replaced by what a
- * look at all processes finds, each with every filter that it has, shared or not, and what was
- * allowed and cannot be seen yet. A refusal is a line of the sandbox's log. The call cannot change
- * before its answer: operation and flags are in registers of a thread that waits, and answers are
- * given one by one.
+ * The count never falls short: an allowed filter is added at once, and the sum is only replaced by
+ * that of a look at all processes, each with every filter that it has, shared or not, and of
+ * filters allowed that cannot be seen yet. A refusal is a line of the sandbox's log. The call
+ * cannot change before its answer: operation and flags are in registers of a thread that waits, and
+ * answers are given one by one.
  *
- * Nothing waits: files of /proc are read, and what is over the rate is kept, FILTERS_WAITING_MAX at
+ * Nothing waits: files of /proc are read, and calls over the rate are kept, FILTERS_WAITING_MAX at
  * most. */
 
 #include "agent/common/agent.h"

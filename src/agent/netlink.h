@@ -19,6 +19,6 @@
 int netlink_serve(struct agent *a);
 
 /* It answers nothing, and AGENT_LISTENER_FD may be closed, until it goes on with a listener of that
- * number: what is asked meanwhile waits there. 0 or -errno. */
+ * number: calls made meanwhile wait there. 0 or -errno. */
 void netlink_rest(struct agent *a);
 int netlink_go_on(struct agent *a);

@@ -252,7 +252,7 @@ static void wait_for_port(struct wait *w, struct http_exchange *x)
     uv_timer_start(&w->timer, on_probe, START_PROBE_MS, START_PROBE_MS);
 }
 
-/* *out: what waits for its port; NULL where there is none. */
+/* *out: the wait for its port; NULL where there is none. */
 static enum err_code run_command(struct agent *a, const struct command *c,
                                  const struct start_request *r, struct wait **out, struct err *e)
 {

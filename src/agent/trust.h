@@ -11,7 +11,7 @@
  * that name one of the two to /etc/environment; makes these the default of every process
  * (a->defaults). Again with the same: nothing new; with another, as in a template that another
  * tenant published: the former one goes out of all three. Best effort: a template may have no
- * /etc/ssl; what is left out is logged. Blocks for the copy of bundle and store into the sandbox's
- * own layer, once, before any other program runs here. In a command sandbox (agent.h) the files are
- * there: only the defaults. */
+ * /etc/ssl; each file left out is logged. Blocks for the copy of bundle and store into the
+ * sandbox's own layer, once, before any other program runs here. In a command sandbox (agent.h) the
+ * files are there: only the defaults. */
 void trust_install(struct agent *a, const char *pem);

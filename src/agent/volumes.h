@@ -8,6 +8,6 @@
 #include <jansson.h>
 
 /* links: an array of {"path", "place"} (NULL: none). A link to the volume stands at each path
- * afterwards; what is missing above it is made. An empty directory there goes. ERR_CONFLICT:
+ * afterwards; missing directories above it are made. An empty directory there goes. ERR_CONFLICT:
  * something else is there, which stays. */
 enum err_code volumes_link(const json_t *links, struct err *e);

@@ -254,7 +254,7 @@ static const char *content_type(const struct get *g)
     return g->gzip ? "application/octet-stream" : mime_by_contents(g->piece, g->piece_len);
 }
 
-/* The length to announce: what was read when that is all; what stat says when it is plausible; else
+/* The length to announce: of the bytes read when they are all; stat's when it is plausible; else
  * none, and the answer is chunked up to the file's end. */
 static int64_t body_length(struct get *g)
 {
@@ -434,7 +434,8 @@ static struct get *get_new(struct http_exchange *x, struct agent *a)
     return NULL;
 }
 
-/* Opens as the user; /proc files of cay-init and what could make us wait is refused there. */
+/* Opens as the user; /proc files of cay-init and files that could make us wait are refused
+ * there. */
 static void open_and_serve(struct get *g, const struct user *u)
 {
     {

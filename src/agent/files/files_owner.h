@@ -17,8 +17,8 @@ struct files_owner {
 /* uid, gid, mode and force of the query. Answers 400 and returns false when one is malformed. */
 bool files_owner_query(struct http_exchange *x, struct files_owner *out, bool *force);
 
-/* Gives what path names (no link is followed at its end) to its owner. made: it is new, and what is
- * not said has its default; else it stays. 0 or -errno. */
+/* Gives what path names (no link is followed at its end) to its owner. made: it is new, and values
+ * not said have their defaults; else they stay. 0 or -errno. */
 int files_owner_apply(const char *path, const struct files_owner *o, bool made) WARN_UNUSED;
 
 /* Opens a regular file for writing, which is made where it is not there; its directory has to be.

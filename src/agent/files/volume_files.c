@@ -1,8 +1,8 @@
 /* The requests for a volume's contents: volume_files_begin makes the volume this process's root,
  * and from then on the server's every request comes to volume_files_dispatch, which looks up method
  * and the last part of the path. Files are read and written by files_get.c and files_post.c, trees
- * are walked by volume_tree.c; what takes a few system calls is done here, at once. Each acts as
- * root inside: who may call was decided by cayd, by the volume's token. */
+ * are walked by volume_tree.c; calls of a few system calls are done here, at once. Each acts as
+ * root inside: cayd decided by the volume's token whether the caller may. */
 
 #include "agent/files/volume_files.h"
 

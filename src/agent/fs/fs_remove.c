@@ -165,7 +165,7 @@ static int enter(struct fs_remover *r, int dir_fd, const char *name)
 
 /* The parent of the current level was closed on the way down: opens it again by "..", which the
  * kernel resolves to wherever the directory is now. If that is not where we came from, another
- * process moved it out of the tree, and what is there is not ours to remove. */
+ * process moved it out of the tree, and the files there are not ours to remove. */
 static int reopen_parent(struct fs_remover *r, int child_fd)
 {
     size_t level = r->depth - 2;

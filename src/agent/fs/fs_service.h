@@ -15,7 +15,7 @@ struct fs_worker *fs_worker_of(struct agent *a);
 bool fs_begin(struct http_exchange *x, const json_t *request, const struct agent *a,
               const char *field, struct user *u, char path[static AGENT_PATH_SIZE]);
 
-/* Answers a failed operation: what was tried on path, and -errno. */
+/* Answers a failed operation: the verb tried on path, and -errno. */
 void fs_fail(struct http_exchange *x, int error, const char *what, const char *path);
 
 /* The code for an errno of a file operation; upstream's where its clients look at it. */

@@ -195,7 +195,7 @@ void fs_move_by_copy(struct http_exchange *x, struct agent *a, const struct user
 
 /* -- ListDir ----------------------------------------------------------------------------------- */
 
-/* The directory itself may be a link; what is in it is not followed further. */
+/* The directory itself may be a link; links in it are not followed. */
 static int list_open(struct task *t, bool count_only, struct fs_lister **out)
 {
     char resolved[AGENT_PATH_SIZE];

@@ -254,7 +254,7 @@ static void finish(struct proc *p)
 
 /* The end event comes after the last output, so it waits until the outputs are closed: a background
  * child that holds one delays it. Not so when the process was killed through the API, and at a
- * terminal, whose session ended with its leader: then what is there already is all there is. */
+ * terminal, whose session ended with its leader: then the output already there is all. */
 void proc_check_end(struct proc *p)
 {
     if (p->ended || p->launch || !p->reaped)

@@ -72,7 +72,7 @@ size_t proc_oom_line(struct proc *p, const char *bytes, size_t n)
 }
 
 /* For cayd, about commands of which a shell inside alone knows the end: how many were killed so
- * far, and what is said of one. */
+ * far, and the message about one. */
 void process_oom_get(struct http_exchange *x, struct agent *a)
 {
     static const struct http_header headers[] = {{"Content-Type", "application/json"}};

@@ -163,7 +163,7 @@ static void send_to_all(struct proc *p, const char *json, size_t len)
     }
 }
 
-/* Keepalive-Ping-Interval: seconds; what is no sensible number means the default. */
+/* Keepalive-Ping-Interval: seconds; any but a sensible number means the default. */
 static uint64_t keepalive_interval_ms(const struct http_exchange *x)
 {
     const char *text = http_head_get(http_exchange_head(x), "Keepalive-Ping-Interval");

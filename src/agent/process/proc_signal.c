@@ -13,7 +13,7 @@
  * says why there). */
 
 /* Each round kills what the round before forked meanwhile. A command that forks faster than that is
- * stopped by the limit of processes; what is left then ends with the sandbox. */
+ * stopped by the limit of processes; its rest ends with the sandbox. */
 #define KILL_ROUNDS_MAX 10
 
 struct command_kill {

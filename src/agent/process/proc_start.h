@@ -1,5 +1,5 @@
 #pragma once
-/* Starting a process: what is asked for, and the fork. */
+/* Starting a process: the request, and the fork. */
 
 #include "agent/process/proc.h"
 

@@ -21,7 +21,7 @@ static void moved_away(struct watch_tree *t, struct dir *d, const struct inotify
         watch_tree_put_in_limbo(t, child, e->cookie);
 }
 
-/* True when the directory that arrives is one of ours that was just moved: then it, and what is
+/* True when the directory that arrives is one of ours that was just moved: then it, and the tree
  * below, is watched already. */
 static bool moved_back(struct watch_tree *t, struct dir *d, const struct inotify_event *e)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* Scans of a watched tree: what is in a directory that is new to it. */
+/* Scans of a watched tree: the names in a directory that is new to it. */
 
 #include "agent/watch/watch_dirs.h"
 

@@ -330,7 +330,7 @@ static struct watcher *begin_watch(struct http_exchange *x, struct agent *a,
     return w;
 }
 
-/* Keepalive-Ping-Interval in seconds; what is no number counts as absent. */
+/* Keepalive-Ping-Interval in seconds; any but a number counts as absent. */
 static uint64_t keepalive_ms(const struct http_head *h)
 {
     const char *text = http_head_get(h, "Keepalive-Ping-Interval");

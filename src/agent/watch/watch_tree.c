@@ -4,10 +4,10 @@
  * tells it and remembers it (`seen`), the second one does not tell it again. An event of a name
  * that is older than the watch can also come before the scan does (the event of its creation was
  * never queued): such a name is told as created first. A name is remembered until its directory's
- * scan is over and its events were read; what is left when the queue is empty is forgotten
- * (`settle` of watch_events.c). Scans go on in slices, in an idle callback; events come by poll. A
- * callback may close the tree: each loop asks `closed`. A directory that is moved keeps its watch
- * and waits without a place (`limbo`) for the second half of the move. */
+ * scan is over and its events were read; names left when the queue is empty are forgotten (`settle`
+ * of watch_events.c). Scans go on in slices, in an idle callback; events come by poll. A callback
+ * may close the tree: each loop asks `closed`. A directory that is moved keeps its watch and waits
+ * without a place (`limbo`) for the second half of the move. */
 #include "agent/watch/watch_dirs.h"
 
 #include "agent/watch/watch_events.h"
