@@ -1,6 +1,6 @@
-/* The archive of a layer: what a job has made is signed and put in the layer's place, and what is
- * there is checked before each mount. The kernel parses SquashFS, so that it is given only files
- * that carry the MACs of privd's key; cay-seal, which has no right on the host, reads them. Between
+/* The archive of a layer: the archive that a job has made is signed and put in the layer's place,
+ * and is checked before each mount. The kernel parses SquashFS, so that it is given only files that
+ * carry the MACs of privd's key; cay-seal, which has no right on the host, reads them. Between
  * check and mount nothing can write: the file is root's, in a directory that no mount shows. */
 
 #include "runtime/archive.h"

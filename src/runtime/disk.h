@@ -51,7 +51,7 @@ struct disk_backend {
     int (*volume_tree)(const struct disk *d, uint32_t n, bool read_only, int userns_fd);
     /* The sealed memory of a sandbox, a file of root's alone in its layer, beside its files:
      * its size counts as the sandbox's. make: a new one, to be written; else the one that is there,
-     * to be read. A descriptor or -errno; -ENOENT. remove: what is not there is success. */
+     * to be read. A descriptor or -errno; -ENOENT. remove: its absence is success. */
     int (*image_open)(const struct disk *d, uint32_t slot, uint32_t gen, bool make);
     int (*image_remove)(const struct disk *d, uint32_t slot, uint32_t gen);
     /* The files that carry the name of a layer's last sandbox go, as a start makes them anew. A

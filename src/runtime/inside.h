@@ -23,7 +23,7 @@ struct inside {
     const struct filter *filter;
     int agent_fd;
     int lower_fd; /* detached, idmapped: the template's root */
-    int view_fd;  /* detached, idmapped: what is at /sys, the layer below; negative: none */
+    int view_fd;  /* detached, idmapped: the view of /sys, the layer below; negative: none */
     int mask_fd;  /* detached, idmapped: layer over the host's /usr; -1: the template has its own */
     int usr_fd;   /* detached, idmapped: the host's /usr; -1 likewise */
     int upper_fd; /* detached, idmapped: the writable layer; -1: a tmpfs is to be made */

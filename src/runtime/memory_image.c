@@ -1,5 +1,5 @@
 /* The files of an image are in memory while cay-checkpoint and cay-seal work on them, one after the
- * other; what stays is the sealed file alone. This code never reads either. */
+ * other; the sealed file alone stays. This code never reads either. */
 
 #include "runtime/memory_image.h"
 

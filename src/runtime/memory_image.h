@@ -47,8 +47,8 @@ int memory_image_end(struct image_program *p, char why[static TASK_WHY_SIZE]);
 /* Of such a line; any other is -EIO. */
 int memory_image_reason(const char *line, char why[static TASK_WHY_SIZE]);
 
-/* cay-seal on a file that is no memory image: what is "sign" or "check"; form, at most 32 bytes,
- * is in the label instead of memory's, kernel and template. 0 or -errno and why. */
+/* cay-seal on a file that is no memory image, to "sign" or "check" it (`what`); form, at most 32
+ * bytes, is in the label instead of memory's, kernel and template. 0 or -errno and why. */
 int memory_image_sign(const struct runtime *rt, const char *what, const char *form, uint32_t uid,
                       int dir_fd, int file_fd, uint64_t file_max, char why[static TASK_WHY_SIZE]);
 
@@ -58,8 +58,8 @@ int memory_image_sign_exchange(const struct runtime *rt, const char *what, const
                                uint32_t uid, int dir_fd, int file_fd, uint64_t file_max,
                                char why[static TASK_WHY_SIZE]);
 
-/* Starts cay-seal, with which memory_image_end comes to its end: what is "seal" or "open". 0 or
- * -errno and why. */
+/* Starts cay-seal, with which memory_image_end comes to its end, to "seal" or "open" (`what`). 0
+ * or -errno and why. */
 int memory_image_seal_begin(const struct runtime *rt, const char *what, uint32_t uid, int dir_fd,
                             int file_fd, const struct runtime_image *image,
                             struct image_program *out, char why[static TASK_WHY_SIZE]) WARN_UNUSED;

@@ -128,8 +128,8 @@ uint32_t process_command_sandboxes_kill(const struct runtime *rt, uint32_t slot)
     return killed;
 }
 
-/* The agent's leaf holds what cay started there only: cay-init, from its memory file, and what is
- * to become one. */
+/* The agent's leaf holds cay's processes only: cay-init, from its memory file, and those to become
+ * one. */
 static bool is_unfinished(pid_t pid)
 {
     static const char agent[] = "/memfd:cay-init";

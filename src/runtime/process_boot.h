@@ -35,7 +35,7 @@ struct process_ends {
 #define PROCESS_ENDS_NONE    ((struct process_ends){-1, -1, -1, -1})
 #define CLEANUP_PROCESS_ENDS CLEANUP(process_ends_close)
 
-/* 0 or -errno; what was opened is in *e either way. */
+/* 0 or -errno; opened descriptors are in *e either way. */
 int process_ends_open(struct process_ends *e) WARN_UNUSED;
 void process_ends_close(struct process_ends *e);
 

@@ -1,6 +1,6 @@
 /* Copies of the layer of a sandbox of the process level, which is all that is on the disk of it. A
- * copy is one call of the state disk, and what is slow about it (its overlay is made fit to be
- * mounted, records become durable) is a second task, for when the sandbox goes on again. */
+ * copy is one call of the state disk, and its slow part (its overlay is made fit to be mounted,
+ * records become durable) is a second task, for when the sandbox goes on again. */
 
 #include "runtime/level.h"
 #include "runtime/state.h"

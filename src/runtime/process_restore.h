@@ -1,6 +1,5 @@
 #pragma once
-/* A start from memory: what was dumped of a sandbox goes on, in a new slot. Private to the
- * runtime. */
+/* A start from memory: a dumped sandbox goes on, in a new slot. Private to the runtime. */
 
 #include "runtime/process_trees.h"
 

@@ -174,12 +174,12 @@ static int mount_run(const struct rootfs *b)
     return fd < 0 ? fd : rootfs_attach_at(fd, b->root_fd, "run");
 }
 
-/* As an overlay of its own, like the sandbox's root, and for the same reasons: what is asked of its
- * files (ioctl, fsync, sockets, locks, leases) is answered by this sandbox's overlay, not by the
- * disk that all share, nor by an inode that another sandbox has too. Set-id programs work on no
- * volume: another sandbox made them. A directory of the host is one that is only read: without the
- * overlay a socket or queue in it would connect the sandbox to the host's program behind it, as
- * these do not heed that a mount is read-only. Tests: test_volumes_privd.py, test_host_dirs.py. */
+/* As an overlay of its own, like the sandbox's root, and for the same reasons: calls on its files
+ * (ioctl, fsync, sockets, locks, leases) are answered by this sandbox's overlay, not by the disk
+ * that all share, nor by an inode that another sandbox has too. Set-id programs work on no volume:
+ * another sandbox made them. A directory of the host is one that is only read: without the overlay
+ * a socket or queue in it would connect the sandbox to the host's program behind it, as these do
+ * not heed that a mount is read-only. Tests: test_volumes_privd.py, test_host_dirs.py. */
 static int overlay_volume(const char *volume_dir, const struct privsep_mount *v)
 {
     bool read_only = v->flags & PRIVSEP_MOUNT_READ_ONLY;

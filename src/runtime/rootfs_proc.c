@@ -1,7 +1,7 @@
 /* A /proc of the sandbox's own namespaces, in three steps: sysctls are written through it, then
- * what is left writable in it becomes read-only, then what tells of the host is covered. The order
- * matters: nothing is written once it is read-only. /sys is no sysfs but the plain files that the
- * root's least layer has (sysfs_stub.h). A name that this kernel lacks needs no mask. */
+ * files left writable in it become read-only, then files that tell of the host are covered. The
+ * order matters: nothing is written once it is read-only. /sys is no sysfs but the plain files that
+ * the root's least layer has (sysfs_stub.h). A name that this kernel lacks needs no mask. */
 
 #include "runtime/rootfs_proc.h"
 
@@ -23,10 +23,10 @@
  * made them. */
 #define COMMAND_NAMESPACES_MAX 11
 
-/* Only ever shown what the sandbox's own namespaces allow; on top of that, what container runtimes
- * hide, and what is of the host's devices: bus (their registers), fs (its disks, whose file systems
- * a reader locks), irq (how often each has interrupted); and cgroups, which counts the control
- * groups of the whole host: how many sandboxes and command sandboxes there are. Test: probe
+/* Only ever shown what the sandbox's own namespaces allow; on top of that, the files that container
+ * runtimes hide, and those of the host's devices: bus (their registers), fs (its disks, whose file
+ * systems a reader locks), irq (how often each has interrupted); and cgroups, which counts the
+ * control groups of the whole host: how many sandboxes and command sandboxes there are. Test: probe
  * "proc". */
 const char *const rootfs_proc_read_only[ROOTFS_PROC_READ_ONLY] = {"sys", "sysrq-trigger"};
 /* clang-format off */
@@ -50,9 +50,9 @@ static int make_empty(const struct rootfs *b)
     return fd < 0 ? fd : mnt_attach(fd, b->stage_fd, "empty");
 }
 
-/* Covers a file with /dev/null or a directory with the empty one; what is not there needs no mask.
- * The names are the kernel's own: no process can change where they lead, and a link as the last of
- * them is not followed. */
+/* Covers a file with /dev/null or a directory with the empty one; an absent name needs no mask. The
+ * names are the kernel's own: no process can change where they lead, and a link as the last of them
+ * is not followed. */
 static int mask(const struct rootfs *b, int dir_fd, const char *path)
 {
     struct stat st;

@@ -20,8 +20,8 @@
  *     end_begin / end_finish       nothing is left: cgroups, writable layers, of many at a time
  *
  * Each operation on a sandbox is a function of its level's row (struct runtime_driver); the
- * functions outside of it are of the host: opening, the state disk, and what is left of an earlier
- * run.
+ * functions outside of it are of the host: opening, the state disk, and the remainders of an
+ * earlier run.
  *
  * Per running sandbox the caller needs to keep only the pidfd. Slots that are pooled hold two or
  * three descriptors. Names on disk and in cgroups are <slot> and <slot>.<gen>, so that after a
@@ -118,12 +118,12 @@ bool runtime_can_keep(const struct runtime *rt);
 /* Whether there is a kept layer of that number. */
 bool runtime_is_kept(const struct runtime *rt, uint32_t number);
 
-/* Whether memory lies beside it, as far as its name tells: what is in that file is not read. */
+/* Whether memory lies beside it, as far as its name tells: the file's contents are not read. */
 bool runtime_has_memory(const struct runtime *rt, uint32_t number);
 
-/* Removes a kept layer, and what is left of the copies that were made ahead of it: in a task, or
- * (at a start) at once. A layer that is not there is success.
- * records_fd is made durable first. 0, -EAGAIN (finish), -errno. */
+/* Removes a kept layer, and the rest of the copies that were made ahead of it: in a task, or (at a
+ * start) at once. A layer that is not there is success. records_fd is made durable first. 0,
+ * -EAGAIN (finish), -errno. */
 int runtime_drop_begin(struct runtime *rt, uint32_t number, uint32_t ahead, int records_fd,
                        struct task *out);
 int runtime_drop_finish(struct task *t);
@@ -362,10 +362,10 @@ struct runtime_driver {
      * that the agent does then. Inline. */
     void (*notify_resumed)(const struct runtime_sandbox *sb);
 
-    /* Writes what of it runs into its layer, sealed; what has done so is ended by it. The task
-     * begins by writing "0" into each of join_fds, which moves it and all that it starts into a
-     * control group of the caller's. The sandbox's cay-init has to be prepared. Seconds; the caller
-     * ends one that takes longer than RUNTIME_DUMP_MS. */
+    /* Writes its processes into its layer, sealed, and ends them when that is done. The task begins
+     * by writing "0" into each of join_fds, which moves it and all that it starts into a control
+     * group of the caller's. The sandbox's cay-init has to be prepared. Seconds; the caller ends
+     * one that takes longer than RUNTIME_DUMP_MS. */
     int (*dump_begin)(struct runtime *rt, const struct runtime_sandbox *sb,
                       const struct runtime_image *image, const int *join_fds, int n_join_fds,
                       struct task *out);
@@ -465,10 +465,10 @@ struct runtime_driver {
 /* The row of a level; NULL for a number that is no level. */
 const struct runtime_driver *runtime_driver(uint32_t level);
 
-/* After a restart: what is there. Calls found() once per slot that has a cgroup with processes in
- * it (pid = one of them that is PID 1 of its own pid namespace, else 0) or remainders (gen as in
- * the layer's name, 0 where there is only a cgroup). Blocks as long as reading the directories
- * takes. */
+/* After a restart: the sandboxes that are there. Calls found() once per slot that has a cgroup with
+ * processes in it (pid = one of them that is PID 1 of its own pid namespace, else 0) or remainders
+ * (gen as in the layer's name, 0 where there is only a cgroup). Blocks as long as reading the
+ * directories takes. */
 struct runtime_found {
     uint32_t slot, gen;
     bool has_layer, has_cgroup;

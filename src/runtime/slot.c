@@ -1,8 +1,8 @@
-/* The process level's slots: what is made ahead of a sandbox, and whether it can be made here
- * at all. A slot is made by a task (namespaces, their network, places for files and control
- * groups), used by one start, and ended by another task, several at a time, when none of its
- * processes lives. *_begin returns at once, *_finish collects. The probe does the same once at
- * privd's start and undoes it. */
+/* The process level's slots, which are made ahead of sandboxes, and whether one can be made here at
+ * all. A slot is made by a task (namespaces, their network, places for files and control groups),
+ * used by one start, and ended by another task, several at a time, when none of its processes
+ * lives. *_begin returns at once, *_finish collects. The probe does the same once at privd's start
+ * and undoes it. */
 
 #include "runtime/slot.h"
 
