@@ -26,7 +26,7 @@
 #define OWNER \
     "set -e; o=$3; case $o in ''|*:*) ;; *[!0-9]*) o=$o:$(id -g -- \"$o\");; *) o=$o:$o;; esac; "
 
-/* Makes the folder dir with what leads to it; what is made is the owner's. $n: "": it was there. */
+/* Makes the folder dir with what leads to it; new folders are the owner's. $n: "": it was there. */
 #define MAKE(dir)                                                                               \
     "n=; p=" dir "; while [ ! -e \"$p\" ]; do n=$p; p=$(dirname -- \"$p\"); done; mkdir -p -- " \
     "\"" dir "\"; [ -z \"$n\" ] || [ -z \"$o\" ] || chown -R \"$o\" \"$n\"; "

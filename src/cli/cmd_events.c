@@ -1,7 +1,7 @@
-/* `events [-f]`: what happens to sandboxes, as the server reports it. A follower reads lines of
- * JSON until the connection ends, and then asks again from the last id that it printed,
- * TRIES_MAX times a second apart: a restart of the server loses nothing that its ring still has.
- * Without -f one answer is printed. */
+/* `events [-f]`: the events of sandboxes, as the server reports them. A follower reads lines of
+ * JSON until the connection ends, and then asks again from the last id that it printed, TRIES_MAX
+ * times a second apart: a restart of the server loses nothing that its ring still has. Without -f
+ * one answer is printed. */
 
 #include "cli/commands.h"
 #include "cli/lines.h"

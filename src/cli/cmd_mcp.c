@@ -40,7 +40,7 @@ struct post {
     struct api_easy easy;
     json_t *message; /* NULL: it was no JSON; the server says so */
     char *line;
-    struct buf answer; /* of a stream: what is not a whole event yet */
+    struct buf answer; /* of a stream: an event's beginning */
     bool begins;       /* a session */
     bool answered;     /* of a stream: its answer has come, and not only what is told before */
     bool silent;       /* its client has an answer to it already */
@@ -406,8 +406,8 @@ static bool turn(struct bridge *b, int signals)
     return fds[0].revents == 0;
 }
 
-/* After the end of the input, what was sent is answered, if that does not take long: a client that
- * is still there waits for this program to end. */
+/* After the end of the input, requests already sent are answered, if that does not take long: a
+ * client that is still there waits for this program to end. */
 static bool goes_on(struct bridge *b)
 {
     uint64_t now = clock_mono_ms();

@@ -1,7 +1,7 @@
 /* `snapshot create|ls|rm`, `fork` and `rollback`. Each is one request about the sandbox or
  * snapshot that the operands name; a sandbox may be given by the beginning of its id
- * (api_open.c). A fork may be made in part: what was made is printed, what was not is said with
- * its reason, and the exit status is 1. */
+ * (api_open.c). A fork may be made in part: those made are printed, the others are said with their
+ * reasons, and the exit status is 1. */
 
 #include "base/plain_name.h"
 #include "cli/commands.h"

@@ -226,7 +226,7 @@ static json_t *fetch_as_operator(const struct cli *c, struct api *a, struct err 
     if (strcmp(own.url, a->url) == 0)
         variables = fetch_variables(c, &own, &ignored);
     if (variables) {
-        fprintf(stderr, "cay: this server does not know the key in E2B_API_KEY; what is printed "
+        fprintf(stderr, "cay: this server does not know the key in E2B_API_KEY; the output "
                         "has its operator's\n");
         api_close(a);
         *a = own;

@@ -33,7 +33,7 @@ struct build {
     char snapshot[64];
     struct err no_memory; /* why its sandboxes start CMD anew; ERR_OK: they do not, or have none */
     bool memory;          /* they begin with it running */
-    json_t *policy, *steps, *refused; /* steps: what was done; refused: texts */
+    json_t *policy, *steps, *refused; /* steps: those done; refused: texts */
     uint64_t begun_ms, ttl_ms;
     const struct build_file_step *failed;
 };

@@ -133,7 +133,7 @@ const struct cli_command commands_access[] = {
         .operands = "NAME [OPTION...]",
         .summary = "show or set what sandboxes of a template get",
         .text =
-            "For sandboxes that are made from then on. What is not given becomes the server's own "
+            "For sandboxes that are made from then on. A limit not given becomes the server's own "
             "([sandbox] memory, cpu_milli, disk and pids); without options the limits are shown. "
             "Only the operator sets them.",
         .options = OPTIONS({0, "memory", "BYTES", "Memory, as 512M or 2G.", NULL},
@@ -286,7 +286,7 @@ const struct cli_command commands_access[] = {
             "that "
             "it builds) and templateBytes (of images that its builds begin with). An amount is a "
             "number, with K, M, G or T for powers of 1024, or none. A create or pause beyond one "
-            "is refused (429); what is there already stays. Only the operator sets them.",
+            "is refused (429); objects there already stay. Only the operator sets them.",
         .examples = EXAMPLES({"cay tenant quota alice", "what alice has, and what of it is used"},
                              {"cay tenant quota alice sandboxes=20 memoryBytes=16G paused=none",
                               "set two, remove one"}),

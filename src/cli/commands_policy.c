@@ -32,11 +32,12 @@ const struct cli_command commands_policy[] = {
         .name = "policy check",
         .operands = "FILE|-",
         .summary = "say what of a policy can never have an effect, without setting it",
-        .text = "Such as a credential for a host that it is not bound to, or that no rule allows, "
-                "and an address that a ceiling does not let out. What can be used whole says "
-                "nothing, with status 0; a warning, and a policy with a mistake, has status 1. "
-                "create, run and policy set warn of the same, and take the policy: bindings and "
-                "ceilings may change after it.",
+        .text =
+            "Such as a credential for a host that it is not bound to, or that no rule allows, "
+            "and an address that a ceiling does not let out. A policy that can be used whole says "
+            "nothing, with status 0; a warning, and a policy with a mistake, has status 1. "
+            "create, run and policy set warn of the same, and take the policy: bindings and "
+            "ceilings may change after it.",
         .examples = EXAMPLES({"cay policy check policy.json", "before it is used"}),
         .operands_min = 1,
         .operands_max = 1,
@@ -48,13 +49,12 @@ const struct cli_command commands_policy[] = {
         .name = "policy learned",
         .operands = "SANDBOX",
         .summary = "print a policy that allows what a sandbox has tried",
-        .text = "Made of its newest 10,000 records in the audit log: what was allowed, and what no "
-                "rule "
-                "was about. What a rule or the operator's ceiling denied is left out. Read it "
-                "before it "
-                "is set: an agent chose what is in it. With {\"mode\": \"warn\"} in the sandbox's "
-                "policy "
-                "nothing that it needs is denied meanwhile.",
+        .text =
+            "Made of its newest 10,000 records in the audit log: targets that were allowed, and "
+            "those that no rule was about. Those that a rule or the operator's ceiling denied "
+            "are left out. Read it before it is set: an agent chose what is in it. With "
+            "{\"mode\": \"warn\"} in the sandbox's policy nothing that it needs is denied "
+            "meanwhile.",
         .examples = EXAMPLES({"cay policy learned ib3k0 > policy.json", "to be read and set"}),
         .operands_min = 1,
         .operands_max = 1,
@@ -129,7 +129,8 @@ const struct cli_command commands_policy[] = {
             "only toward the hosts that are named here; one of kind placeholder where a program "
             "sends cay-secret:NAME. One of the same name is replaced, also for sandboxes that run.",
         .options = OPTIONS(
-            {0, "domain", "HOST", "Who may see it: a name, or *.suffix; may be repeated.", NULL},
+            {0, "domain", "HOST", "A host that may see it: a name, or *.suffix; may be repeated.",
+             NULL},
             {0, "port", "PORT", "Only to this port, or a range as 8000-8100; may be repeated.",
              NULL},
             {0, "method", "METHOD", "Only on such requests; may be repeated.", NULL},
@@ -146,7 +147,7 @@ const struct cli_command commands_policy[] = {
             {0, "client-id", "ID", "With --oauth: who asks there.", NULL},
             {0, "client-auth", "HOW",
              "With --oauth: basic (the default) or body, where a client secret stands.", NULL},
-            {0, "scope", "TEXT", "With --oauth: what is asked for.", NULL},
+            {0, "scope", "TEXT", "With --oauth: the scopes asked for.", NULL},
             {0, "prefix", "TEXT", "Before the value, with header:NAME.", NULL},
             {0, "insecure", NULL, "Also over plain HTTP, where all on its way can read it.", NULL},
             {0, "header", "HEADER",
@@ -242,10 +243,10 @@ const struct cli_command commands_policy[] = {
         .summary = "have events sent to an address, signed",
         .text =
             "Each event of the tenant is one POST of its JSON to URL (https, a name), signed as "
-            "Standard Webhooks says. The signing secret is printed, this once. What is not "
+            "Standard Webhooks says. The signing secret is printed, this once. An event not "
             "answered with 2xx is sent again, nine times in all over 21 hours.",
         .options = OPTIONS({0, "type", "TYPE",
-                            "Only these types: one, or TYPE,TYPE. Default: what happens to "
+                            "Only these types: one, or TYPE,TYPE. Default: those of "
                             "sandboxes and snapshots.",
                             NULL}),
         .examples = EXAMPLES(

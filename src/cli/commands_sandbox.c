@@ -20,8 +20,7 @@
     }
 #define OPTION_POLICY                                                                            \
     {                                                                                            \
-        0, "policy", "FILE", "What may leave it: a file, public, deny or allow. Default: deny.", \
-            "file"                                                                               \
+        0, "policy", "FILE", "Its policy: a file, public, deny or allow. Default: deny.", "file" \
     }
 #define OPTIONS_PROCESS                                                                      \
     {'u', "user", "NAME", "Run as this user of the sandbox, for example root.", NULL},       \
@@ -73,7 +72,7 @@ const struct cli_command commands_sandbox[] = {
                             "is its longest life then.",
                             NULL},
                            {0, "idle-counts", "WHAT",
-                            "What is use: traffic (what is asked of it), processes (its programs "
+                            "Kinds of use: traffic (requests to it), processes (its programs "
                             "use the processor), or both (the default).",
                             NULL},
                            OPTION_QUIET),
@@ -91,7 +90,7 @@ const struct cli_command commands_sandbox[] = {
         .operands = "[OPTION...] SANDBOX [COMMAND [ARGUMENT...]]",
         .summary = "run a command in a sandbox; without one, a shell",
         .text = TEXT_STATUS
-        "\n\nAs with ssh it lasts until nothing holds the command's output any more: what stays in "
+        "\n\nAs with ssh it lasts until nothing holds the command's output any more: a program in "
         "the background needs an output of its own (>/dev/null 2>&1 &)."
         "\n\nWith --policy the command has a network of its own, where both that policy and the "
         "sandbox's hold. It has no terminal then, its input is read first, what it leaves "
@@ -201,7 +200,8 @@ const struct cli_command commands_sandbox[] = {
         .summary = "compress the files of paused sandboxes",
         .text = "Of sandboxes that are paused with their files alone: what they wrote becomes one "
                 "compressed file, from which they boot as before when they are resumed. A resume "
-                "that is asked for meanwhile comes first. What cannot be in an archive refuses it, "
+                "that is asked for meanwhile comes first. A file that cannot be in an archive "
+                "refuses it, "
                 "and the files stay as they are.",
         .options = OPTIONS(OPTION_QUIET),
         .examples = EXAMPLES({"cay pause --files ib3k0 && cay archive ib3k0", "for weeks"}),
@@ -250,9 +250,9 @@ const struct cli_command commands_sandbox[] = {
         .name = "resize",
         .operands = "[--memory=SIZE] [--cpu=N] [--disk=SIZE] SANDBOX",
         .summary = "give a sandbox more or less memory, processor time and disk",
-        .text = "What runs in it goes on. Less than it uses is refused, and so is more than the "
+        .text = "Its programs go on. Less than it uses is refused, and so is more than the "
                 "operator gives a sandbox of its template, or its tenant; then nothing changes. "
-                "What is not given stays. Prints what it has then.",
+                "Limits not given stay. Prints what it has then.",
         .options = OPTIONS({0, "memory", "SIZE", "Such as 512M or 2G.", NULL},
                            {0, "cpu", "N", "Processors, to thousandths: 2, or 0.5.", NULL},
                            {0, "disk", "SIZE", "Of its files, such as 1G.", NULL}),
@@ -307,7 +307,7 @@ const struct cli_command commands_sandbox[] = {
         .name = "snapshot rm",
         .operands = "SNAPSHOT...",
         .summary = "remove snapshots, by id or name",
-        .text = "What was made from one stays as it is.",
+        .text = "Sandboxes made from one stay as they are.",
         .options = OPTIONS(OPTION_QUIET),
         .examples = EXAMPLES({"cay snapshot rm with-tools", "one"}),
         .operands_min = 1,

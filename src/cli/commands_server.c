@@ -29,10 +29,9 @@ const struct cli_command commands_server[] = {
         .name = "down",
         .operands = "[OPTION...]",
         .summary = "stop the server and every sandbox",
-        .text =
-            "Ends all sandboxes and daemons, waits, and looks whether any process, mount, loop "
-            "device, cgroup or file of theirs is left; if so it says which and fails. What is in "
-            "the state directory stays.",
+        .text = "Ends all sandboxes and daemons, waits, and looks whether any process, mount, loop "
+                "device, cgroup or file of theirs is left; if so it says which and fails. Files in "
+                "the state directory stay.",
         .options = OPTIONS(
             {0, "purge", NULL, "Also remove the state directory: database, keys, templates.", NULL},
             {0, "program-dir", "DIR", "Where cay-keep and the other daemons are.", "file"},

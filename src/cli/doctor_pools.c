@@ -16,7 +16,7 @@
 
 #define UNKNOWN 255 /* a child's exit status; else an index of net_bounds, or their number */
 
-/* least or most: what is said to be limited below or above; 0: not looked at. */
+/* least or most: the bound below or above; 0: not looked at. */
 static const struct {
     const char *path, *name;
     uint64_t least, most;

@@ -1,7 +1,7 @@
 #pragma once
 /* An image as one file: an OCI image layout in a tar archive (`skopeo copy oci-archive:FILE ...`),
  * with the manifest.json that makes it a docker archive as well (`docker load`, `cay template
- * import`). It has one layer, not compressed, which is written first; what is said of it comes
+ * import`). It has one layer, not compressed, which is written first; the documents about it come
  * after, and its own header when its size and digest are known: the file has to be one in which can
  * be sought. Blocking: for command lines. */
 

@@ -305,8 +305,8 @@ static enum err_code run_keep(const struct programs *p, const struct settings *s
     return e->code;
 }
 
-/* Four lines for commands on this machine: see api.c. They use plain HTTP where it is spoken: what
- * stays on this machine needs no certificate. */
+/* Four lines for commands on this machine: see api.c. They use plain HTTP where it is spoken:
+ * traffic that stays on this machine needs no certificate. */
 static enum err_code write_connect_file(const struct settings *s, const char *tls_dir,
                                         struct err *e)
 {

@@ -15,7 +15,7 @@ struct skopeo {
     const char *dir;        /* its temporary files; it is ended when that disk gets full */
     int file_fd, digest_fd; /* become the descriptors above; -1: none */
     uint64_t timeout_ms;
-    const char *verb, *late; /* "fetch"; what has not happened in time */
+    const char *verb, *late; /* "fetch"; the step in a timeout's error */
 };
 
 /* Is it installed? what: what for, for the error. */

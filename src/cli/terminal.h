@@ -21,6 +21,5 @@ void terminal_clean(char *text);
 /* Writes before as it is, then text with its controls replaced. */
 void terminal_put(FILE *out, const char *before, const char *text);
 
-/* For json_dumpf: what is printed on a terminal is ASCII, because JSON leaves the C1 set as it is;
- * else 0. */
+/* For json_dumpf: text on a terminal is ASCII, because JSON leaves the C1 set as it is; else 0. */
 size_t terminal_json_flags(FILE *out);
