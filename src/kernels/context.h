@@ -61,7 +61,7 @@ enum err_code contexts_reserve(struct contexts *all, const char *language, struc
 struct context *contexts_find(struct contexts *all, const char *id); /* or NULL */
 struct context *contexts_next(const struct contexts *all, const struct context *after);
 
-/* Does the kernel of Python's default context start? Then what is asked of it waits. */
+/* Does the kernel of Python's default context start? Then requests to it wait. */
 bool contexts_python_starts(const struct contexts *all);
 
 /* Where a context works of which no directory is asked for. */

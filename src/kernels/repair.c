@@ -67,7 +67,7 @@ static size_t escape(const char *at, size_t len)
     int value = escaped(at, len);
 
     if (value < 0)
-        return MIN(len, 2); /* "\n" and the like; what is none, jansson will say */
+        return MIN(len, 2); /* "\n" and the like; jansson refuses any other */
     if (is_half(value, 0xd800))
         return is_half(escaped(at + ESCAPE_LEN, len - ESCAPE_LEN), 0xdc00) ? 2 * ESCAPE_LEN : 0;
     return is_half(value, 0xdc00) ? 0 : ESCAPE_LEN;

@@ -1,6 +1,6 @@
 #pragma once
-/* A MIME bundle of a kernel as one line of the stream: text, html, png, ... and what has no name of
- * its own under "extra". */
+/* A MIME bundle of a kernel as one line of the stream: text, html, png, ... and types without a
+ * name of their own under "extra". */
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -16,8 +16,8 @@ struct file_stat {
 /* "/files?path=..." of a path. */
 void file_target(const char *path, char out[static FILE_TARGET_SIZE]);
 
-/* Of the request's sandbox, with the rights that a command of "run" has: what is root's stays
- * closed, also where a program in the sandbox laid a link to it in the path. */
+/* Of the request's sandbox, with the rights that a command of "run" has: root's files stay closed,
+ * also where a program in the sandbox laid a link to one in the path. */
 void file_call(struct request *r, const struct core_agent_file_call *a, core_agent_cb done);
 
 /* The contents from offset on, at most max bytes: status 206, or 416 beyond the end. */

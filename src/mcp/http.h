@@ -1,6 +1,6 @@
 #pragma once
-/* The routes of MCP, and what is checked before a message is read: the origin of a web page, the
- * key, the content's type, the session. */
+/* The routes of MCP, and the checks before a message is read: the origin of a web page, the key,
+ * the content's type, the session. */
 
 #include "api/api.h"
 

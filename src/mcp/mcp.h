@@ -3,10 +3,10 @@
  * sandbox, run commands and work on files in it (docs/mcp.md). A dialect of the API: its routes run
  * on the control loop, and its tools call the functions of core that the other dialects call.
  *
- * http.c has the routes and what is checked before a message is read; rpc.c reads it; revision.c
- * says which revision it speaks; request.c is one request on its way to its answer; methods.c has
- * the methods, tools.c the tools, each with the right that it needs. session.c knows whose sandbox
- * is meant.
+ * http.c has the routes and the checks before a message is read; rpc.c reads it; revision.c says
+ * which revision it speaks; request.c is one request on its way to its answer; methods.c has the
+ * methods, tools.c the tools, each with the right that it needs. session.c knows whose sandbox is
+ * meant.
  *
  * Sources: modelcontextprotocol.io/specification, revisions 2025-03-26 to 2026-07-28; RFC 9728
  * (metadata of a protected resource), RFC 6750 (bearer tokens). */

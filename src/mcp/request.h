@@ -4,7 +4,7 @@
  *
  * A request lives until request_done or one of the functions that answer was called, exactly once.
  * Its client may give it up before (a notification, or its end of the stream closes): then it is
- * `dropped`, what is under way is ended, and the answer goes nowhere. */
+ * `dropped`, its work under way is ended, and the answer goes nowhere. */
 
 #include "base/buf.h"
 #include "core/pipe_writer.h"

@@ -1,6 +1,6 @@
 #pragma once
 /* Files of sandboxes as resources, cay://SANDBOX/PATH: the tenant's sandboxes that were made here
- * are listed, and what stands in the home directory of a session's own. */
+ * are listed, and files in the home directory of a session's own. */
 
 #include "mcp/request.h"
 

@@ -86,10 +86,9 @@ bool result_agent_failed(struct request *r, const char *what, const struct err *
     o = body ? json_load_answer(body, len) : NULL;
     message = json_string_value(json_object_get(o, "message"));
     result_fail(r, "%s: %.600s%s", what, message ? message : "the sandbox refused it",
-                status == 403
-                    ? "; files are touched as the sandbox's user: what is another's takes "
-                      "\"run\", with \"user\""
-                    : "");
+                status == 403 ? "; files are touched as the sandbox's user: another's take "
+                                "\"run\", with \"user\""
+                              : "");
     json_decref(o);
     return true;
 }

@@ -54,5 +54,5 @@ bool rpc_same_id(const json_t *a, const json_t *b);
 /* Appends an event of a stream of server-sent events. 0, -EMSGSIZE, -ENOMEM. */
 int rpc_put_event(struct buf *b, const json_t *message) WARN_UNUSED;
 
-/* Bytes as a JSON text; what is not UTF-8 becomes U+FFFD. NULL: memory is out. */
+/* Bytes as a JSON text; bytes that are not UTF-8 become U+FFFD. NULL: memory is out. */
 json_t *rpc_text(const char *bytes, size_t n);

@@ -190,7 +190,7 @@ static void no_such(struct request *r, const char *id)
 {
     result_fail(r,
                 "there is no sandbox \"%.32s\" of this key%s: it may have ended. Make another one "
-                "with the tool \"create\"; what was in it is gone",
+                "with the tool \"create\"; its files are gone",
                 id, r->policy_said ? " that reaches no more than this connection's may" : "");
 }
 

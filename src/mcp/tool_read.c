@@ -34,8 +34,7 @@ struct reading {
     size_t max;
 };
 
-/* Text where it is one: what was cut within a character is left for the next piece. Length in
- * *len. */
+/* Text where it is one: a character that was cut is left for the next piece. Length in *len. */
 static bool is_text(const char *bytes, size_t *len)
 {
     size_t whole = *len > 0 ? json_whole_text(bytes, *len) : 0;

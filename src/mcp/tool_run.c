@@ -64,8 +64,8 @@ static size_t encoded_size(unsigned char c)
     return c >= 0x80 ? 3 : c == '"' || c == '\\' ? 2 : 1;
 }
 
-/* How much of an output the result has: what was asked for, and no more than has room there when it
- * is encoded; whole characters where it goes on. */
+/* How much of an output the result has: the bytes asked for, and no more than has room there when
+ * it is encoded; whole characters where it goes on. */
 static size_t shown_of(const struct run *run, int i)
 {
     const char *bytes = run->out[i].data;

@@ -125,7 +125,7 @@ FIELDS run_in[] = {
      .name = "max_bytes",
      .min = 0,
      .max = TOOL_TEXT_BYTES_MAX,
-     .description = "Bytes of each output in the result; 32768 when absent. What is more stands in "
+     .description = "Bytes of each output in the result; 32768 when absent. The rest stands in "
                     "a file of the "
                     "sandbox that the result names."},
     END};

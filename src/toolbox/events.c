@@ -1,8 +1,8 @@
 /* The stream of events that newer clients open at their start, by Socket.IO over WebSocket: the
- * handshake, the key, signs of life, and what happens to the sandboxes of the key's tenant. That
- * comes as lines out of a pipe, each one packet (src/api/daytona_events.c), which is asked for with
- * the key once the client has said it, and ends with the key. Nothing waits for a client: while as
- * much waits for it as the server lets wait, its pipe is not read, and the pipe's writer cuts it
+ * handshake, the key, signs of life, and events of the sandboxes of the key's tenant. Those come as
+ * lines out of a pipe, each one packet (src/api/daytona_events.c), which is asked for with the key
+ * once the client has said it, and ends with the key. Nothing waits for a client: while as much
+ * waits for it as the server lets wait, its pipe is not read, and the pipe's writer cuts it
  * (core/state_follow.h). A client that does not answer a ping is disconnected.
  *
  * Source: Engine.IO protocol 4 and Socket.IO protocol 5 (socket.io/docs), websocket transport

@@ -103,7 +103,7 @@ static int refuse(struct upload *u, const char *why)
     return -ECANCELED;
 }
 
-/* "files[0].path", "files[0].file": what stands before the end into part. */
+/* "files[0].path", "files[0].file": the text before the end into part. */
 static bool ends_with(const char *name, const char *end, char part[static PART_NAME_SIZE])
 {
     size_t n = strlen(name), m = strlen(end);

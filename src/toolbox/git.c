@@ -448,7 +448,7 @@ static void with_remote(struct toolbox_call *c, const char *lines)
                                     upstream ? "--set-upstream" : "", NULL});
 }
 
-/* No merge: what cannot be fast-forwarded is refused, as upstream does. */
+/* No merge: a branch that cannot be fast-forwarded is refused, as upstream does. */
 void git_pull(struct toolbox_call *c)
 {
     with_remote(c,

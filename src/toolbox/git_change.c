@@ -36,7 +36,7 @@ void git_init(struct toolbox_call *c)
               (const char *const[]){bare ? "--bare" : "", branch, NULL});
 }
 
-/* An empty list, as none, is all; what is no list is refused then, and not taken for none. */
+/* An empty list, as none, is all; any other value is refused then, and not taken for none. */
 static bool names_files(const struct git *g)
 {
     const json_t *files = json_object_get(g->call->body, "files");

@@ -23,7 +23,7 @@ struct git *git_new(struct toolbox_call *c);
 
 /* Each of these: false, and the call was answered. */
 
-/* Text of the body; what is optional is "" when absent. */
+/* Text of the body; an optional one is "" when absent. */
 bool git_text(struct git *g, const char *name, enum json_need need, size_t max, const char **out);
 /* A branch, a commit or a remote: what git could take for an option is none. */
 bool git_name_of(struct git *g, const char *field, enum json_need need, const char **out);

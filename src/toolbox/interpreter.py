@@ -194,7 +194,7 @@ class Execution:
             self.worker.process.send_signal(signal.SIGINT)
 
     def look_at_client(self):
-        """It has nothing more to say: what comes is its end."""
+        """It has nothing more to say: the next read is its end."""
         try:
             data = self.client.recv(4096)
         except BlockingIOError:

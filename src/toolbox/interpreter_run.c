@@ -101,7 +101,7 @@ static void lines_are_taken(struct execution *e)
     share_return(TAKE_PTR(e->printed));
 }
 
-/* False: the line was its last. The sandbox made it: what is no message of ours ends the wait. */
+/* False: the line was its last. The sandbox made it: any but a message of ours ends the wait. */
 static bool on_line(struct execution *e, const char *text, size_t len)
 {
     json_t *o = json_load_output(text, len);
@@ -296,7 +296,7 @@ static char *read_request(struct execution *e, const json_t *body, struct err *e
     return text;
 }
 
-/* Once: what comes later is not looked at. */
+/* Once: later messages are not looked at. */
 static void on_message(void *arg, bool is_text UNUSED, const char *data, size_t len)
 {
     struct execution *e = arg;

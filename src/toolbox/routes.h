@@ -15,7 +15,7 @@ struct toolbox_route {
     const char *pattern; /* "/process/session/{}/exec"; a star at its end is all that follows */
     toolbox_handler handler;
     unsigned flags;
-    const char *note; /* of toolbox_unsupported: what is asked for, and what to do instead */
+    const char *note; /* of toolbox_unsupported: the feature, and what to do instead */
 };
 
 extern const struct toolbox_route *const toolbox_tables[]; /* ends with NULL */

@@ -8,7 +8,7 @@
 
 #define SESSION_CID_SIZE  40
 #define SESSION_PATH_SIZE 512
-#define SESSION_LOG_MAX   (4u * 1024u * 1024u) /* of each output: what is older is left out */
+#define SESSION_LOG_MAX   (4u * 1024u * 1024u) /* of each output: older bytes are left out */
 #define SESSION_LOGS_MAX  (12u * SESSION_LOG_MAX + 65536u) /* as JSON */
 
 /* The call's state: freed with it. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* {"token": text}; what stands beside it is ignored. NULL: memory is out. */
+/* {"token": text}; other members are ignored. NULL: memory is out. */
 static char *read_token(const char *text, size_t len)
 {
     json_t *o = NULL;
@@ -17,8 +17,8 @@ static char *read_token(const char *text, size_t len)
     return key;
 }
 
-/* text: what follows the first digit of a message. A namespace begins with a slash and ends with a
- * comma, or with the text; the main one may be left out. */
+/* text: a message behind its first digit. A namespace begins with a slash and ends with a comma, or
+ * with the text; the main one may be left out. */
 static enum socketio_packet read_message(const char *text, size_t len, char **token)
 {
     if (len == 0 || text[0] < '0' || text[0] > '6')

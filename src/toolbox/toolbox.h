@@ -46,8 +46,8 @@ struct toolbox_config {
 /* 0 or -errno. */
 int toolbox_new(uv_loop_t *loop, const struct toolbox_config *config, struct toolbox **out);
 
-/* The sandbox has been paused: what is asked of its agent ends. id NULL: of every agent, as for
- * lack of memory it could not be told which sandbox it was. */
+/* The sandbox has been paused: requests to its agent end. id NULL: of every agent, as for lack of
+ * memory it could not be told which sandbox it was. */
 void toolbox_paused(struct toolbox *t, const char *id);
 
 /* The key opens nothing any more: calls that it was sent with end, also those that only begin.
