@@ -13,5 +13,5 @@ struct bucket {
     const char *ca_file;     /* NULL: the system's authorities */
 };
 
-/* NULL, or what is wrong with it, as the end of a sentence; *key is the setting's name then. */
+/* NULL, or its fault, as the end of a sentence; *key is the setting's name then. */
 const char *bucket_check(const struct bucket *b, const char **key);

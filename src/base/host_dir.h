@@ -15,8 +15,8 @@ struct host_dir {
     const char *tenants;           /* in text: names with commas between; NULL: all */
 };
 
-/* Reads NAME:PATH or NAME:PATH:TENANT,TENANT. NULL, or what is wrong with it; out is untouched
- * then. Its tenants point into text. */
+/* Reads NAME:PATH or NAME:PATH:TENANT,TENANT. NULL, or its fault; out is untouched then. Its
+ * tenants point into text. */
 const char *host_dir_parse(const char *text, struct host_dir *out);
 
 bool host_dir_is_for(const struct host_dir *d, const char *tenant);

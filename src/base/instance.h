@@ -1,6 +1,6 @@
 #pragma once
-/* Several servers on one machine, each in a state directory of its own: what is named after the
- * place. */
+/* Several servers on one machine, each in a state directory of its own: the names that come from
+ * that place. */
 
 #include "base/util.h"
 

@@ -23,5 +23,5 @@ struct otlp_url {
     char path[OTLP_URL_PATH_MAX + 1];
 };
 
-/* NULL, or what is wrong with it (*out is untouched then), as the end of a sentence. */
+/* NULL, or its fault (*out is untouched then), as the end of a sentence. */
 const char *otlp_url_parse(const char *text, struct otlp_url *out);

@@ -46,8 +46,9 @@ const struct config_key settings_keys[] = {
      "optional speaks TLS and plain HTTP on the same port, only refuses plain HTTP, off speaks no "
      "TLS and uses no certificate. Other than a loopback address needs only."},
     {"listen", "plain_outside", CONFIG_BOOL, FIELD(listen_plain_outside), "false", 0, 0, "",
-     "Plain HTTP at an address that other machines can reach, too: who is on the way there reads "
-     "and changes everything, keys included. For a network that is trusted, or where a proxy in "
+     "Plain HTTP at an address that other machines can reach, too: a machine on the way there "
+     "reads and changes everything, keys included. For a network that is trusted, or where a proxy "
+     "in "
      "front speaks TLS."},
 
     {"state", "dir", CONFIG_STRING, FIELD(state_dir), "/var/lib/cay", 0, 0, "DIR",
@@ -67,8 +68,8 @@ const struct config_key settings_keys[] = {
      "N",
      "Where inode numbers of templates begin on btrfs, so that no file of a template has that of a "
      "file that a sandbox made, as long as it makes fewer. The first template that is built or "
-     "imported on a state disk takes about 20 s longer for 1048576; what is there keeps its "
-     "numbers until it is made anew. 0: anywhere."},
+     "imported on a state disk takes about 20 s longer for 1048576; older ones keep their "
+     "numbers until they are made anew. 0: anywhere."},
 
     {"sandbox", "memory", CONFIG_BYTES, FIELD(sandbox_memory_bytes), "1G", 32 * MIB, 16 * TIB,
      "BYTES", "Memory of a sandbox, page cache of its files included."},
@@ -125,7 +126,7 @@ const struct config_key settings_keys[] = {
      "so that busy sandboxes delay requests less; 0 changes nothing. Programs in sandboxes do not "
      "have it."},
     {"server", "log_level", CONFIG_STRING, FIELD(server_log_level), "info", 0, 0, "LEVEL",
-     "What is logged: error, warn, info or debug."},
+     "The least level that is logged: error, warn, info or debug."},
 
     {"pause", "archive_after", CONFIG_TIME_MS, FIELD(pause_archive_after_ms), "0", 0, 3650 * DAY,
      "TIME",
@@ -181,7 +182,7 @@ const struct config_key settings_keys[] = {
      "repositories' names or without (docs/templates.md). When absent, none."},
     {"images", "hosts", CONFIG_STRING, FIELD(images_hosts), NULL, 0, 0, "LIST",
      "Other hosts that these registries send their clients to for tokens and layers, separated by "
-     "commas, as pkg-containers.githubusercontent.com. What is not named is not reached."},
+     "commas, as pkg-containers.githubusercontent.com. No other host is reached."},
     {"images", "addresses", CONFIG_STRING, FIELD(images_addresses), NULL, 0, 0, "LIST",
      "Private addresses or ranges that these registries and hosts may have, separated by commas, "
      "as "

@@ -72,7 +72,7 @@ enum err_code settings_load(struct settings *s, const char *path, int *argc, cha
 void settings_free(struct settings *s);
 
 /* The same for a daemon: from the file that --config names in argv (without it only options count),
- * and what is logged from now on is set. Options that are no settings stay in argv, --config
+ * and the level of the log from now on is set. Options that are no settings stay in argv, --config
  * too. */
 enum err_code settings_load_daemon(struct settings *s, int *argc, char **argv, struct err *e);
 

@@ -55,7 +55,7 @@ static bool is_label(const char *label, size_t len)
 #define DOMAIN_MAX 225
 _Static_assert(DOMAIN_MAX == 253 - 6 - IDS_SANDBOX_LEN - 1, "65535-ID.DOMAIN");
 
-/* NULL, or what is wrong with it. */
+/* NULL, or its fault. */
 static const char *wrong_with_domain(const char *domain)
 {
     size_t host = strcspn(domain, ":"), at = 0, len = 0;
@@ -78,7 +78,7 @@ static const char *wrong_with_domain(const char *domain)
         return "it looks like an address, and below an address there are no names, which each "
                "port of a sandbox needs one of";
     if (port && !port_from_text(port))
-        return "what follows its ':' is a port, 1 to 65535";
+        return "its ':' is followed by a port, 1 to 65535";
     return NULL;
 }
 

@@ -1,8 +1,8 @@
 /* A request is the API's (connloop_api.c) or a sandbox's (gateway.c). A sandbox's: the head is
  * posted, and the answer brings a socket to relay through. Nothing here waits for the control
  * loop: whatever it answers comes through the loop's mailbox, as do its orders (serve, paused,
- * stop). cayd's main starts one of these for each thread and joins it at the end; stopping
- * closes listeners first, then what goes on after the grace time. */
+ * stop). cayd's main starts one of these for each thread and joins it at the end; stopping closes
+ * listeners first, then exchanges that go on after the grace time. */
 
 #include "cayd/connloop_internal.h"
 
@@ -191,7 +191,7 @@ static void open_paused(struct mailbox_message *message, void *reader)
     const char *id = o == &l->end_all ? NULL : o->id;
 
     if (!id)
-        l->end_all_is_on = false; /* first: what is paused from now on has an order of its own */
+        l->end_all_is_on = false; /* first: a later pause has an order of its own */
     if (!l->stopping) {
         gateway_paused(l->gateway, id);
         toolbox_paused(l->toolbox, id);

@@ -1,6 +1,6 @@
 #pragma once
 /* A connection loop: one thread, one uv loop, one HTTP server on the shared listener. It parses,
- * answers and relays; what needs state it asks the control loop. */
+ * answers and relays; for state it asks the control loop. */
 
 #include "cayd/control.h"
 #include "http/layer.h"

@@ -273,7 +273,7 @@ static void of_tenant(struct connloop *l, struct http_exchange *x, const char *t
         http_body_collect(x, API_BODY_MAX_BYTES, api_body);
 }
 
-/* Of no tenant. A longer body is not waited for: what is answered without a key needs none. */
+/* Of no tenant. A longer body is not waited for: an answer without a key needs none. */
 static void of_no_tenant(struct http_exchange *x)
 {
     if (is_short(http_exchange_head(x)))

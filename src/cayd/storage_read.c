@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* "TENANT/MD5" and what is to follow it. */
+/* "TENANT/MD5" and the text that has to follow it. */
 static bool read_name(const char *text, const char *after, struct core_storage_call *out)
 {
     size_t n = strcspn(text, "/");

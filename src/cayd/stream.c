@@ -32,7 +32,7 @@ struct stream {
 struct streams {
     uv_loop_t *loop;
     struct stream *first;
-    char buffer[FILE_READ_BYTES]; /* one for all: what is read is handed on at once */
+    char buffer[FILE_READ_BYTES]; /* one for all: each read is handed on at once */
 };
 
 static void on_closed(uv_handle_t *h)

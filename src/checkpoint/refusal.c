@@ -4,8 +4,8 @@
  * are left out (scripts/criu.patches). A process that is traced cannot be dumped, and one of a
  * command sandbox is in namespaces that CRIU does not restore. A shared mapping of a memory file
  * comes back as memory of its own, as CRIU cannot open what is mapped without a right on the host:
- * what is written through a descriptor of the file would no longer be seen in it. The end of a
- * TCP connection needs raw packets to be made anew, which no process of a sandbox may send: a
+ * bytes written through a descriptor of the file would no longer be seen in it. The end of a TCP
+ * connection needs raw packets to be made anew, which no process of a sandbox may send: a
  * connection that has ended comes back as a socket without one (scripts/criu.patches), so one that
  * can still be read from is refused. */
 

@@ -23,7 +23,7 @@
 #define PRIVSEP_KEY_SIZE       32
 #define PRIVSEP_CREATE_SOCKETS 2
 #define PRIVSEP_KEPT_MAX       1024 /* numbers of kept files */
-#define PRIVSEP_OWNER_SIZE     16   /* of kept files and volumes: who has a number */
+#define PRIVSEP_OWNER_SIZE     16   /* of kept files and volumes: the owner of a number */
 #define PRIVSEP_VOLUMES_MAX    1024 /* numbers of volumes */
 #define PRIVSEP_RESIZES_MAX    8u   /* sandboxes whose limits are being changed at a time */
 #define PRIVSEP_CREATE_VOLUMES 4    /* of one sandbox, directories of the host among them */
@@ -106,7 +106,7 @@ enum privsep_op {
      * here; -EINPROGRESS: it has ended, and for half a minute its files could not be kept: that is
      * tried on, and KEPTS says busy until it is done */
     PRIVSEP_KEEP,
-    /* u.kept.number and .owner, as KEPTS tells: what is kept by it is removed. Reply when it is
+    /* u.kept.number and .owner, as KEPTS tells: the files kept by it are removed. Reply when it is
      * gone; -EBUSY: it is in use; -EPERM: it is another owner's */
     PRIVSEP_DROP,
     /* Replies: one PRIVSEP_KEPT event for each number, then the reply */
@@ -159,7 +159,7 @@ enum privsep_op {
      * -EACCES, -EIO, -ENOSPC, -EOPNOTSUPP (this server has no bucket), -ECANCELED (DROP came
      * first), -ETIMEDOUT */
     PRIVSEP_FETCH,
-    /* u.exchange: what is kept by that number, which stays, as a file for other servers
+    /* u.exchange: the files kept by that number, which stay, as one file for other servers
      * (contract/exchange.h). Reply: PRIVSEP_EXPORT_FDS descriptors of the file, which has no name
      * and is gone when they are closed; or u.refused says why not: -ENOENT, -EBUSY, -EPERM as of
      * DROP; -EAGAIN (another EXPORT or IMPORT is under way), -EOPNOTSUPP, -ENOSPC, -ETIMEDOUT,
@@ -234,11 +234,11 @@ enum privsep_cause {
     PRIVSEP_CAUSE_OOM        /* PID 1 was killed by its memory limit */
 };
 
-/* Of CREATE with a kept number: it gets a copy, and what is kept stays. */
+/* Of CREATE with a kept number: it gets a copy, and the kept files stay. */
 #define PRIVSEP_CREATE_COPY 1u
-/* Likewise: what ran in it goes on, from the memory that DUMP kept beside the files. From the
- * moment in which a process goes on there are the files alone; with PRIVSEP_CREATE_COPY what is
- * kept stays, memory and all. -EAGAIN: too many are under way. */
+/* Likewise: its programs go on, from the memory that DUMP kept beside the files. From the moment in
+ * which a process goes on there are the files alone; with PRIVSEP_CREATE_COPY what is kept stays,
+ * memory and all. -EAGAIN: too many are under way. */
 #define PRIVSEP_CREATE_MEMORY 2u
 /* With both: others begin with it too, so it may have been restored ahead of the create. */
 #define PRIVSEP_CREATE_POOL    4u

@@ -33,7 +33,7 @@ struct http_client_request {
     /* The body is not here yet: it comes by http_client_write, in chunks, up to
      * http_client_end_body. */
     bool body_streams;
-    void (*on_drain)(void *arg); /* may be NULL: what was written has gone */
+    void (*on_drain)(void *arg); /* may be NULL: all that was written has gone */
     /* Exactly once. head and body are valid during the call; head is NULL with why set. fd is the
      * connection if it can be used again and the callback may take it (it sets *fd to -1), else it
      * is closed after the call. */

@@ -2,10 +2,9 @@
  * exchange, read its head, hand on its body, finish its response, close, linger. conn_pump runs
  * steps until none can, whenever the socket is ready, a response was written or a body was let
  * go on; so no step calls another, and a handler may end an exchange inside its own callback.
- * Input waits in the server's shared buffer for the length of one pump; what is left after it
- * becomes the connection's own. Output that the socket does not take is queued within a
- * maximum. The file that owns the socket, and the only one that reads from it and writes to it,
- * through layer.h. */
+ * Input waits in the server's shared buffer for the length of one pump; its rest becomes the
+ * connection's own. Output that the socket does not take is queued within a maximum. The file that
+ * owns the socket, and the only one that reads from it and writes to it, through layer.h. */
 #include "http/conn.h"
 
 #include "http/body.h"

@@ -9,5 +9,5 @@ size_t conn_input_len(const struct conn *c);
 const char *conn_input_data(const struct conn *c);
 void conn_input_used(struct conn *c, size_t n);
 
-/* At a pump's end: what is left becomes the connection's own. */
+/* At a pump's end: the rest becomes the connection's own. */
 void conn_input_keep(struct conn *c);

@@ -1,5 +1,5 @@
-/* A connection's part of the loop's time, where that is shared out (http_server_config.enter): who
- * may begin, and what is put off. */
+/* A connection's part of the loop's time, where that is shared out (http_server_config.enter):
+ * whether it may begin, and the steps put off. */
 #include "http/server_internal.h"
 
 bool server_enter(struct http_server *s, uint64_t tag, bool again, uint32_t *round)

@@ -149,7 +149,7 @@ int gzip_finish(struct gzip *z)
     return r == 2 ? 0 : r;
 }
 
-/* "0.5" as 500: at most three decimals (RFC 9110 12.4.2); what is malformed counts as 1000. */
+/* "0.5" as 500: at most three decimals (RFC 9110 12.4.2); a malformed one counts as 1000. */
 static int weight(const char *q)
 {
     int value, unit = 100;

@@ -67,8 +67,8 @@ enum err_code json_check_program_env(const json_t *obj, const char *what, size_t
  * and output of programs may hold anything. 0, -EMSGSIZE or -ENOMEM. */
 int json_append_text(struct buf *b, const char *s, size_t n) WARN_UNUSED;
 
-/* How much of s[n] does not end in the middle of a character of UTF-8: what comes in pieces may be
- * cut there. */
+/* How much of s[n] does not end in the middle of a character of UTF-8: text in pieces may be cut
+ * there. */
 size_t json_whole_text(const char *s, size_t n);
 
 /* A text that this program, or a peer of its own, has written. NULL: it is no JSON, or memory is

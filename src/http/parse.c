@@ -58,7 +58,7 @@ static bool llhttp_agrees(const char *data, size_t n, const struct http_head *h,
         return true;
     at = llhttp_get_error_pos(p);
     llhttp_resume(p);
-    p->upgrade = 0; /* the body comes first; what follows it is not llhttp's to decide */
+    p->upgrade = 0; /* the body comes first; llhttp has no say about the bytes after it */
     return llhttp_execute(p, at, (size_t)(data + n - at)) == HPE_OK;
 }
 

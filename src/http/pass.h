@@ -2,8 +2,8 @@
 /* A pipe through which contents that are not read here go from one socket to another by splice(2),
  * without being copied into our memory and out again. A server that relays has one, for as long as
  * it lives. It is a buffer as http_server.read_buf is: its bytes are there between one fill and
- * what is done with them within the same event; what the other side does not take at once is read
- * out of it and queued as all else is. So one connection's bytes cannot reach another, and no
+ * what is done with them within the same event; bytes that the other side does not take at once are
+ * read out of it and queued as all else is. So one connection's bytes cannot reach another, and no
  * connection holds a pipe while it waits. Internal to src/http. */
 
 #include "base/buf.h"

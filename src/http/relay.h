@@ -19,7 +19,7 @@
     "answers that wait for their ends, or for their readers, take all the memory that they may: " \
     "ask for fewer at a time"
 
-/* Stands in both directions between a relay and its upstream: what is not to go on as it came. The
+/* Stands in both directions between a relay and its upstream: changes or stops their bytes. The
  * relay holds what one call gave, and no more, while the reader does not take it. Each call appends
  * to out what goes on; -errno ends the relay as a loss of the upstream does, -ENOBUFS with the
  * reason that no more memory may be taken. */

@@ -1,8 +1,8 @@
 /* A relay whose bytes go through a filter: the request's are given to it as they come and written
  * as it gives them, and the answer's are read a piece at a time, given to it, and handed on as if
  * they had been read so. The upstream is read only while the client takes what comes and the filter
- * has time for it (its `most`); what is left in the filter then is asked for before more is read,
- * and the upstream's end is acted on when nothing is left. */
+ * has time for it (its `most`); the rest in the filter is asked for before more is read, and the
+ * upstream's end is acted on when nothing is left. */
 
 #include "http/relay_filter.h"
 

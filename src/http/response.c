@@ -22,7 +22,7 @@
 
 /* -- heads ------------------------------------------------------------------------------------- */
 
-/* A head is the program's own: what is wrong with it is a fault of the code, and not an answer. */
+/* A head is the program's own: a mistake in it is a fault of the code, and not an answer. */
 NORETURN static void broken(const char *why)
 {
     log_error("http: a response's head cannot be written: %s", why);
@@ -112,7 +112,7 @@ bool response_must_close(const struct http_exchange *x)
     if (x->body.done)
         return false;
     if (x->expects_continue)
-        return true; /* the client may or may not send its body: what follows is unclear */
+        return true; /* the client may or may not send its body: the next bytes are unclear */
     return x->head.framing == HTTP_BODY_LENGTH && x->body.left > HTTP_DISCARD_BYTES;
 }
 

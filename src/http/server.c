@@ -237,8 +237,7 @@ static void turn_away(int fd)
     char ignored[4096] = "";
     bool tls;
 
-    /* Best effort: what was sent already is read, so that closing does not reset the answer
-     * away. */
+    /* Best effort: bytes sent already are read, so that closing does not reset the answer away. */
     tls = recv(fd, ignored, sizeof(ignored), MSG_DONTWAIT) > 0 &&
           ignored[0] == HTTP_LAYER_FIRST_BYTE;
     (void)!send(fd, tls ? HTTP_LAYER_ALERT : answer,

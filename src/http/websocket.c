@@ -50,7 +50,7 @@ struct websocket {
     bool in_message, text, closing, paused, feeding;
     bool stuck; /* the client takes no answers to its frames: nothing is read until on_drained */
     bool holds; /* the owner was asked, and said yes */
-    struct frame rest; /* in pieces: of a frame whose head was taken; len: what is to come of it */
+    struct frame rest; /* in pieces: of a frame whose head was taken; len: bytes to come */
     size_t at;         /* how much has come */
 };
 

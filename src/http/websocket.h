@@ -15,7 +15,7 @@ struct websocket;
 
 struct websocket_callbacks {
     void (*on_message)(void *arg, bool text, const char *data, size_t len);
-    void (*on_drain)(void *arg); /* may be NULL: what was sent has gone */
+    void (*on_drain)(void *arg); /* may be NULL: all that was sent has gone */
     /* A message is handed on in pieces as they come: nothing of it is held, and message_max counts
      * for nothing. */
     bool in_pieces;

@@ -1,6 +1,6 @@
 /* An outgoing connection's bytes and events. Written bytes go out at once as far as the socket, or
- * the layer on it, takes them, and the rest waits in one buffer for the socket to be writable; what
- * comes is read only while the owner wants it. A layer may need the other direction to go on (TLS):
+ * the layer on it, takes them, and the rest waits in one buffer for the socket to be writable;
+ * input is read only while the owner wants it. A layer may need the other direction to go on (TLS):
  * what it waits for is noted with each call and decides what the socket is polled for. An end that
  * the layer has announced beside the last bytes is told by an event of its own, since the socket
  * has none for it. */

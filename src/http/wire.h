@@ -35,7 +35,7 @@ struct wire {
     int fd, events, open_error;
     unsigned handles;
     bool connecting, reading, shut_requested, closed;
-    bool write_broken; /* bytes to write are thrown away; what was received may still be read */
+    bool write_broken; /* bytes to write are thrown away; received ones may still be read */
     void *layer;       /* wire_set_layer's, or NULL */
     const struct http_layer_ops *layer_ops;
     bool ended;  /* the layer has said so beside the last bytes */

@@ -1,5 +1,5 @@
 /* In order: each instruction, the file; words, ENV and LABEL are build_file_words.c's. The text is
- * read once, and nothing of it is understood in part: what is not in the language is an error. */
+ * read once, and nothing of it is understood in part: text outside of the language is an error. */
 #include "image/build_file.h"
 
 #include "base/plain_name.h"

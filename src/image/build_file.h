@@ -1,6 +1,6 @@
 #pragma once
-/* A build file: which steps make a template. Its language is a part of Dockerfile's; what is not in
- * this part is refused with its line and not passed over. The command line reads those of `cay
+/* A build file: which steps make a template. Its language is a part of Dockerfile's; an instruction
+ * outside of it is refused with its line and not passed over. The command line reads those of `cay
  * template build`, api those that Daytona's clients send (BUILD_FILE_OF_IMAGE).
  *
  *   FROM NAME                     a template or snapshot; first, and once

@@ -1,5 +1,5 @@
 #pragma once
-/* Container images on the disk of the person who calls: what is in one is read strictly, and every
+/* Container images on the disk of the person who calls: their contents are read strictly, and every
  * byte that is handed on was compared with its digest on the way.
  *
  *   oci:DIR[:TAG]               a directory of the OCI image layout (image-spec 1.1,
@@ -29,12 +29,12 @@ struct image {
 /* Whether text begins like a source that image_open reads. */
 bool image_is_source(const char *text);
 
-/* Reads index, manifest and configuration. ERR_INVALID: what is wrong with the image, with the name
- * of the part; ERR_NOT_FOUND: no such file, or no image of that tag. The caller frees *out with
- * image_free in both cases. */
+/* Reads index, manifest and configuration. ERR_INVALID: a fault of the image, with the name of the
+ * part; ERR_NOT_FOUND: no such file, or no image of that tag. The caller frees *out with image_free
+ * in both cases. */
 enum err_code image_open(const char *source, struct image *out, struct err *e);
 void image_free(struct image *i);
 
 /* Writes layer number `at` to fd as it is stored. ERR_INVALID when it is shorter or longer than the
- * manifest says, or has another digest: what was written is then of no use. */
+ * manifest says, or has another digest: the bytes written are then of no use. */
 enum err_code image_copy_layer(const struct image *i, size_t at, int fd, struct err *e);

@@ -2,7 +2,7 @@
 /* The documents of an image: index, manifest and configuration of the OCI image-spec 1.1, and the
  * manifest.json of docker archives. Strict: no name twice, no digest but SHA-256, nothing that is
  * not understood in a place that matters. Pure: text in, a struct out. A text is at most
- * IMAGE_TEXT_MAX bytes; what is read of it is bounded by the constants below. */
+ * IMAGE_TEXT_MAX bytes; the struct's contents are bounded by the constants below. */
 
 #include "base/err.h"
 

@@ -83,7 +83,7 @@ static enum err_code read_version(const char *text, const char *rest, struct ima
     char tag[IMAGE_REFERENCE_TAG_SIZE] = "latest";
 
     if (at && !image_digest_is_valid(at + 1))
-        return wrong(text, "what follows its '@' is no SHA-256 digest", e);
+        return wrong(text, "its '@' is followed by no SHA-256 digest", e);
     if (rest[0] == ':') {
         size_t n = at ? (size_t)(at - rest) - 1 : strlen(rest) - 1;
 
@@ -180,7 +180,7 @@ static const char *list_wrong(const char *list, bool may_have_prefix)
         if (!is_host(one, host))
             return "each of them is a host name in lower case, with :PORT or not, no address";
         if (host < n && (!may_have_prefix || !is_repository(one + host + 1, n - host - 1)))
-            return may_have_prefix ? "what follows a '/' is the beginning of a repository's name"
+            return may_have_prefix ? "a '/' is followed by the beginning of a repository's name"
                                    : "they are hosts, without a path";
         if (++count > IMAGE_LIST_MAX)
             return "there are more than 64";

@@ -41,6 +41,6 @@ bool image_reference_is_allowed(const char *registries, const struct image_refer
 json_t *image_reference_policy(const struct image_reference *r, const char *hosts,
                                const char *addresses);
 
-/* NULL, or what is wrong with a list of that kind. */
+/* NULL, or the fault of a list of that kind. */
 const char *image_registries_wrong(const char *registries);
 const char *image_hosts_wrong(const char *hosts);

@@ -27,6 +27,6 @@ int tar_index_header(const uint8_t block[static TAR_INDEX_BLOCK], struct tar_ind
 int tar_index_pax(const char *text, size_t len, struct tar_index_member *out);
 
 /* The regular file of that name: its place and length. ERR_NOT_FOUND: there is none; ERR_INVALID:
- * no archive, or a damaged one. what is the archive's name in errors. */
+ * no archive, or a damaged one. `what`: the archive's name in errors. */
 enum err_code tar_index_find(int fd, const char *what, const char *name, off_t *offset,
                              uint64_t *size, struct err *e);

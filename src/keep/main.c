@@ -1,5 +1,5 @@
 /* cay-keep: see keep.h. Runs one loop over signals, children's readiness and deadlines. Phases:
- * starting (all of them, together), running (what ends is started again, later and later),
+ * starting (all of them, together), running (a daemon that ends is started again, later and later),
  * replacing each of them in turn (SIGHUP), stopping in the reverse order. advance() is the only
  * place where a phase ends; on_deadline() where one is given up. Nothing blocks but poll(2). */
 #include "contract/keep.h"

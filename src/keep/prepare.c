@@ -52,7 +52,7 @@ static int check_parents(const char *path, char *why)
     return 0;
 }
 
-/* The directory is whose it should be, or nothing is started: what is in it is trusted. */
+/* The directory is whose it should be, or nothing is started: its files are trusted. */
 static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, char *why)
 {
     struct stat st;

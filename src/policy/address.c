@@ -170,7 +170,7 @@ bool policy_range_plain(const char *text, char out[static POLICY_RANGE_SIZE])
     return true;
 }
 
-/* -- what is never reached, and what is public ------------------------------------------------- */
+/* -- addresses that are never reached, and public ones ----------------------------------------- */
 
 /* An address of version 4 in its mapped form, and one of version 6 by its bytes (those that are not
  * written are 0); n: the bits of the prefix. */

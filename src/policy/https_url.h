@@ -1,6 +1,6 @@
 #pragma once
 /* An https address that this server calls for a tenant (an OAuth token endpoint, a webhook): a name
- * (no address in digits: what is dialled is checked against the rules of names), no user, no
+ * (no address in digits: the address dialled is checked against the rules of names), no user, no
  * fragment. Pure. */
 
 #include "policy/policy.h"

@@ -2,7 +2,7 @@
 /* A policy in memory; no file outside src/policy includes it. Functions that the files of this
  * folder use of each other are in headers of the files' names.
  *
- * address.c  addresses: text, ranges, what is never reached and what is public
+ * address.c  addresses: text, ranges, those never reached and public ones
  * pattern.c  names and paths against their patterns
  * parse.c    JSON to struct policy
  * condition.c the conditions of a rule, as one table

@@ -190,7 +190,7 @@ static enum err_code check_rule(struct parser *p, const json_t *json)
                        conditions[i].key);
     if (p->rule->lists[CONDITION_DOMAINS].n == 0)
         return bad(p, "must name the domains that may see the credential");
-    p->rule->action = POLICY_ALLOW; /* for its paths: what could be read in two ways is not met */
+    p->rule->action = POLICY_ALLOW; /* for its paths: an ambiguous one is not met */
     return ERR_OK;
 }
 

@@ -199,9 +199,9 @@ const struct policy_limits *policy_limits(const struct policy *p);
  * program fails. Otherwise the handshake is finished and an HTTP answer gives the reason. */
 bool policy_closes(const struct policy *p);
 
-/* A sentence for people: what was refused or allowed, by which rule, which rule almost allowed it,
- * and what is allowed instead. name NULL: by address; a is NULL where it is not known. Printable
- * ASCII, nothing of it unescaped that an attacker chose. */
+/* A sentence for people: the target, refused or allowed, by which rule, which rule almost allowed
+ * it, and targets allowed instead. name NULL: by address; a is NULL where it is not known.
+ * Printable ASCII, nothing of it unescaped that an attacker chose. */
 void policy_explain(const struct policy *p, const struct policy_verdict *v, const char *name,
                     const struct policy_address *a, uint16_t port, const char *method,
                     const char *path, char out[static POLICY_REASON_SIZE]);
@@ -237,7 +237,7 @@ void policy_address_format(const struct policy_address *a, char out[static INET6
  * that is no range stays as it is. False: it is longer than any range; nothing was written. */
 bool policy_range_plain(const char *text, char out[static POLICY_RANGE_SIZE]);
 
-/* Metadata services, loopback, link-local, multicast, broadcast, unspecified, and what is added by
+/* Metadata services, loopback, link-local, multicast, broadcast, unspecified, and ranges added by
  * policy_never_add (the host's own addresses): refused whatever a policy says. Embedded IPv4
  * (mapped, NAT64, 6to4, Teredo) is looked into. */
 bool policy_address_is_never(const struct policy_address *a);

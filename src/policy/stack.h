@@ -19,7 +19,7 @@ struct policy_target {
     const char *said;
     struct policy_address address; /* all zero: not known yet; of a rerouted name never known */
     uint16_t port;
-    struct policy_address via; /* of a rerouted name: what is dialled instead, */
+    struct policy_address via; /* of a rerouted name: the address dialled instead, */
     uint16_t via_port;         /* there; 0: it is not rerouted, or that is not looked up yet */
     const char *via_name;      /* the name that was resolved to via, or NULL */
     bool via_unresolved;       /* via is not known yet: may via_name be asked for? */

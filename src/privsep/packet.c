@@ -17,7 +17,7 @@ void privsep_packet_close(struct privsep_packet *p)
     p->n_fds = 0;
 }
 
-/* Takes the descriptors of one control message; what does not fit is closed. */
+/* Takes the descriptors of one control message; those that do not fit are closed. */
 static bool take_fds(struct privsep_packet *p, struct cmsghdr *c)
 {
     size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);

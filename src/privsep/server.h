@@ -28,7 +28,7 @@ struct privsep_server_events {
     void *arg;
 };
 
-/* Binds path (what was there is removed), as root. peer_uid is the only uid that may connect. */
+/* Binds path (an earlier socket is removed), as root. peer_uid is the only uid that may connect. */
 int privsep_server_new(const char *path, uid_t peer_uid, const struct privsep_server_events *ev,
                        struct privsep_server **out);
 

@@ -1,5 +1,5 @@
 #pragma once
-/* The files of one directory as a stream, and back: what is sealed of a memory image.
+/* The files of one directory as a stream, and back: the sealed form of a memory image.
  *
  * Regular files with plain names alone, without their modes and owners. Each is a struct
  * pack_head and its bytes; a head without a name ends the stream and tells how many there were.

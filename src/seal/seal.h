@@ -11,7 +11,7 @@
  * AES-256-GCM; its nonce is its number and whether it is the last. So a changed bit, a piece
  * that is missing, moved, repeated or another file's, and a cut at whatever byte are refused,
  * and the reader can say where. Nothing of a piece is handed on before it was found whole; but
- * what came before it was: a caller uses none of it until the end is there.
+ * pieces before it were: a caller uses none of them until the end is there.
  *
  * Functions return 0 or -errno. They block as long as the files do. */
 

@@ -159,7 +159,7 @@ int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,
     return rc;
 }
 
-/* Version 2 kills at a limit that is below what is used: what can be given back is asked for
+/* Version 2 kills at a limit that is below what is used: pages that can be given back are asked for
  * first. Version 1 refuses by itself. */
 static int make_free(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, uint64_t bytes)
 {
@@ -182,8 +182,8 @@ static int make_free(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf le
     return -EBUSY;
 }
 
-/* Version 1 moves memory to swap for a limit that is lower, where the machine has some: what does
- * not fit into the limit with swap is held still. */
+/* Version 1 moves memory to swap for a limit that is lower, where the machine has some: a sandbox
+ * that does not fit into the limit with swap is held still. */
 static int limit_swap(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf, uint64_t bytes)
 {
     char value[32];

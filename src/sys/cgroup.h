@@ -47,8 +47,8 @@ const char *cgroup_version(const struct cgroup *cg);
  */
 int cgroup_remove_base(struct cgroup *cg);
 
-/* Makes a slot's directories and leaves, or takes some that were kept; what is there already stays.
- * 0 or -errno. */
+/* Makes a slot's directories and leaves, or takes some that were kept; those there already stay. 0
+ * or -errno. */
 int cgroup_make(const struct cgroup *cg, uint32_t slot) WARN_UNUSED;
 
 int cgroup_limit(const struct cgroup *cg, uint32_t slot, enum cgroup_leaf leaf,

@@ -26,9 +26,9 @@
 #define OPTION_TCP_AO_ADD_KEY    38
 #define OPTION_MEMORY_MERGE      67 /* of prctl */
 
-/* Options that allocate for a peer, or let one allocate, beside the socket's account; error: what
- * is answered (0: yes, and nothing is done). They go by number alone, as a filter does not see what
- * kind of socket it is. */
+/* Options that allocate for a peer, or let one allocate, beside the socket's account; error: the
+ * answer (0: yes, and nothing is done). They go by number alone, as a filter does not see what kind
+ * of socket it is. */
 static const struct {
     uint32_t level, option;
     int error;

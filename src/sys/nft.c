@@ -22,8 +22,8 @@
 
 #define TABLE      "cay"
 #define CHAIN_RAW  "raw"  /* before connections are tracked */
-#define CHAIN_NEW  "new"  /* from there: what may be tracked */
-#define CHAIN_RATE "rate" /* from there: what makes a new entry; one limit for all of it */
+#define CHAIN_NEW  "new"  /* from there: packets that may be tracked */
+#define CHAIN_RATE "rate" /* from there: packets that make a new entry; one limit for all */
 #define CHAIN_SELF "self" /* from all three hooks: local traffic is let through, and not tracked */
 #define CHAIN_NAT  "nat"
 #define CHAIN_OUT  "out"

@@ -192,7 +192,7 @@ static enum err_code set_attributes(struct unpack *u, const struct entry *n,
         return e->code;
     if (fchownat(p->dir_fd, p->name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
         return fail_on(e, errno, "giving away", n->path);
-    /* fchmodat follows links: what has the name was made here, and is none */
+    /* fchmodat follows links: the file of that name was made here, and is none */
     if (type != S_IFLNK &&
         fchmodat(p->dir_fd, p->name, mode_for(u, n, uid, gid, type == S_IFDIR), 0) < 0)
         return fail_on(e, errno, "setting the mode of", n->path);
