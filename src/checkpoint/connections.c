@@ -24,7 +24,7 @@ bool connections_is_half_closed(const struct inet_diag_msg *m)
            ((1u << m->idiag_state & CLOSED_THERE) && m->idiag_rqueue > 1);
 }
 
-static int ask(int fd, int family)
+static int send_request(int fd, int family)
 {
     const struct {
         struct nlmsghdr head;
@@ -73,7 +73,7 @@ static int read_reply(int fd, bool *found)
 
 static int find(int fd, int family, bool *found)
 {
-    int rc = ask(fd, family);
+    int rc = send_request(fd, family);
 
     if (rc < 0)
         return rc;

@@ -1,6 +1,7 @@
 #pragma once
-/* TCP connections of the sandbox's, as the kernel tells them to who asks by their state: a reader of
- * /proc/net/tcp waits for a walk over the table of the whole machine, 5 ms for each family. */
+/* TCP connections of the sandbox's, as the kernel tells them to a program that requests them by
+ * their state: a reader of /proc/net/tcp waits for a walk over the table of the whole machine, 5 ms
+ * for each family. */
 
 #include <linux/inet_diag.h>
 #include <stdbool.h>
