@@ -67,7 +67,8 @@ struct cli {
     char **operands;
     int operand_count;
     struct settings settings;
-    bool settings_given; /* some of them on the command line */
+    const char *settings_path; /* the file, which may be absent */
+    bool settings_given;       /* some of them on the command line */
     bool json;
     const char *program; /* argv[0] */
 };

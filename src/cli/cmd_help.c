@@ -40,7 +40,8 @@ int cmd_help(struct cli *c)
         return CLI_OK;
     }
     if (strcmp(c->operands[0], "settings") == 0) {
-        puts("Settings, in " SETTINGS_PATH " or as options of up, down, status and env:\n");
+        puts("Settings, in " SETTINGS_PATH " or as options of up, down, status and env; a change\n"
+             "takes effect with `cay down` and `cay up`:\n");
         config_print_help(settings_keys, stdout);
         return CLI_OK;
     }

@@ -6,6 +6,7 @@
 #include "cli/server_ca.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define HOST_TIMEOUT_MS  60000
@@ -165,6 +166,26 @@ static void renew(struct cli *c, pid_t pid)
         cli_note(c, "The server's certificate was about to end; it has a new one.");
 }
 
+/* The daemons have the settings of their start, also after SIGHUP: a file that was changed since
+ * says so, as its reader takes it to be in force. */
+static void note_settings(const struct cli *c)
+{
+    struct stat file, start;
+    char path[512];
+
+    if (c->settings_given)
+        cli_note(c,
+                 "It goes on with its own settings: those of this command line take effect after "
+                 "`cay down`.");
+    (void)snprintf(path, sizeof(path), "%s/keep.pid", c->settings.state_run);
+    if (stat(c->settings_path, &file) == 0 && stat(path, &start) == 0 &&
+        file.st_mtime > start.st_mtime)
+        cli_note(c,
+                 "%s was changed after its start: the change takes effect with `cay down` and "
+                 "`cay up`.",
+                 c->settings_path);
+}
+
 static int running(struct cli *c, pid_t pid)
 {
     struct api a = {.url = NULL};
@@ -173,10 +194,7 @@ static int running(struct cli *c, pid_t pid)
     const char *url = known ? a.url : "an address that its operator knows";
 
     renew(c, pid);
-    if (c->settings_given)
-        cli_note(c,
-                 "It goes on with its own settings: those of this command line take effect after "
-                 "`cay down`.");
+    note_settings(c);
     if (c->json)
         cli_print_json(json_pack("{s:b, s:b, s:i, s:s}", "running", 1, "started", 0, "pid",
                                  (int)pid, "url", url));

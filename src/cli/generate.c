@@ -204,7 +204,8 @@ static void generate_man5(FILE *out)
         ".Sh DESCRIPTION\nAn INI file:\n.Ic [section] ,\nthen\n.Ic key = value ,\none a line. "
         "Lines "
         "that begin with # or ; are comments. Every key is also an option of\n.Cm cay up\nand of\n"
-        ".Nm cayd .\nA key that is not known refuses to start, with file and line.\n",
+        ".Nm cayd .\nA key that is not known refuses to start, with file and line. "
+        "A change takes effect with\n.Cm cay down\nand\n.Cm cay up .\n",
         out);
     config_print_mdoc(settings_keys, out);
     fputs(".Sh FILES\n.Pa " SETTINGS_PATH "\n.Sh SEE ALSO\n.Xr cay 1\n", out);

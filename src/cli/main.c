@@ -165,6 +165,7 @@ static int load_settings(struct cli *c, int *argc, char **argv)
     const char *given = given_config(c, *argc, argv), *named = getenv("CAY_CONFIG");
     struct err e = {.code = ERR_OK};
 
+    c->settings_path = given ? given : named ? named : SETTINGS_PATH;
     if (settings_load(&c->settings, given ? given : named, c->command->takes_settings ? argc : &one,
                       c->command->takes_settings ? argv : none, &e) == ERR_OK) {
         c->settings_given = *argc < before;

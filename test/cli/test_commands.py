@@ -288,6 +288,16 @@ def test_a_settings_file_that_is_not_there_says_who_names_it(cay, tmp_path):
     assert given.returncode == 2 and "CAY_CONFIG" not in given.stderr and "--config names that file" in given.stderr
 
 
+def test_a_settings_file_that_was_changed_after_the_start_is_told(cay, tmp_path):
+    copy = tmp_path / "cay.conf"
+    copy.write_text(pathlib.Path(os.environ["CAY_CONFIG"]).read_text())
+    new = cay("up", "--no-build", f"--config={copy}")
+    assert new.returncode == 0 and "cay is running at" in new.stdout
+    assert f"{copy} was changed after its start" in new.stderr and "`cay down` and `cay up`" in new.stderr
+    os.utime(copy, (0, 0))
+    assert "was changed" not in cay("up", "--no-build", f"--config={copy}").stderr
+
+
 def test_doctor_looks_for_the_names(cay):
     """The variables that the suites of the SDKs rest on: names below the domain, TLS, and the trust of this shell."""
     shell = json.loads(cay("env", "--json").stdout)
