@@ -2,7 +2,7 @@
 /* To be dumped: what cay-init is before that, and how it serves again.
  *
  *   POST /cay/prepare   204: nothing is served but these two, and connections of privd's (go_on.h);
- *                       409 and the reason: what runs cannot be dumped; 503: not in this moment.
+ *                       409 and the reason: its programs cannot be dumped; 503: not in this moment.
  *                       All is as before then
  *   POST /cay/go-on     204: it serves again
  *

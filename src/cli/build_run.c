@@ -31,8 +31,8 @@
     "n=; p=" dir "; while [ ! -e \"$p\" ]; do n=$p; p=$(dirname -- \"$p\"); done; mkdir -p -- " \
     "\"" dir "\"; [ -z \"$n\" ] || [ -z \"$o\" ] || chown -R \"$o\" \"$n\"; "
 
-/* $1 target, $2 mode, $3 owner or nothing, $4 the source's name. By a temporary name: what runs
- * from the old file goes on. The mode comes last: a change of the owner takes set-id bits away. */
+/* $1 target, $2 mode, $3 owner or nothing, $4 the source's name. By a temporary name: programs of
+ * the old file go on. The mode comes last: a change of the owner takes set-id bits away. */
 static const char copy_file_script[] = OWNER
     "case $1 in */) t=$1$4;; *) t=$1; [ ! -d \"$t\" ] || t=$t/$4;; esac; "
     "d=$(dirname -- \"$t\"); " MAKE(

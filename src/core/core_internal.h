@@ -75,7 +75,7 @@ struct core {
     struct renewals *renewals;        /* renewal.c */
     struct webhooks *webhooks;        /* webhook.c */
     struct traces *traces;            /* trace.c; NULL: no collector is set */
-    struct trace_context trace;       /* in force: what begins now is below it */
+    struct trace_context trace;       /* in force: each new span is below it */
     struct share_pool *streams;       /* pipe_writer.c: answers that are not taken yet, likewise */
     struct share_pool *resizes;       /* resize.c: those with cay-privd, likewise */
     struct share_pool *execs;         /* exec.c: those under way, by tenant and sandbox */

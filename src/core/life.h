@@ -35,7 +35,7 @@ enum life_timer {
 /* Its time is over, by what its owner chose (on_timeout). */
 enum life_timeout {
     LIFE_TIMEOUT_END,
-    LIFE_TIMEOUT_PAUSE /* paused; what fails is tried again */
+    LIFE_TIMEOUT_PAUSE /* paused; a failed attempt is repeated */
 };
 
 /* LIST (and, for kept files, KEPTS) does not have it. */

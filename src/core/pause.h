@@ -16,7 +16,7 @@
 
 struct sandbox_obj;
 
-/* The end of its time, where its owner wants it paused then: what fails is tried again. */
+/* The end of its time, where its owner wants it paused then: a failed attempt is repeated. */
 void pause_on_timeout(struct sandbox_obj *o, enum sandbox_pause_reason reason);
 
 /* LIST has it, in one of the states that pausing and resuming go through, and says whether it is

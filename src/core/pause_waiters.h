@@ -12,7 +12,7 @@ void pause_waiters_add(struct core *c, struct pause_waiter **list, core_sandbox_
 /* Each is told, now, and the list is empty. why NULL: it is so. */
 void pause_waiters_notify(struct sandbox_obj *o, struct pause_waiter **list, const struct err *why);
 
-/* The same in the next turn: who fails it may be inside a loop over sandboxes. */
+/* The same in the next turn: the caller may be inside a loop over sandboxes. */
 void pause_waiters_fail_later(struct sandbox_obj *o, struct pause_waiter **list,
                               const struct err *why);
 

@@ -30,7 +30,7 @@ bool reserve_begin(struct reserve *r);
 void reserve_end(struct reserve *r);
 
 /* Zeroed memory of that size, at most RESERVE_BLOCK_BYTES: a fresh block, or one of the reserve
- * where memory is out. Never NULL: who takes one is a call under way, of which none takes more than
+ * where memory is out. Never NULL: the taker is a call under way, of which none takes more than
  * RESERVE_CALL_BLOCKS (test_core_memory.c), or has found the reserve full just before
  * (core_admits). That it is empty all the same is a broken invariant, and ends the process. The
  * caller frees it. */

@@ -75,7 +75,7 @@ json_t *context_describe(const struct context *c);
 /* Takes x, code and env over, answers x in any case. */
 void context_execute(struct context *c, struct http_exchange *x, char *code, json_t *env);
 
-/* Forgets the variables; what runs or waits ends with errors. */
+/* Forgets the variables; executions that run or wait end with errors. */
 void context_restart(struct context *c, struct context_waiter *waiter);
 
 /* Waiting executions end with errors; c is freed. */

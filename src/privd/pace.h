@@ -35,7 +35,7 @@ struct pace {
  * asking again. More than PACE_BURST is given when all before it are done. */
 uint32_t pace_try(struct pace *p, uint64_t now_ms, uint32_t programs);
 
-/* So many are freed now, whatever the level: what asks next waits for them. */
+/* So many are freed now, whatever the level: the next caller waits for them. */
 void pace_note(struct pace *p, uint64_t now_ms, uint32_t programs);
 
 /* Calls go(arg): from here when there is room and none waits, else from the loop, in order. Nothing

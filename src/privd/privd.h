@@ -8,7 +8,7 @@
  * it went;
  * command_sandbox.c makes and ends networks for single commands; jobs.c runs cay-job; template.c
  * says which templates are there; request.c checks and distributes what the peer asks. All of it
- * runs on one loop, nothing blocks: what takes longer than 100 µs runs in a task (a child,
+ * runs on one loop, nothing blocks: work of more than 100 µs runs in a task (a child,
  * runtime/task.h) or a job. */
 
 #include "base/log.h"

@@ -6,7 +6,7 @@
 
 #define DISK_NAME_SIZE 32
 
-#define DISK_IMAGE_NAME "image" /* in a layer: what ran on it, sealed */
+#define DISK_IMAGE_NAME "image" /* in a layer: its programs, sealed */
 
 /* The name of a slot's layer, <slot>.<gen>; returns name. */
 const char *disk_name_layer(char name[static DISK_NAME_SIZE], uint32_t slot, uint32_t gen);

@@ -100,7 +100,7 @@ void runtime_close(struct runtime *rt);
  * directories. */
 int runtime_shutdown(struct runtime *rt);
 
-/* Reads the agent's binary again (after an upgrade); what runs keeps the old one. 0 or -errno. */
+/* Reads the agent's binary again (after an upgrade); running ones keep the old. 0 or -errno. */
 int runtime_reload_agent(struct runtime *rt);
 
 const char *runtime_disk_name(const struct runtime *rt); /* "btrfs", "memory" */
@@ -228,7 +228,7 @@ struct runtime_start {
     bool copy;      /* with kept: the layer is a copy of that one, which stays */
     bool last;      /* with copy: which need not stay: it may be moved */
     uint32_t ahead; /* with copy: so many were made for such starts, by copy_settle_begin */
-    /* with kept: what ran is restored from the memory that was kept with it; NULL: it boots */
+    /* with kept: programs are restored from the memory that was kept with it; NULL: it boots */
     const struct runtime_image *image;
     /* with image: as join_fds of dump_begin, while the image is opened */
     const int *image_join_fds;

@@ -9,5 +9,5 @@
 #define SEAL_WALLS_MEMORY_BYTES (128u * 1024 * 1024)
 
 /* dir_fd becomes the root of the file system; uid, which is not root's, the process's ids; no
- * file is written beyond file_bytes_max. Called by root. 0 or -errno; what: what failed. */
+ * file is written beyond file_bytes_max. Called by root. 0 or -errno; what: the failed step. */
 int seal_walls_enter(int dir_fd, uid_t uid, uint64_t file_bytes_max, const char **what);

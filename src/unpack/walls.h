@@ -10,5 +10,5 @@
 #define WALLS_MEMORY_BYTES (512u * 1024 * 1024)
 
 /* tree: an absolute path; becomes the root of the file system, nosuid, nodev, noexec. Must be
- * called by root in a mount namespace that may be changed. 0 or -errno; what: what failed. */
+ * called by root in a mount namespace that may be changed. 0 or -errno; what: the failed step. */
 int walls_enter(const char *tree, const char **what);

@@ -1,7 +1,6 @@
 #pragma once
 /* The log of decisions: one JSON object in each line, in a chain for each tenant (audit_store.h:
- * the files, whose bytes are shared out by tenant; audit_chain.h: what makes a chain and follows
- * it).
+ * the files, whose bytes are shared out by tenant; audit_chain.h: making one, and following it).
  *
  * There is a line for each decision when it is made, so that nothing that was let through is
  * missing if the program is killed; one more at the end of what was let through, with bytes and

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Perhaps inside dial_start: what fails at once is told from the timer. */
+/* Perhaps inside dial_start: a failure at once is told from the timer. */
 static void first_try(struct dial *d)
 {
     struct sandbox *s = dial_sandbox(d);

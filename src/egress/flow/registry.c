@@ -201,7 +201,7 @@ void registry_keep(struct egress *eg, uint32_t slot, uint32_t gen, uint32_t comm
         log_error("slot %u: its ports are taken by a program inside: it has no network", slot);
 }
 
-/* What has ended is the new cay-privd's to tell. */
+/* The new cay-privd tells which have ended. */
 void registry_begin_sync(struct egress *eg)
 {
     memset(eg->registry->ended, 0, sizeof(eg->registry->ended));
