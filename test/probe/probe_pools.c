@@ -161,7 +161,8 @@ static void errors6(struct finding *f)
     error_queue(f, AF_INET6, IPPROTO_IPV6, IPV6_RECVERR);
 }
 
-/* By an option, or by a control message that no filter sees: what was sent comes back with its time. */
+/* By an option, or by a control message that no filter sees: bytes sent come back with their
+ * time. */
 static void time_stamps(struct finding *f, bool by_message)
 {
     unsigned flags = (1 << 1) | (1 << 4); /* TX_SOFTWARE, SOFTWARE */
@@ -189,7 +190,7 @@ static void time_stamps(struct finding *f, bool by_message)
     (void)sendmsg(fd, &m, 0);
     (void)poll(NULL, 0, 50);
     if (recv(fd, room, sizeof(room), MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
-        found_open(f, "what was sent waits in the socket");
+        found_open(f, "the bytes sent wait in the socket");
     else
         found_refused(f, "nothing waits: %s", strerror(errno));
 }
@@ -452,7 +453,7 @@ static void page_policies(struct finding *f)
 
 /* --- flushes ----------------------------------------------------------------------------------- */
 
-/* The kernel looks at the descriptor; what was said yes to without it did nothing. */
+/* The kernel looks at the descriptor; an option accepted without it did nothing. */
 static void sync_one(struct finding *f)
 {
     if (syncfs(-1) < 0)
