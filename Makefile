@@ -145,7 +145,7 @@ many:
 	@$(MAKE) --no-print-directory build
 	@scripts/bench many $(BUILD) --sandboxes=$(SANDBOXES) --json=$(BUILD)/many.json $(if $(WRITE),--write=$(WRITE)/reports)
 
-# Each program killed at each of its calls of every change of test/scenario/crash_changes.py, _memory.py, _templates.py; each call of
+# Each program killed at each of its calls of every change of test/scenario/crash_*.py; each call of
 # cay-privd failing (test_failing_calls.py); 1,000 pauses in a row (docs/reports/reliability.md). `make test` has a tenth of these points,
 # another one each day. Points: $(BUILD)/crash-matrix.txt.
 crash-matrix:

@@ -23,7 +23,8 @@ EGRESS_CALLS = ("recvmsg", "sendmsg", "openat", "write", "close")
 # Calls of cay-keep as it starts again what has ended.
 KEEP_CALLS = ("wait4", "read", "write", "poll", "pipe2", "clone")
 TASK_CALL_MS = 40  # each of them waits so long, so that a kill finds it at its beginning
-POINTS_MAX = 200  # of one kind of call; more would be a loop
+KEEP_CALL_MS = 12  # likewise; of these there are hundreds
+POINTS_MAX = 400  # of one kind of call; more would be a loop
 
 
 def is_gone(pid):
@@ -67,12 +68,12 @@ class Killer:
 class Watcher(Killer):
     """Kills a program when a process, or one that it has begun, begins its n-th of some calls, which waits there meanwhile."""
 
-    def __init__(self, pid, calls, n, log, victim, *options):
+    def __init__(self, pid, calls, n, log, victim, *options, delay_ms=TASK_CALL_MS):
         self.pid, self.n, self.log, self.over = victim, n, log, False
         self.entry = re.compile(rf"^(\d+) +(?:{'|'.join(calls)})\(", re.M)
         log.write_text("")
         self.trace(pid, [*options, "-f", "-qq", "-e", "signal=none", "-o", str(log), "-e", f"trace={','.join((*calls, 'execve'))}",
-                         "-e", f"inject={','.join(calls)}:delay_enter={TASK_CALL_MS}ms"])
+                         "-e", f"inject={','.join(calls)}:delay_enter={delay_ms}ms"])
         self.watcher = threading.Thread(target=self.watch)
         self.watcher.start()
 
@@ -89,7 +90,7 @@ class Watcher(Killer):
             if len(self.entries()) >= self.n:
                 os.kill(self.pid, signal.SIGKILL)
                 return
-            time.sleep(0.004)
+            time.sleep(0.002)
 
     def hit(self):
         self.over = True
@@ -109,7 +110,7 @@ class KeepKiller(Watcher):
     """Kills cay-keep when a program that it has started begins its n-th call: all of them die at once."""
 
     def __init__(self, pid, n, log, keep_pid, calls=CALLS):
-        super().__init__(pid, calls, n, log, keep_pid)
+        super().__init__(pid, calls, n, log, keep_pid, delay_ms=KEEP_CALL_MS)
 
 
 class JobKiller(Watcher):

@@ -1,7 +1,7 @@
 """cayd, cay-privd and cay-egress are killed at each of their calls that change or tell something, during each change of
-crash_changes.py, crash_memory.py, crash_archive.py and crash_templates.py: a create from the pool, ends, pauses and resumes of all
+crash_changes.py, crash_memory.py, crash_archive.py, crash_races.py and crash_templates.py: a create from the pool, ends, pauses and resumes of all
 tiers, a snapshot, its export and import, forks of files and with memory, the memory of a template, a rollback, a resize, an archive and a start on one, the
-making, removing, mounting and writing of a volume, the build of a template, the import and the removal of one: counted, not sampled;
+making, removing, mounting and writing of a volume, the build of a template, the import and the removal of one, two of them at once: counted, not sampled;
 cay-privd besides at each call by which its tasks change layers and records; cay-keep, and with it all others, at each of cayd's and
 cay-privd's, and at its own while it starts again what has ended; cay-job at its own. Afterwards the sandbox is paused or runs, as it is told and as the kernel
 and the disk have it; what was answered is so; its program has lost nothing, its files are there, its policy holds; nothing is left.
@@ -19,6 +19,7 @@ import time
 import crash_archive
 import crash_changes
 import crash_memory
+import crash_races
 import crash_templates
 import leftovers
 import pytest
@@ -34,7 +35,7 @@ ALL = bool(os.environ.get("CAY_CRASH_MATRIX"))
 SEED = int(os.environ.get("CAY_CRASH_SEED", time.time() // 86400))
 TENTHS = 10
 SELDOM = 80  # the days until each point of the programs that have few in a change, or end all others, has had its turn
-SELDOM_TRIED = {**crash_memory.FORKS, **crash_archive.CHANGES, **crash_templates.CHANGES}
+SELDOM_TRIED = {**crash_memory.FORKS, **crash_archive.CHANGES, **crash_templates.CHANGES, **crash_races.CHANGES}
 CHANGES = {**crash_changes.CHANGES, **crash_memory.CHANGES, **crash_memory.TEMPLATES, **SELDOM_TRIED}
 DAEMONS = ("cayd", "cay-privd", "tasks", "cay-egress", "cay-keep", "cay-job")
 PROGRAMS = ("cayd", "cay-privd", "cay-egress")  # that cay-keep starts
@@ -44,14 +45,16 @@ DENIED = "10.1.2.3"
 
 COUNTER = "n=0; while :; do n=$((n+1)); echo $n >>/home/user/ticks; sleep 0.005; done >/dev/null 2>&1 & echo $!"
 # Changes that are no task of cay-privd's on layers, or only one that makes ahead again.
-WITHOUT_LAYERS = ("claim", "pause", "resume", "resize", "resize-frozen")
+WITHOUT_LAYERS = ("claim", "pause", "resume", "resize", "resize-frozen", "race-pause-kill", "race-resumes")
+# Those of which neither cayd nor cay-privd writes a record.
+WITHOUT_RECORDS = ("snapshot-export", "template-import", "template-remove")
 
 
 class Place:
     """A server of its own, made anew after a few kills: cay-keep waits ever longer before it starts again what fails again
-    and again."""
+    and again; a cay-keep that has begun anew does not."""
 
-    KILLS = 5
+    KILLS, KEEP_KILLS = 5, 20
 
     def __init__(self):
         self.server, self.box, self.kills, self.boots = None, None, 0, False
@@ -155,7 +158,7 @@ def one(place, daemon, what, call, n):
     finally:
         hit = killer.hit()
     said = cay.last.body[:400] if status not in (None, change.good) else b""
-    place.kills += hit
+    place.kills += hit * (Place.KILLS / Place.KEEP_KILLS if daemon == "cay-keep" else 1)
     if hit:
         started_again(own_server, daemon, before)
     where = f"{daemon} killed at its {call} number {n} of {what}, which was answered {status} {said}"
@@ -182,6 +185,8 @@ def is_tried(daemon, what):
     """A program that ends is started again by cay-keep alone; templates and archives are a cay-job's."""
     if isinstance(CHANGES[what], crash_templates.Restart):
         return daemon == "cay-keep"
+    if isinstance(CHANGES[what], crash_races.Race):
+        return daemon in ("cayd", "cay-privd", "tasks", "cay-egress")
     return daemon != "cay-job" or what in ("archive", "snapshot-export", "snapshot-import") or isinstance(CHANGES[what], crash_templates.Templates)
 
 
@@ -227,7 +232,7 @@ def test_it_is_as_before_or_as_asked_wherever_it_is_stopped(daemon, what, place)
     with open(BUILD / "crash-matrix.txt", "a", encoding="ascii") as report:
         print(what, daemon, sum(hits.values()), *(f"{call}={n}" for call, n in hits.items()), file=report)
     if daemon in ("cayd", "cay-privd"):
-        assert hits["sendmsg"] and (hits["pwrite64"] or what == "snapshot-export")  # which writes no record
+        assert hits["sendmsg"] and (hits["pwrite64"] or what in WITHOUT_RECORDS)
     elif daemon == "tasks" and what not in WITHOUT_LAYERS:
         assert hits["layers"]
 
