@@ -51,12 +51,12 @@ static void print_record(const struct cli *c, const json_t *r)
         return;
     }
     if (json_object_get(r, "count")) {
-        printf("%.23s %.8s %-10s %-5s %lld more, not recorded one by one\n", cli_text(r, "time"),
-               cli_text(r, "sandbox"), cli_text(r, "event"), cli_text(r, "verdict"),
-               (long long)json_integer_value(json_object_get(r, "count")));
+        printf("%.23s %-21.21s %-10s %-5s %lld more, not recorded one by one\n",
+               cli_text(r, "time"), cli_text(r, "sandbox"), cli_text(r, "event"),
+               cli_text(r, "verdict"), (long long)json_integer_value(json_object_get(r, "count")));
         return;
     }
-    printf("%.23s %.8s %-10s %-5s", cli_text(r, "time"), cli_text(r, "sandbox"),
+    printf("%.23s %-21.21s %-10s %-5s", cli_text(r, "time"), cli_text(r, "sandbox"),
            cli_text(r, "event"), cli_text(r, "verdict"));
     print_destination(r);
     if (json_object_get(r, "command"))

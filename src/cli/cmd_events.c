@@ -86,7 +86,7 @@ static void print_event(const struct cli *c, const json_t *o)
         putchar('\n');
         return;
     }
-    printf("%.23s %.8s %s", cli_text(o, "time"), *sandbox ? sandbox : "-", cli_text(o, "type"));
+    printf("%.23s %-21.21s %s", cli_text(o, "time"), *sandbox ? sandbox : "-", cli_text(o, "type"));
     if (strcmp(cli_text(o, "type"), "violation") == 0)
         print_violation(o);
     else if (strcmp(cli_text(o, "type"), "ask") == 0)

@@ -52,7 +52,9 @@ def test_events_say_what_is_kept(cay):
     if cay("pause", "--files", box).returncode != 0:
         pytest.skip("a state disk of btrfs is needed to keep files")
     assert cay("resume", box).returncode == 0 and cay("pause", box).returncode == 0
-    told = [line.split(" ", 2)[2] for line in cay("events", f"--sandbox={box}").stdout.splitlines()]
+    lines = cay("events", f"--sandbox={box}").stdout.splitlines()
+    told = [line.split(" ", 2)[2] for line in lines]
+    assert {line.split()[1] for line in lines} == {box}  # all of the id, as one that has ended is found by nothing less
     assert told == ["sandbox.created host", "sandbox.paused api, files", "sandbox.resumed", "sandbox.paused api"]
     assert cay("kill", "-q", box).returncode == 0
 
