@@ -67,7 +67,10 @@ static int open_files(const struct seal_secret *secret, uint64_t bytes_max UNUSE
                                         : strerror(-rc);
 
     snprintf(why->text, sizeof(why->text), "%s", text);
-    return rc == 0 ? pack_read(&seal, SEAL_BOOT_DIR_FD, why) : rc;
+    if (rc < 0)
+        return rc;
+    seal_read_ahead(&seal);
+    return pack_read(&seal, SEAL_BOOT_DIR_FD, why);
 }
 
 typedef int (*mac_work)(int fd, const struct seal_secret *secret, struct sign_why *why);

@@ -1,5 +1,5 @@
-/* The form of a sealed file (seal.h). A single piece is in memory at a time, in either direction;
- * the writer keeps a full piece until it knows whether more comes, as the last one is marked. The
+/* The form of a sealed file (seal.h). A single piece is in memory at a time, in either direction,
+ * or a few of a reader that reads ahead; the writer keeps a full piece until it knows whether more comes, as the last one is marked. The
  * reader knows the last one by the length of the file, which it asks once: a file that was cut or
  * continued has its mark in the wrong place. */
 
@@ -7,6 +7,7 @@
 
 #include "base/ids.h"
 #include "base/io.h"
+#include "seal/ahead.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -66,6 +67,7 @@ uint64_t seal_piece_at(uint64_t number)
 
 void seal_forget(struct seal *s)
 {
+    ahead_end(s->ahead);
     EVP_CIPHER_CTX_free(s->cipher);
     OPENSSL_cleanse(s, sizeof(*s));
     s->fd = -1;
@@ -184,49 +186,62 @@ int seal_read_begin(struct seal *s, int fd, const struct seal_secret *secret)
 }
 
 /* s->sealed has n bytes of it. */
-static int open_piece(struct seal *s, size_t n)
+static int open_piece(struct seal *s, uint64_t number, bool last, size_t n, uint8_t *to)
 {
     uint8_t nonce[NONCE_BYTES];
     size_t plain = n - SEAL_TAG_BYTES;
     int len = 0, tail = 0;
 
-    put_nonce(s->number, s->last, nonce);
+    put_nonce(number, last, nonce);
     if (EVP_CipherInit_ex(s->cipher, NULL, NULL, NULL, nonce, 0) == 1 &&
         EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_GCM_SET_TAG, SEAL_TAG_BYTES, s->sealed + plain) ==
             1 &&
-        EVP_CipherUpdate(s->cipher, s->plain, &len, s->sealed, (int)plain) == 1 &&
-        EVP_CipherFinal_ex(s->cipher, s->plain + len, &tail) == 1) {
-        s->have = plain;
+        EVP_CipherUpdate(s->cipher, to, &len, s->sealed, (int)plain) == 1 &&
+        EVP_CipherFinal_ex(s->cipher, to + len, &tail) == 1)
         return 0;
-    }
-    OPENSSL_cleanse(s->plain, sizeof(s->plain));
+    OPENSSL_cleanse(to, SEAL_PIECE_BYTES);
     return -EBADMSG;
 }
 
-static int read_piece(struct seal *s)
+/* The next piece of the file; called by one thread alone, whose the fields are that it uses. */
+static int read_piece(void *arg, uint8_t *to, size_t *have, bool *last)
 {
+    struct seal *s = arg;
     size_t n = (size_t)MIN(s->left_bytes, (uint64_t)sizeof(s->sealed));
-    int rc;
 
-    s->used = s->have = 0;
+    *have = 0;
+    *last = false;
     if (n < SEAL_TAG_BYTES)
         return -EBADMSG;
     s->left_bytes -= n;
-    s->last = s->left_bytes == 0;
-    rc = io_read_full(s->fd, s->sealed, n);
+    *last = s->left_bytes == 0;
+    int rc = io_read_full(s->fd, s->sealed, n);
     if (rc < 0)
         return rc == -ENODATA ? -EBADMSG : rc;
-    return open_piece(s, n);
+    rc = open_piece(s, s->opened++, *last, n, to);
+    if (rc == 0)
+        *have = n - SEAL_TAG_BYTES;
+    return rc;
 }
 
-/* The number is that of the piece in `plain`, or of the one that could not be read. */
+void seal_read_ahead(struct seal *s)
+{
+    if (!s->ahead && !s->begun)
+        s->ahead = ahead_begin(read_piece, s, SEAL_PIECE_BYTES);
+}
+
+/* The number is that of the piece in s->piece, or of the one that could not be read. */
 static int next_piece(struct seal *s)
 {
     if (s->last)
         return -ENODATA;
     s->number += s->begun;
     s->begun = true;
-    return read_piece(s);
+    s->used = s->have = 0;
+    if (s->ahead)
+        return ahead_take(s->ahead, &s->piece, &s->have, &s->last);
+    s->piece = s->plain;
+    return read_piece(s, s->plain, &s->have, &s->last);
 }
 
 int seal_read(struct seal *s, void *out, size_t n)
@@ -239,7 +254,7 @@ int seal_read(struct seal *s, void *out, size_t n)
 
         if (rc < 0)
             return rc;
-        memcpy(to, s->plain + s->used, some);
+        memcpy(to, s->piece + s->used, some);
         s->used += some;
         to += some;
         n -= some;

@@ -46,7 +46,10 @@ struct seal {
     bool begun, last;                 /* the first, the last piece was written or read */
     uint64_t number; /* reader: the piece that is being read; after an error: where it is */
     uint64_t left_bytes;
-    size_t used, have; /* of plain */
+    size_t used, have; /* of plain; reader: of piece */
+    struct ahead *ahead;
+    const uint8_t *piece; /* reader */
+    uint64_t opened;      /* reader: how many pieces were read of the file */
     uint8_t plain[SEAL_PIECE_BYTES];
     uint8_t sealed[SEAL_PIECE_BYTES + SEAL_TAG_BYTES];
 };
@@ -65,6 +68,10 @@ int seal_write_end(struct seal *s);
 /* Begins to read the file at fd from its first byte. -EBADMSG: its header is damaged, or of another
  * key; -ESTALE: it is whole, but of another label; -EPROTO: of another version. */
 int seal_read_begin(struct seal *s, int fd, const struct seal_secret *secret);
+
+/* From here on a thread opens pieces before they are asked for: on another processor than what is
+ * done with them. Without memory for that each is opened when it is asked for. */
+void seal_read_ahead(struct seal *s);
 
 /* n bytes. -EBADMSG: piece s->number is damaged; -ENODATA: the stream has fewer. */
 int seal_read(struct seal *s, void *out, size_t n);

@@ -24,6 +24,7 @@
 static const struct seal_secret secret = {.key = "a key of the host's", .label = "whose"};
 static struct seal seal;
 static unsigned char plain[LENGTHS_MAX + 1], got[LENGTHS_MAX + 1];
+static bool reads_ahead; /* a sealed file is opened by a thread */
 
 static int new_file(void)
 {
@@ -37,6 +38,18 @@ static int set_up(void **state)
 {
     for (size_t i = 0; i < sizeof(plain); i++)
         plain[i] = (unsigned char)(i * 7 + i / 251);
+    return 0;
+}
+
+static int begin_ahead(void **state)
+{
+    reads_ahead = true;
+    return 0;
+}
+
+static int end_ahead(void **state)
+{
+    reads_ahead = false;
     return 0;
 }
 
@@ -58,6 +71,8 @@ static int open_sealed(int fd, size_t n, const struct seal_secret *with, uint64_
 {
     assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
     int rc = seal_read_begin(&seal, fd, with);
+    if (rc == 0 && reads_ahead)
+        seal_read_ahead(&seal);
     if (rc == 0)
         rc = seal_read(&seal, got, n);
     if (rc == 0)
@@ -288,6 +303,16 @@ static int remove_dirs(void **state)
     return rmdir(dirs[0]) | rmdir(dirs[1]);
 }
 
+static int make_dirs_ahead(void **state)
+{
+    return begin_ahead(state) + make_dirs(state);
+}
+
+static int remove_dirs_ahead(void **state)
+{
+    return end_ahead(state) + remove_dirs(state);
+}
+
 static void put_file(const char *name, size_t n)
 {
     assert_int_equal(io_create_file_at(from_fd, name, plain, n, 0644), 0);
@@ -325,6 +350,8 @@ static int unpack(int fd, struct pack_why *why)
     assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
     int rc = seal_read_begin(&seal, fd, &secret);
 
+    if (rc == 0 && reads_ahead)
+        seal_read_ahead(&seal);
     if (rc == 0)
         rc = pack_read(&seal, to_fd, why);
     seal_forget(&seal);
@@ -515,9 +542,48 @@ static void behind_its_walls_is_nothing_but_the_directory(void **state)
     assert_int_equal(seal_walls_enter(-1, 12345, 1, &what), -EBADF);
 }
 
+/* More pieces than are made ahead: the thread waits for a place. */
+static void one_that_is_not_read_to_its_end_is_given_up(void **state)
+{
+    unsigned char byte;
+    int fd = new_file();
+
+    assert_int_equal(seal_write_begin(&seal, fd, &secret, NO_MAXIMUM), 0);
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(seal_write(&seal, plain, LENGTHS_MAX), 0);
+    assert_int_equal(seal_write_end(&seal), 0);
+    seal_forget(&seal);
+    assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+    assert_int_equal(seal_read_begin(&seal, fd, &secret), 0);
+    seal_read_ahead(&seal);
+    assert_non_null(seal.ahead);
+    assert_int_equal(seal_read(&seal, &byte, 1), 0);
+    assert_int_equal(byte, plain[0]);
+    seal_forget(&seal);
+    assert_null(seal.ahead);
+    assert_int_equal(lseek(fd, 0, SEEK_SET), 0); /* the control: all of it */
+    assert_int_equal(seal_read_begin(&seal, fd, &secret), 0);
+    seal_read_ahead(&seal);
+    for (int i = 0; i < 16; i++) {
+        assert_int_equal(seal_read(&seal, got, LENGTHS_MAX), 0);
+        assert_memory_equal(got, plain, LENGTHS_MAX);
+    }
+    assert_int_equal(seal_read_end(&seal), 0);
+    seal_forget(&seal);
+    close(fd);
+}
+
 int main(void)
 {
 #define IN_DIRS(f) cmocka_unit_test_setup_teardown(f, make_dirs, remove_dirs)
+#define AHEAD(f)                                            \
+    {                                                       \
+        "by a thread: " #f, f, begin_ahead, end_ahead, NULL \
+    }
+#define AHEAD_IN_DIRS(f)                                                \
+    {                                                                   \
+        "by a thread: " #f, f, make_dirs_ahead, remove_dirs_ahead, NULL \
+    }
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_sealed_comes_back),
         cmocka_unit_test(nothing_of_it_is_readable),
@@ -534,6 +600,16 @@ int main(void)
         IN_DIRS(an_image_over_its_maximum_is_refused),
         IN_DIRS(heads_that_no_directory_gave_are_refused),
         IN_DIRS(behind_its_walls_is_nothing_but_the_directory),
+        AHEAD(what_was_sealed_comes_back),
+        AHEAD(each_flipped_bit_is_refused),
+        AHEAD(a_flipped_bit_in_each_page_is_refused_with_its_piece),
+        AHEAD(a_file_that_was_cut_or_continued_is_refused),
+        AHEAD(a_piece_of_another_place_or_file_is_refused),
+        AHEAD(another_key_and_another_label_are_refused),
+        AHEAD(one_that_is_not_read_to_its_end_is_given_up),
+        AHEAD_IN_DIRS(files_of_a_directory_come_back),
+        AHEAD_IN_DIRS(of_a_damaged_image_no_file_is_left),
+        AHEAD_IN_DIRS(heads_that_no_directory_gave_are_refused),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);
