@@ -266,9 +266,16 @@ def test_a_dump_that_is_cut_leaves_nothing_of_its_image(privd):
     until(lambda: image_groups(privd) == [], what="nothing is left of the task's control group")
 
 
+def hold_memory(box):
+    """So that a dump takes a while, and what comes meanwhile does so on a busy machine too."""
+    assert box.agent.sh("setsid python3 -c 'import os, time; held = os.urandom(64 << 20); open(\"/tmp/held\", \"w\"); time.sleep(1000)' "
+                        "> /dev/null 2>&1 < /dev/null & until [ -e /tmp/held ]; do sleep 0.05; done", user="root").end
+
+
 def test_one_that_is_killed_meanwhile_is_not_kept(privd):
     c = privd.channel()
     box = Box(privd, c, "iboxf")
+    hold_memory(box)
     box.agent.prepare()
     seq = send_dump(c, box, 7)
     until(lambda: programs_at_work(privd), every=0.005)
@@ -283,6 +290,7 @@ def test_files_are_kept_where_privd_dies_meanwhile(privd):
     c = privd.channel()
     box = Box(privd, c, "iboxg")
     assert box.agent.sh("echo one > /root/mark", user="root").end
+    hold_memory(box)
     box.agent.prepare()
     send_dump(c, box, 7)
     until(lambda: programs_at_work(privd), every=0.005)
