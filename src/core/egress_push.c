@@ -102,6 +102,22 @@ static void refused(struct sandbox_obj *o, int status, const char *body, size_t 
     answer(o, &e);
 }
 
+/* cay-egress knows already that what ran of it has ended, and cayd is about to be told. */
+static void is_late(struct sandbox_obj *o)
+{
+    struct err e;
+
+    log_info("sandbox %s: its policy is late: generation %u has ended", o->s.id, o->s.gen);
+    if (sandbox_life(o)->files) { /* it is sent when it runs */
+        answer(o, NULL);
+        return;
+    }
+    err_set(&e, ERR_UNAVAILABLE,
+            "the network policy is not in force: what ran of sandbox %s has ended", o->s.id);
+    err_hint(&e, "it is written, and sent if the sandbox is begun again");
+    answer(o, &e);
+}
+
 static void not_reached(struct egress_link *l, struct sandbox_obj *o, const struct err *why)
 {
     struct err e;
@@ -142,6 +158,8 @@ static void on_pushed(struct core *c, const char *id, const struct err *why, int
                     o); /* another process's, perhaps: its slot may have changed */
         else if (status == 503)
             too_busy(l, o, body, len);
+        else if (status == 409)
+            is_late(o);
         else if (status / 100 != 2)
             refused(o, status, body, len);
         else

@@ -26,11 +26,28 @@
 
 /* -- one is made, and gets policy and environment ---------------------------------------------- */
 
+/* Of a sandbox that is there and runs the reason is another's. */
+static enum err_code blame_sandbox(struct exec_op *op, struct err *e)
+{
+    const struct sandbox_obj *o = sandbox_get(op->core, NULL, op->id);
+
+    if (!o || !life_of(o->s.state)->visible)
+        return err_set(e, ERR_NOT_FOUND, "the sandbox has ended");
+    if (life_of(o->s.state)->reachable && exec_op_sandbox(op))
+        return ERR_OK;
+    err_set(e, ERR_CONFLICT, "the sandbox was paused, or rolled back, before the command began");
+    err_hint(e, "resume it first: `cay resume %s`", op->id);
+    return e->code;
+}
+
 static void on_policy(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct exec_op *op = arg;
+    struct err e;
 
-    if (why)
+    if (why && !op->core->stopping)
+        exec_op_fail(op, blame_sandbox(op, &e) == ERR_OK ? why : &e);
+    else if (why)
         exec_op_fail(op, why);
     exec_op_step_done(op);
 }
@@ -84,20 +101,6 @@ static void prepare_command_sandbox(struct exec_op *op)
         free(r.body);
     }
     exec_op_step_done(op);
-}
-
-/* Of a sandbox that is there and runs the reason is privd's. */
-static enum err_code blame_sandbox(struct exec_op *op, struct err *e)
-{
-    const struct sandbox_obj *o = sandbox_get(op->core, NULL, op->id);
-
-    if (!o || !life_of(o->s.state)->visible)
-        return err_set(e, ERR_NOT_FOUND, "the sandbox has ended");
-    if (life_of(o->s.state)->reachable && exec_op_sandbox(op))
-        return ERR_OK;
-    err_set(e, ERR_CONFLICT, "the sandbox was paused, or rolled back, before the command began");
-    err_hint(e, "resume it first: `cay resume %s`", op->id);
-    return e->code;
 }
 
 static void fail_command_sandbox(struct exec_op *op, int status, uint32_t stage)
