@@ -217,7 +217,7 @@ const struct cli_command commands_sandbox[] = {
         .summary = "let paused sandboxes go on",
         .options = OPTIONS(
             {0, "ttl", "TIME", "Ends, or is paused again, after TIME (5m).", NULL},
-            {0, "files", NULL, "Boots on its files: what ran in it is lost.", NULL},
+            {0, "files", NULL, "Boots on its files: its programs are lost.", NULL},
             {0, "or-files", NULL, "Boots on its files where its memory does not come back.", NULL},
             OPTION_QUIET),
         .examples = EXAMPLES({"cay resume --ttl=1h ib3k0", "for an hour"}),

@@ -25,7 +25,7 @@ static const struct {
                              "see `cay status` for the space that is left"},
     [PRIVSEP_STAGE_VOLUME] = {ERR_OK, "a volume of it could not be mounted",
                               "try again; `cay doctor` tells what the machine is short of"},
-    [PRIVSEP_STAGE_MEMORY] = {ERR_OK, "what ran in its source does not go on in it",
+    [PRIVSEP_STAGE_MEMORY] = {ERR_OK, "programs of its source do not go on in it",
                               "the source is as it was; a fork of its files alone boots"},
     [PRIVSEP_STAGE_READY] = {ERR_OK, "its agent did not get ready",
                              "see `cay logs` and `cay doctor`"},
@@ -158,7 +158,7 @@ void create_explain_memory(struct err *e, int status)
         }
     err_set(e, code, "its memory does not come back: %s", text);
     err_hint(e, "its files are whole: `cay resume --files` starts it on them, and so does a "
-                "connect with \"memory\": false; what ran in it is lost then");
+                "connect with \"memory\": false; its programs are lost then");
 }
 
 void create_fail(struct sandbox_obj *o, const struct err *why)
