@@ -175,7 +175,7 @@ def main():
     args = options.parse_args()
     out = report.Report({"count": COUNT, "rounds": ROUNDS, "loop": LOOP})
     with server.Server(64) as own, Clients(own) as clients:
-        out.head |= report.origin()  # what was installed and started is not what the load is about
+        out.head |= report.origin()  # installing and starting are not what the load is about
         times = Times({"js": (clients.js, "backend"), "js line": (clients.js, "line"), "js request": (clients.js, "request"),
                        "js bare": (clients.js, "bare"), "js e2b": (clients.js, "e2b"), "python": (clients.python, "backend"),
                        "python bare": (clients.python, "bare"), "python e2b": (clients.e2b, "e2b")})

@@ -1,5 +1,5 @@
 /* A client connection of the bench of the way out: bytes that are sent back, or HTTP over TLS; dialled
- * directly or through a proxy that is told where to. Everything blocks; what goes wrong ends the program
+ * directly or through a proxy that is told where to. Everything blocks; an error ends the program
  * with a sentence. */
 #pragma once
 

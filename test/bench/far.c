@@ -122,7 +122,7 @@ static void *give(void *arg)
         for (size_t sent = 0; sent < c->n;) {
             ssize_t s = send(w->to, c->data + sent, c->n - sent, MSG_NOSIGNAL);
 
-            sent = s > 0 ? sent + (size_t)s : c->n; /* gone: what is left is thrown away */
+            sent = s > 0 ? sent + (size_t)s : c->n; /* gone: the rest is thrown away */
         }
         free(c);
     } while (n > 0);
@@ -142,7 +142,7 @@ static void start_way(int from, int to, uint64_t delay_ns, uint64_t bits_per_ms)
                       .delay_ns = delay_ns,
                       .bits_per_ms = bits_per_ms,
                       .most = WAY_BYTES_MAX};
-    if (bits_per_ms) /* what is on the link, and as much in its sender's queue */
+    if (bits_per_ms) /* bytes on the link, and as many in its sender's queue */
         w->most = LINK_BYTES_MIN + 2 * (size_t)(bits_per_ms * delay_ns / 8 / 1000000);
     w->last = &w->first;
     pthread_mutex_init(&w->lock, NULL);

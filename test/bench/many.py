@@ -120,7 +120,7 @@ class Many:
         return (server.cpu_seconds(everything) - before) / IDLE_SECONDS
 
     def tables(self, inside):
-        """Each table that could run out: what is in it, and where it ends."""
+        """Each table that could run out: its entries, and its end."""
         privd = self.own.daemons()["cay-privd"]
         return {
             "processes (kernel.pid_max)": [len(server.pids()), read_number("/proc/sys/kernel/pid_max")],

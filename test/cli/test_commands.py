@@ -107,7 +107,7 @@ def test_env_after_another_server_whose_key_is_left_in_the_shell(cay):
 
 
 def test_env_with_addresses(cay):
-    """For who cannot use TLS; what is set then is unset by the next one without."""
+    """For users without TLS; variables set then are unset by the next one without."""
     shown = json.loads(cay("env", "--urls", "--json").stdout)
     assert shown["E2B_API_URL"] == shown["E2B_SANDBOX_URL"] == shown["E2B_VOLUME_API_URL"] and shown["E2B_API_URL"].startswith("http://127.0.0.1:")
     assert shown["DAYTONA_API_URL"] == shown["E2B_API_URL"] + "/api"

@@ -107,7 +107,7 @@ def install_node(client, pinned, folder):
 
 
 def install(client, pinned, folder, keep):
-    """Kept: what was installed for the same packages is not installed again. Newest ones are looked for each time."""
+    """Kept: packages installed once are not installed again. Newest ones are looked for each time."""
     stamp, text = folder / ".cay-stamp", json.dumps([wanted(client, pinned), NODE])
     if (pinned or keep) and stamp.exists() and stamp.read_text() == text:
         return

@@ -153,7 +153,7 @@ class Dns:
 class Web(http.server.BaseHTTPRequestHandler):
     """Says what it was asked: method, path, headers, body, the address that was reached. But for what is below
     `home`: site/HOST/PATH is a file of that host, git/NAME.git a repository at /git/NAME.git of every host; and for
-    /events (server-sent events) and /websocket (what comes is sent back)."""
+    /events (server-sent events) and /websocket (messages are sent back)."""
 
     protocol_version = "HTTP/1.1"
     home = None

@@ -5,8 +5,8 @@ open when the defence that stands in it is switched off.
     test/escapes/run.py --build=DIR [--quick] [--write=docs/reports/security-tests.md] [--only=TEXT] [--rows]
 
 DIR is a build with -Dtest_switches=true. The controls are searched for: first each defence alone, then all of
-them, from which those are taken back that the case does not need; what is still refused then is tried by the
-machine's root outside of any sandbox. --quick runs all cases with all defences, and of the controls that
+them, from which those are taken back that the case does not need; an attempt still refused then is made by the machine's root
+outside of any sandbox. --quick runs all cases with all defences, and of the controls that
 controls.json holds those that need a single defence; a case that has neither a control there nor a reason in
 unshown.json is a failure then, too. --only with --write takes what was run into the table that is there. As root; all in
 namespaces of its own (world.py)."""

@@ -138,7 +138,7 @@ static void end_clients(struct agent *a, bool half, uint32_t *seed)
         uv_run(a->loop, UV_RUN_NOWAIT);
     }
     FUZZ_CHECK(http_server_connections(a->server) == 0);
-    for (int i = 0; i < 8; i++) /* what was begun for them goes on without them */
+    for (int i = 0; i < 8; i++) /* work begun for them goes on without them */
         turn_inside(a, seed);
 }
 

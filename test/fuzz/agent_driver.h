@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* Between two parts of an input: what follows comes over a connection of its own, beside the others. */
+/* Between two parts of an input: the second comes over a connection of its own, beside the
+ * others. */
 #define AGENT_DRIVER_NEXT "\xff|\xff"
 
 struct agent_driver {

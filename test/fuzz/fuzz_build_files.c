@@ -1,6 +1,6 @@
-/* Archives that clients send for builds, four bytes for a call: what is done, whose, which hash, and
- * a byte more. Only an address that was given, unchanged, takes one; what is there was sent whole by
- * that tenant; no name in the directory is of a client's making. */
+/* Archives that clients send for builds, four bytes for a call: the operation, whose, which hash,
+ * and a byte more. Only an address that was given, unchanged, takes one; an archive that is there
+ * was sent whole by that tenant; no name in the directory is of a client's making. */
 #include "core/build_files.h"
 #include "core/core_internal.h"
 #include "fuzz.h"

@@ -2,9 +2,9 @@
  * a thread plays (core_fake.h). The input is calls, one after the other: a digit for whose key it is (0 the tenant's owner, 1 a key that
  * may only read, 2 another tenant's, 3 none), METHOD and what stands behind /api/, with its query; then, behind a byte of PART,
  * the body, and PART again. An '@' in path or body is the id of a sandbox that is there at the first call. Checked: each call is
- * answered, with JSON; an error has the dialect's form and is none of the server's own (500); who may only read changes nothing, and
- * the other tenant gets nothing of that sandbox. Things that an input has made are gone before
- * the next. */
+ * answered, with JSON; an error has the dialect's form and is none of the server's own (500); a
+ * read-only key changes nothing, and the other tenant gets nothing of that sandbox. Things that an
+ * input has made are gone before the next. */
 #include "../unit/core_fake.h"
 #include "api/daytona.h"
 #include "api/e2b.h"
@@ -162,7 +162,7 @@ static void check_error(const json_t *body, int status)
     FUZZ_CHECK(json_is_string(json_object_get(body, "path")));
 }
 
-/* Text of an error, or any JSON of an answer; what has no body says so by its status alone. */
+/* Text of an error, or any JSON of an answer; one without a body says so by its status alone. */
 static void check_body(const struct api_response *r)
 {
     json_t *body = r->body ? json_loadb(r->body, r->body_len, JSON_DECODE_ANY, NULL) : NULL;

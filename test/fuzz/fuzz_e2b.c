@@ -50,7 +50,7 @@ static void network(const char *text, size_t n)
     }
     daytona(body);
     if (e2b_network_keep(body, body, &kept, &e) == ERR_OK) {
-        FUZZ_CHECK(e2b_network_check(kept, &e) == ERR_OK); /* what is kept passes again */
+        FUZZ_CHECK(e2b_network_check(kept, &e) == ERR_OK); /* a kept one passes again */
         FUZZ_CHECK(!json_is_object(json_object_get(kept, "egressProxy")));
         shown = e2b_network_shown(kept);
         FUZZ_CHECK(!json_object_get(shown, E2B_INTERNET_KEY));

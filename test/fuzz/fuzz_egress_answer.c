@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (rc == 0)
         rc = rewrite_inward_end(w, &out);
-    for (int i = 0; rc == 0 && i < 4; i++) /* what is decompressed waits for its reader */
+    for (int i = 0; rc == 0 && i < 4; i++) /* decompressed bytes wait for their reader */
         rc = rewrite_inward_more(w, &out);
     FUZZ_CHECK(out.len == 0 || !memmem(out.data, out.len, SECRET, strlen(SECRET)));
     rewrite_free(w);

@@ -76,7 +76,7 @@ static void request(const uint8_t *data, size_t size)
     if (len <= 0 || reply != SOCKS_DONE)
         return;
     FUZZ_CHECK((size_t)len <= SOCKS_MESSAGE_MAX && port != 0);
-    if (name[0]) { /* what was taken for a name is a normal one, and no address */
+    if (name[0]) { /* a text taken for a name is a normal one, and no address */
         FUZZ_CHECK(policy_name_normalize(name, again) == 0 && strcmp(name, again) == 0);
         FUZZ_CHECK(policy_address_parse(name, &a) < 0);
     }

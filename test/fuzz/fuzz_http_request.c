@@ -136,8 +136,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             feed(cut, data + at, n);
             at += n;
         }
-        /* A refusal ends the connection: what was understood until then may differ only in how
-         * much of a body's last piece was handed on before the bad byte was seen. */
+        /* A refusal ends the connection: the requests until then may differ only in how much of a
+         * body's last piece was handed on before the bad byte was seen. */
         FUZZ_CHECK(whole->refused == cut->refused);
         FUZZ_CHECK(whole->in_body == cut->in_body || whole->refused);
         FUZZ_CHECK(whole->log.len == cut->log.len);

@@ -218,7 +218,7 @@ static void check_line(const char *text, size_t len, struct seen *s)
     json_decref(line);
 }
 
-/* Chunk by chunk; what is not there whole is not looked at. */
+/* Chunk by chunk; one that is not there whole is not looked at. */
 static void check_answer(struct buf *b)
 {
     struct seen s = {0};

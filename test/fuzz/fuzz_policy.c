@@ -1,7 +1,7 @@
 /* A tenant's policy and what is asked of it. Four lines, name, address, method, path, then the policy's
- * JSON. Checked: a bad policy is refused with a text; what is decided before all is known is never
- * narrower nor wider afterwards; the list of what has a say agrees with what decides; a ceiling only
- * takes away; sentences are plain text. */
+ * JSON. Checked: a bad policy is refused with a text; a decision before all is known is never
+ * narrower nor wider afterwards; the list of what has a say agrees with what decides; a ceiling
+ * only takes away; sentences are plain text. */
 #include "fuzz.h"
 #include "http/json.h"
 #include "policy/policy.h"

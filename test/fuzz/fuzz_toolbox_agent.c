@@ -90,7 +90,7 @@ static struct {
     uint64_t tickets[AGENTS_MAX];
     size_t ticket_count;
     int agents[AGENTS_MAX]; /* -1: free */
-    struct part rest;       /* of the input: what is yet to be answered */
+    struct part rest;       /* of the input: bytes yet to be answered */
 } world;
 
 static int query(void *ctx UNUSED, uint64_t ticket, struct gateway_query *q)

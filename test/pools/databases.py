@@ -5,8 +5,8 @@
 
 DIR is a build with -Dtest_switches=true. The same work on the host, in a sandbox, and in a sandbox without the watch, in turn:
 transactions of SQLite with a journal that is rolled back and with a write-ahead log, each by one process and by eight on one
-file, and commits of git. Without synchronous writes everywhere, as a sandbox's reach no disk and the host's would: what is
-left is system calls and locks. How many in a second (median of the rounds), and the ratios. A process that is killed fails
+file, and commits of git. Without synchronous writes everywhere, as a sandbox's reach no disk and the host's would: system calls
+and locks are left. How many in a second (median of the rounds), and the ratios. A process that is killed fails
 the run. As root."""
 
 import argparse

@@ -2,7 +2,7 @@
 
 By default they start one of their own from the build tree (port, state and run directory apart from any
 other), and stop it at the end; as root. With CAY_URL and CAY_API_KEY set they use that running server
-instead; what needs a server of its own is then skipped, saying so."""
+instead; tests that need a server of their own are then skipped, saying so."""
 
 import os
 import pathlib

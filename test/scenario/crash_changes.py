@@ -135,7 +135,7 @@ class Snapshot(Frozen):
 
 
 class Fork(Snapshot):
-    """The source runs on; what was answered runs with its files; the fork's own snapshot is gone."""
+    """The source runs on; answered forks run with their files; the fork's own snapshot is gone."""
 
     def ask(self, cay, box):
         reply = cay.call("POST", f"/sandboxes/{box.id}/fork", {"count": 1, "timeout": 300})

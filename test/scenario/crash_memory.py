@@ -1,4 +1,4 @@
-"""Changes of test_crash_matrix.py that keep the memory on the disk, and that take it from there: what runs goes on, or is kept with
+"""Changes of test_crash_matrix.py that keep the memory on the disk, and that take it from there: a program goes on, or is kept with
 the image, or, where it was lost as docs/pause.md says, its files are kept and it is told why."""
 
 import json
@@ -98,7 +98,7 @@ class Memory(Frozen):
 
 
 class Fork(Memory):
-    """A fork with memory, of one that runs or is paused with its memory: what was made goes on as its source does. A source that cannot
+    """A fork with memory, of one that runs or is paused with its memory: a fork goes on as its source does. A source that cannot
     be resumed is paused with its memory; one whose memory was lost in the pause boots on its files, and is told so."""
 
     def __init__(self, wanted):

@@ -11,7 +11,7 @@ import time
 
 from waitlib import until
 
-# Journal and records are pwrite64; the freezer's file is openat and write; what is asked and answered is sendmsg; clients
+# Journal and records are pwrite64; the freezer's file is openat and write; requests and answers are sendmsg; clients
 # get write or sendto.
 CALLS = ("pwrite64", "openat", "write", "sendmsg", "sendto")
 # Calls of tasks of cay-privd on layers and records. (Namespaces and mounts are made as for any create.)

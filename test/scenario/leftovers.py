@@ -101,7 +101,7 @@ def _processes():
 
 def children(parent, name):
     """Processes of that name that parent has started itself, without those it forked for a task. The file
-    `children` misses some while others of them end (proc(5)): who is not in it is looked for everywhere."""
+    `children` misses some while others of them end (proc(5)): one that is not in it is looked for everywhere."""
     found = []
     for path in glob.glob(f"/proc/{parent}/task/*/children"):
         try:

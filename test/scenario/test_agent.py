@@ -292,7 +292,7 @@ def test_absent_stdin_is_a_pipe_and_false_is_null(agent):
 
 
 def test_input_is_answered_when_it_was_read(agent):
-    """A writer is slowed down to its reader; what waits is bounded; nothing is lost."""
+    """A writer is slowed down to its reader; waiting bytes are bounded; nothing is lost."""
     s = agent.start("/bin/sh", "-c", "sleep 0.7; sha256sum")
     pid = started_pid(s)
     piece = os.urandom(1 << 20)

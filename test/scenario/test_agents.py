@@ -61,7 +61,7 @@ def pages_of(pid):
             start, end = (int(number, 16) for number in line.split()[0].split("-"))
             rights, inode = line.split()[1], line.split()[4]
             if "r" not in rights or "[v" in line or end - start > 1 << 36 or ("w" not in rights and inode != "0"):
-                continue  # what is a file as it was read is searched as a file
+                continue  # a path that was a file when read is searched as a file
             pagemap.seek(start // PAGE * 8)
             there = memoryview(pagemap.read((end - start) // PAGE * 8)).cast("Q")
             first = None

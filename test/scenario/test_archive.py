@@ -1,5 +1,5 @@
-"""Kept files as one compressed file, by cay-privd alone: what comes back of them, what is refused, and what is left where a program
-is killed at each step."""
+"""Kept files as one compressed file, by cay-privd alone: their return, refusals, and the remainders where a program is killed at
+each step."""
 
 import errno
 import json
@@ -150,7 +150,7 @@ def show(p, s):
 
 
 def keep_full(p, c, number, fill=FILL, name="ifull"):
-    """A sandbox with these files, which are kept; what is to be seen of them."""
+    """A sandbox with these files, which are kept; returns their listing."""
     s = c.create(name, disk=1024 * MIB)
     assert s.status == 0
     assert python(p, s, fill + '\nprint("done")') == "done"

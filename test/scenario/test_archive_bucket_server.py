@@ -39,7 +39,7 @@ def gone(bucket):
 
 
 def beside(call):
-    """Calls it in a thread; what is returned waits for its answer, or gives the error."""
+    """Calls it in a thread; the function returned waits for its answer, or gives the error."""
     found = []
 
     def run():

@@ -1,4 +1,4 @@
-"""Files of paused sandboxes that are archived, through all of cay: by a call, by age, by Daytona's call; what comes first, what is told,
+"""Files of paused sandboxes that are archived, through all of cay: by a call, by age, by Daytona's call; precedence, events,
 restarts in between, ends."""
 
 import os

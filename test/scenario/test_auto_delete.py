@@ -59,7 +59,7 @@ class Place:
         return self.call("POST", f"toolbox/{id}/process/execute", {"command": command}).json["result"]
 
     def minutes_pass(self, n):
-        """And cayd has looked at the time since: what is due is done, or under way."""
+        """And cayd has looked at the time since: a due one is done, or under way."""
         self.clock.pass_minutes(n)
         assert self.call("GET", "config").status == 200
 

@@ -201,7 +201,7 @@ def test_bodies_without_a_key_hold_nothing(cay, own_server, key):
 
 
 def test_many_bodies_at_once(cay, own_server):
-    """A tenant's bodies take its share of the memory; what is beyond is told so, and another tenant's are read."""
+    """A tenant's bodies take its share of the memory; requests beyond are told so, and another tenant's are read."""
     if not own_server:
         pytest.skip("the memory of the tests' own server is looked at")
     other = cay.call("POST", "/cay/v1/keys", {"tenant": "others", "label": "bodies"}).json["key"]
@@ -269,7 +269,7 @@ def test_clients_that_never_read(cay, sandbox, own_server):
 
 
 def test_a_flood_of_pipelined_requests(cay, sandbox):
-    """Each is answered in its turn; what is not read is not answered ahead."""
+    """Each is answered in its turn; unread ones are not answered ahead."""
     count = 5000
     with Raw(cay, timeout=60) as c:
         one = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"

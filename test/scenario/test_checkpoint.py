@@ -1,4 +1,4 @@
-"""cay-checkpoint on real sandboxes: what is dumped, what is refused by name, and that CRIU has no right on the host meanwhile.
+"""cay-checkpoint on real sandboxes: dumps, refusals by name, and that CRIU has no right on the host meanwhile.
 """
 
 import contextlib

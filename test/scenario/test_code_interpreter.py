@@ -128,7 +128,7 @@ def test_output_that_is_no_text_is_shown_with_replacements(box):
 
 
 def test_output_of_descriptors_is_of_the_execution_that_wrote_it(box):
-    """Which has ended a moment after the last byte: what is on its way then is waited for, whatever thread of the kernel has it."""
+    """Which has ended a moment after the last byte: output on its way then is waited for, whatever thread of the kernel has it."""
     for code, kind, shown in (
             (r"import os; _ = os.write(1, b'last')", "stdout", "last"), (r"_ = os.write(2, b'last')", "stderr", "last"),
             (r"for i in range(3000): _ = os.write(1, b'%5d' % i)", "stdout", "".join(f"{i:5}" for i in range(3000))),

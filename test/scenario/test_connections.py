@@ -1,4 +1,4 @@
-"""Places of the server's connections by tenant: who holds all that it can get leaves the others theirs, and connections
+"""Places of the server's connections by tenant: a tenant that holds all it can get leaves the others theirs, and connections
 that bring no whole request keep none out. A server of its own with few connections."""
 
 import json

@@ -4,7 +4,7 @@ tiers, a snapshot, its export and import, forks of files and with memory, the me
 making, removing, mounting and writing of a volume, the build of a template, the import and the removal of one, two of them at once: counted, not sampled;
 cay-privd besides at each call by which its tasks change layers and records; cay-keep, and with it all others, at each of cayd's and
 cay-privd's, and at its own while it starts again what has ended; cay-job at its own. Afterwards the sandbox is paused or runs, as it is told and as the kernel
-and the disk have it; what was answered is so; its program has lost nothing, its files are there, its policy holds; nothing is left.
+and the disk have it; its answers were true; its program has lost nothing, its files are there, its policy holds; nothing is left.
 
 `make crash-matrix` has all of it; `make test` a tenth of what cayd and cay-privd do in most changes, another one each day
 (CAY_CRASH_SEED=N has the tenth N % 10), and an eightieth of the rest. Takes strace."""

@@ -71,7 +71,7 @@ def test_a_build_that_fails(mine):  # noqa: F811
     mine.refused(409, "POST", "sandbox", {"name": "fails", "snapshot": "host"}, "fails")
     assert mine.good("DELETE", "sandbox/fails")["state"] == "destroyed"
     mine.refused(404, "GET", f"sandbox/{made['id']}", why="not found")
-    again = begin(mine, failing, name="fails")  # what has failed is built anew
+    again = begin(mine, failing, name="fails")  # a failed one is built anew
     assert again["state"] == "pending_build"
     ended(mine, again, "build_failed")
 

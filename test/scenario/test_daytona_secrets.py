@@ -42,7 +42,7 @@ def vault(stack, daytona):
 
 def make(vault, name="MODEL", value=VALUE, hosts=("web.example.com",), **more):
     made = vault("POST", "", {"name": name, "value": value, "hosts": list(hosts), **more}, 201)
-    time.sleep(0.002)  # times are whole milliseconds: what comes after it is later
+    time.sleep(0.002)  # times are whole milliseconds: a later change has a later one
     return made
 
 
@@ -225,7 +225,7 @@ def test_settings_of_the_network_keep_what_is_mounted(stack, vault, own, daytona
     daytona.update(one, networkBlockAll=False)
     assert policy() == {"default": "public", "inject": inject} and came(one) == bearer(VALUE)
     vault("DELETE", "/MODEL", status=204)
-    daytona.update(one, networkBlockAll=True)  # what is mounted and gone is in no way
+    daytona.update(one, networkBlockAll=True)  # a mounted secret that is gone is in no way
     daytona.update(one, networkBlockAll=False)
     assert policy() == {"default": "public"}
     make(vault)

@@ -134,7 +134,7 @@ def test_memory_is_kept_sealed_beside_the_files(privd):
     assert c.list() == {} and kepts(c) == {7} and not pathlib.Path(f"/proc/{box.pid}").exists()
     image = kept_dir(privd, 7) / "image"
     assert image.stat().st_mode == 0o100600 and image.stat().st_uid == 0
-    # what was in the sandbox's memory is not to be read in it; control: it was, and is sealed in it whole
+    # the sandbox's memory is not to be read in it; control: it was, and is sealed in it whole
     assert word.encode() not in image.read_bytes() and image.stat().st_size > MIB
     key = privd.state / "seal.key"
     assert key.stat().st_mode == 0o100600 and key.stat().st_size == 32
@@ -590,7 +590,7 @@ def test_what_is_opened_is_not_used_for_a_file_that_changed(breakable):
 
 
 def test_what_is_opened_can_be_changed_by_nobody(breakable):
-    """Neither by the slot whose id has opened it, nor by root; what begins with it only reads. Control: they do read."""
+    """Neither by the slot whose id has opened it, nor by root; a start with it only reads. Control: they do read."""
     p, c, _ = breakable
     dumped(p, c, 7)
     copied(p, c, "ifirst", 7)

@@ -67,7 +67,7 @@ def test_allow_beats_deny_and_updates_are_live(stack, box):
     assert fetch(one, "http://other.example.net/")["path"] == "/"
     assert "egress_denied" in one.run("curl -sS --max-time 20 http://web.example.com/").out
     cut = one.run("for i in $(seq 50); do grep -q over /tmp/held && break; sleep 0.1; done; cat /tmp/held")
-    assert cut.out == "over\n"  # what is denied now was cut
+    assert cut.out == "over\n"  # connections denied now were cut
     assert stack.cay.call("PUT", path, {}).status == 204  # absent is cleared
     assert fetch(one, "http://web.example.com/")["path"] == "/"
 

@@ -222,7 +222,7 @@ def test_a_value_that_a_command_renews(stack, own):
 
 
 def test_a_value_from_a_file(stack, own, cli, tmp_path):
-    """Of the operator's, read where `cay` runs: what is put on the request is what it has, without its last line end."""
+    """Of the operator's, read where `cay` runs: the request gets its contents, without the last line end."""
     value = tmp_path / "value"
     value.write_text("a-value-of-the-vault\n")
     cli("secret", "set", "MODEL_KEY", "--domain=web.example.com", f"--file={value}")
@@ -351,7 +351,7 @@ def test_e2b_header_rules(stack, box):
 
 
 def test_secrets_of_e2b(stack, box):
-    """E2B's own calls: what is set there is put on by network.rules, at the rule's host alone, and never shown."""
+    """E2B's own calls: headers set there are put on by network.rules, at the rule's host alone, and never shown."""
     call, name = stack.cay.call, "E2B-Own_1"
     made = call("POST", "/secrets", {"name": name, "value": SECRET, "metadata": {"team": "a"}})
     assert made.status == 201, made.body

@@ -620,7 +620,7 @@ def moving(connections):
 
 
 def test_nothing_is_carried_once_a_change_is_answered(world, box):
-    """Neither where bytes move nor where none do. The control: what is still allowed is carried."""
+    """Neither where bytes move nor where none do. The control: allowed ones are carried."""
     s = box(wide("v4.example.com", "other.example.net"))
     keep, moves, idle = echoes(s, "v4.example.com", 20), echoes(s, "other.example.net", 200), echoes(s, "other.example.net", 200)
     with moving(moves):
@@ -938,7 +938,7 @@ def test_bytes_of_a_request_are_limited_too(world, box):
         with contextlib.suppress(ConnectionError):
             while data := c.recv(1 << 20):
                 count += len(data)
-        assert 0 < count <= 1000000 + 65536  # what was not read yet is lost with the reset
+        assert 0 < count <= 1000000 + 65536  # unread bytes are lost with the reset
     usage = json.loads(world.call("GET", f"/v1/sandboxes/{s.slot}/{s.gen}/usage")[1])
     assert 1000000 <= usage["bytes_up"] + usage["bytes_down"] <= 1000000 + 65536, usage
     assert json.loads(s.curl("http://v4.example.com/").stdout)["rule"] == "limit"
@@ -986,7 +986,7 @@ def test_an_upstream_proxy(world, box, url, resolved_here):
             c.sendall(b"through\n")
             assert exactly(c, 8) == b"through\n"
         assert (world.asked("v4.example.com") > before) == resolved_here
-        if resolved_here:  # what was resolved here was checked here
+        if resolved_here:  # an address resolved here was checked here
             assert "egress_denied" in s.curl("http://private.example.com/").stdout
         assert "egress_denied" in s.curl("http://other.example.net/").stdout
         assert "egress_denied" in s.curl(f"http://{METADATA}/").stdout

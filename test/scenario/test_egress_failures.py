@@ -97,7 +97,7 @@ def start(sandbox, name, program):
 
 
 def test_killed_under_load(stack, box):
-    """Connections are cut, and made again once it is back; the sandbox lives; what is denied never passes, neither
+    """Connections are cut, and made again once it is back; the sandbox lives; denied traffic never passes, neither
     while it is away nor when it comes back. Every denied target answers others: the control."""
     one = box(network={"denyOut": ["0.0.0.0/0"], "allowOut": ["web.example.com"]})
     for address in (internet.OTHER, internet.METADATA, internet.PRIVATE):

@@ -67,7 +67,7 @@ def test_not_through_basic(world, origins, user):
 
 @pytest.mark.parametrize("spelling", [HERE, "cay-secret%3AKEY", "%63ay-secret:KEY"])
 def test_not_through_basic_with_escapes(world, origins, spelling):
-    """As a form writes the placeholder: what is put there is the key itself, and not a form of it that is not searched for."""
+    """As a form writes the placeholder: the key itself is put there, and not a form of it that is not searched for."""
     secret = "sk-real/with+signs=0123456789"
     with holder(world, value=secret) as s:
         given = base64.b64encode(f"user:{spelling}".encode()).decode()

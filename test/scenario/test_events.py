@@ -1,4 +1,4 @@
-"""GET /cay/v1/events: what happens to a tenant's sandboxes, told while it happens. Against the stand-in internet of
+"""GET /cay/v1/events: the events of a tenant's sandboxes, told while they happen. Against the stand-in internet of
 egresslib.py."""
 
 import json

@@ -1,6 +1,6 @@
 """The n-th call of cay-privd, or of each of its tasks, fails during a change of crash_changes.py, crash_memory.py or crash_archive.py,
 as it does where the disk is broken or full (EIO, ENOSPC), a table of the kernel is full, or memory is short (EMFILE, ENOMEM): for
-every n. The answer is true, the sandbox is as before or as was asked, or has ended with a reason that is told; what runs in it has
+every n. The answer is true, the sandbox is as before or as was asked, or has ended with a reason that is told; its programs have
 lost nothing, nothing is left, and cay-privd lives on.
 
 `make crash-matrix` has all of it; `make test` one kind of call in one change, another each day (CAY_CRASH_SEED=N has that of day N).

@@ -1,4 +1,4 @@
-"""FREEZE and THAW of privd alone: what stands still, what cannot be stopped, crashes at every moment, ends of frozen
+"""FREEZE and THAW of privd alone: processes that stand still, those that cannot be stopped, crashes at every moment, ends of frozen
 sandboxes."""
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Directories of the host that the operator named, in sandboxes: what may be read of them, what cannot be done through them
+"""Directories of the host that the operator named, in sandboxes: reads that are allowed, acts that are not
 (each with a control outside of the overlay or the sandbox), who may have them, and what is kept over pause, fork, rollback
 and the daemons' ends. A case in test/escapes has the probe inside."""
 
@@ -100,7 +100,7 @@ def create(cay, *mounts, **more):
 
 
 def test_what_all_may_read(world):
-    """As root of the sandbox, too, whose ids are none of the host's; what is mounted below is not there."""
+    """As root of the sandbox, too, whose ids are none of the host's; mounts below are not there."""
     with create(world.cay, ("models", "/models")) as box:
         for user in ("user", "root"):
             said = box.run("cd /models; cat weights open sub/below; cat secret private/file || echo refused; ls sub; stat -c '%U %a' weights", user=user)
@@ -240,7 +240,7 @@ def test_it_is_kept(world):
         world.gone.mkdir(mode=0o755)
         (world.gone / "file").write_text("two")
         with create(world.cay, ("gone", "/gone")) as other:
-            assert other.run("cat /gone/file").out == "one"  # what was opened at the start
+            assert other.run("cat /gone/file").out == "one"  # the one opened at the start
         for name in ("cayd", "cay-privd"):
             kill_daemons(world.server, name)
             wait_ready(world.cay)

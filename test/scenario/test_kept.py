@@ -497,7 +497,7 @@ def test_what_is_kept_outlives_privd(privd):  # noqa: F811
 
 
 def test_a_lost_record_loses_no_files(privd):  # noqa: F811
-    """As after a table that was damaged: what lies on the disk is found."""
+    """As after a table that was damaged: the files on the disk are found."""
     c = privd.channel()
     s = c.create("iunknown")
     write_marks(privd, s, "four")

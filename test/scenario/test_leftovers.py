@@ -235,7 +235,7 @@ def test_it_is_found(own_server, cay, uid, calm, left):
     before = leftovers.count(own_server)
     undo = left.make(own_server, uid)
     try:
-        end_at = time.monotonic() + 10  # who is killed ends in a moment
+        end_at = time.monotonic() + 10  # a killed process ends in a moment
         while not all((after := leftovers.count(own_server))[kind] > before[kind] for kind in left.kinds):
             if time.monotonic() > end_at:
                 break

@@ -11,7 +11,7 @@ import agentlib
 from conftest import BUILD
 
 ROOT_PROGRAMS = {"cay-keep": "src/keep/cay-keep", "cay-privd": "src/privd/cay-privd", "cay-job": "src/job/cay-job"}
-# Which of our libraries, and which of others', each may be linked with; what is no library is its own source.
+# Which of our libraries, and which of others', each may be linked with; a program that is no library is its own source.
 ALLOWED = {"cay-keep": {"libbase", "libsys"}, "cay-job": {"libbase", "libcontract", "libjob", "libsys"},
            "cay-privd": {"libbase", "libsys", "libruntime", "libtask", "libcontract", "libprivd", "libprivd_core",
                         "libprivsep_server", "libprivsep_proto"}}

@@ -174,7 +174,7 @@ def test_an_honest_one_in_its_place_is_believed(liar):
     assert {"/process.Process/Start", "/files", "/filesystem.Filesystem/ListDir"} <= {*liar.liar.asked}
 
 
-# Of any answer: what is no HTTP, or contradicts itself.
+# Of any answer: no HTTP, or one that contradicts itself.
 HTTP = {
     "nothing": b"",
     "no HTTP": b"\0\1\2" * 1000 + b"\r\n\r\n",
@@ -213,7 +213,7 @@ def test_an_answer_that_is_no_http(liar, other, name):
 
 
 
-# Of a program: what is no stream of an agent's, or one that says what cannot be.
+# Of a program: no stream of an agent's, or one that says what cannot be.
 PROGRAM = {
     "2 GiB announced": stream(b"\0\x7f\xff\xff\xff"),
     "more than a message has": stream(START, b"\0\0\2\0\1" + b" " * 70000, end=False),

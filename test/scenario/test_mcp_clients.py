@@ -163,7 +163,7 @@ def bridge(server, *options, **more):
 
 
 def answers(server, text, *options):
-    """By id; what has none stands under None."""
+    """By id; messages without one stand under None."""
     process = bridge(server, *options)
     out, err = process.communicate(text, timeout=60)
     assert process.returncode == 0 and err == "", err

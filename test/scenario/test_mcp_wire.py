@@ -1,4 +1,4 @@
-"""The Model Context Protocol on the wire: what is answered to whom, and to messages that are none."""
+"""The Model Context Protocol on the wire: the answers to each caller, and to messages that are none."""
 
 import base64
 import json

@@ -188,7 +188,7 @@ def test_privd_ends_and_keeps(privd, for_good):
     with contextlib.closing(privd.channel(timeout=60)) as c:
         if c.ask(CAPACITY).text(32, 16) == "memory":
             pytest.skip("files are in memory here")
-        names = itertools.count()  # what ends has its name for a moment longer
+        names = itertools.count()  # a process that ends has its name for a moment longer
 
         def one(n):
             made = close(c.create(f"iends{int(for_good)}{next(names)}"))
@@ -242,7 +242,7 @@ def test_privd_ends_and_keeps(privd, for_good):
                 made = close(how(c, f"iofkept{int(for_good)}{next(names)}", NUMBER))
 
                 def undo():
-                    assert made.status == 0 or kepts(c) == {NUMBER}  # what was kept is there still
+                    assert made.status == 0 or kepts(c) == {NUMBER}  # the kept files are there still
                     if made.status == 0:
                         assert c.kill(made).status == 0
                     drop_kept(c)
@@ -270,7 +270,7 @@ def test_privd_whose_watcher_of_locks_ends(privd):
 
 
 def sweep_counted(failing, call, for_good):
-    """A sweep after which nothing is held that was not before: what stays from the first use on is there by then."""
+    """A sweep after which nothing is held that was not before: memory that stays from the first use on is there by then."""
     for _ in range(2):
         call(0)()
     before = failing.held()

@@ -128,7 +128,7 @@ def test_neighbour_and_host_go_on(cay, own_server, name, most):
             assert two.run("sync -d /home/user/x && sha256sum /home/user/x | wc -c").out.strip() != ""
             after = host_state()
             assert after["conntrack"] - before["conntrack"] < 1000
-            if name == "datagrams":  # not even its own table fills: what stays inside is not tracked
+            if name == "datagrams":  # not even its own table fills: traffic that stays inside is not tracked
                 inside = one.run("cat /proc/sys/net/netfilter/nf_conntrack_count 2>/dev/null || echo 0").out
                 assert int(inside) < 1000
             if name == "page_cache":

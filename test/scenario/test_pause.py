@@ -1,4 +1,4 @@
-"""Pause and resume with memory: what stands still, what is told, what wakes it, restarts in between, ends."""
+"""Pause and resume with memory: stillness, events, waking, restarts in between, ends."""
 
 import base64
 import contextlib

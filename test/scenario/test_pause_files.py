@@ -1,4 +1,4 @@
-"""Pause with the files alone: what is kept, what is not, what is told, restarts in between, ends."""
+"""Pause with the files alone: the files kept, those not kept, events, restarts in between, ends."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""Pause with the memory on the disk: what ran goes on, with its terminals and connections, also after every program of cay began anew;
-what cannot be kept is refused by name, and its files alone are kept only where that was allowed."""
+"""Pause with the memory on the disk: programs go on, with their terminals and connections, also after every program of cay began anew;
+a program that cannot be kept is refused by name, and its files alone are kept only where that was allowed."""
 
 import pytest
 from client import Client

@@ -1,4 +1,4 @@
-"""The end of its time writes what runs to the disk, where its create said so; what cannot be written is frozen, or its files alone are
+"""The end of its time writes what runs to the disk, where its create said so; one that cannot be written is frozen, or its files alone are
 kept where that was allowed, and that is told."""
 
 import pytest

@@ -1,4 +1,4 @@
-"""/cay/v1's policies and secrets on a server without cay-egress: what is taken, shown and refused."""
+"""/cay/v1's policies and secrets on a server without cay-egress: those taken, shown and refused."""
 
 import json
 

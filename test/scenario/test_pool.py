@@ -69,7 +69,7 @@ def ready(c):
 
 
 def lives(pid):
-    """Not as a zombie either: what is left of a privd that was killed has no parent here that asks for it."""
+    """Not as a zombie either: a child of a killed privd has no parent here that asks for it."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:

@@ -1,5 +1,5 @@
 """Members of the pool that are restored from the memory of a template before they are asked for (docs/pool.md): a claim has the
-template's server running and all else its own; what ends them; and which creates never have one. Needs CRIU."""
+template's server running and all else its own; their ends; and which creates never have one. Needs CRIU."""
 
 import json
 import os

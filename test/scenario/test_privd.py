@@ -122,8 +122,8 @@ def descriptors_of(pid):
 
 
 def test_many_held_ones_change_nothing(privd):
-    """From some number on, privd's tasks get no copies of the descriptors that it holds (task_hold): what needs
-    one has its own, before and after privd is another, and a sandbox begins with the same as the first."""
+    """From some number on, privd's tasks get no copies of the descriptors that it holds (task_hold): a task that needs one has its
+    own, before and after privd is another, and a sandbox begins with the same as the first."""
     with contextlib.closing(privd.channel()) as c:
         assert c.ask(JOB, struct.pack("<II", 1, HOST)).status == 0
         none = slot_processes(privd)

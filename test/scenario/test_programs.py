@@ -87,7 +87,7 @@ def make_files(home):
 
 
 class Outside:
-    """Servers in the stand-in internet; what does not start is named in absent."""
+    """Servers in the stand-in internet; those that do not start are named in absent."""
 
     def __init__(self, stack):
         self.net, self.home, self.started, self.absent = stack.networks.net, stack.networks.dir, [], {}

@@ -68,7 +68,7 @@ def test_memory_shrinks_and_grows_while_it_runs(cay, box):
     assert good(cay, box, memoryBytes=200 * MIB)[0] == 200
     assert not takes(box, 300)
     assert good(cay, box, memoryBytes=512 * MIB)[0] == 512
-    assert takes(box, 300) and box.run(f"kill -0 {pid}").exit_code == 0  # what ran goes on
+    assert takes(box, 300) and box.run(f"kill -0 {pid}").exit_code == 0  # programs go on
     assert box.run("echo still").out == "still\n"
 
 

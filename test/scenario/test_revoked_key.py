@@ -173,7 +173,7 @@ def test_what_a_sandbox_s_token_has_opened_goes_on(cay, make_key, owner):
     """The control of the rest: the token is the sandbox's, and no key's."""
     client = make_key()
     with client.create(template="host") as sandbox:
-        sandbox.client = owner  # who ends it
+        sandbox.client = owner  # its ender
         clock = sandbox.stream("process.Process/Start", {"process": {"cmd": "/bin/bash", "args": ["-c", CLOCK]}, "stdin": False})
         next(clock)
         revoke(cay, client)

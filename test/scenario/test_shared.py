@@ -110,7 +110,7 @@ def test_times(two):
     assert [os.stat(path).st_mtime_ns for path in ("/dev/full", "/dev/null", "/dev/zero")] == before_host
 
 
-# A watch of every kind of event on a node and a file of the template; what comes within two seconds.
+# A watch of every kind of event on a node and a file of the template; the events within two seconds.
 WATCH = """
 import ctypes, os, select, sys
 libc = ctypes.CDLL(None)

@@ -178,7 +178,7 @@ def test_the_same_as_on_the_host(sandbox, name):
     assert inside(sandbox, SAME[name]) == on_host(SAME[name])
 
 
-# The host's own users are none of a test's: what is expected is written down, as Debian's sudo and su do it.
+# The host's own users are none of a test's: the expected output is written down, as Debian's sudo and su do it.
 AS_OTHERS = {
     "sudo -u": ("user", "sudo -u root sh -c 'id -un; exit 3'", 3, "root\n"),
     "sudo -n": ("user", "sudo -n true; echo $?", 0, "0\n"),

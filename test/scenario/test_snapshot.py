@@ -199,7 +199,7 @@ def test_what_is_refused_of_rollbacks(cay, other_tenant):
 
 
 def test_they_are_told(cay):
-    """A fork's own snapshot is not; what is refused is not."""
+    """A fork's own snapshot is not; a refused one is not."""
     with cay.create() as box:
         made = snapshot(cay, box, name="told")
         assert cay.call("POST", f"/sandboxes/{box.id}/snapshots", {"name": "a/b"}).status == 400

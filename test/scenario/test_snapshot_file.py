@@ -1,5 +1,5 @@
-"""Snapshots as files for other servers (docs/snapshots.md, "As a file"): what comes back of them, here and on another server with
-the same key, and what is refused. Each refusal of changed bytes has a control: the same bytes with the MACs that they would have
+"""Snapshots as files for other servers (docs/snapshots.md, "As a file"): their return, here and on another server with the same
+key, and refusals. Each refusal of changed bytes has a control: the same bytes with the MACs that they would have
 are taken, so that it is the MACs alone which refuse them."""
 
 import hmac

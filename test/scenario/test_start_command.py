@@ -1,5 +1,5 @@
 """The start command of a sandbox's files: it runs before the create is answered, in every sandbox made of a snapshot, and
-again when files that were kept boot; what is broken in it is said, and costs the sandbox nothing."""
+again when files that were kept boot; a fault of it is said, and costs the sandbox nothing."""
 
 import json
 

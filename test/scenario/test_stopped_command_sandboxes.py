@@ -66,7 +66,7 @@ def test_stopped_command_sandboxes(stack):  # noqa: F811
             stopper.result()
     for done in results:  # a neighbour's are made all the while
         assert (done.status, done.json.get("exit_code")) == (200, 0), done.body
-    # The control: what is tried takes effect, and is ended by the server.
+    # The control: the attempt takes effect, and is ended by the server.
     assert [r for r in tried if r.status == 500 and b"Connection timed out" in r.body], [r.body for r in tried]
     for box in bad:
         done = box.run("true", "deny")  # and when it stops, all is as it was

@@ -1,5 +1,5 @@
-"""`cay template build NAME DIR`: the steps of a build file in a sandbox, kept under a name; what is wrong with one is said with
-its line, its output and its status, and leaves no sandbox and no template. Without a network: what the steps need is copied."""
+"""`cay template build NAME DIR`: the steps of a build file in a sandbox, kept under a name; a fault of one is said with its line,
+its output and its status, and leaves no sandbox and no template. Without a network: what the steps need is copied."""
 
 import json
 import os

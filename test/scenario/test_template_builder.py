@@ -1,5 +1,5 @@
-"""The template builder that E2B's SDKs speak to, with the unmodified SDK of Python and raw calls: what is built is what the
-steps say, what fails is said with its step and output, another tenant sees nothing of it, and nothing is left. Without a
+"""The template builder that E2B's SDKs speak to, with the unmodified SDK of Python and raw calls: the template is as the steps
+say, a failure is said with its step and output, another tenant sees nothing of it, and nothing is left. Without a
 network."""
 
 import hashlib
@@ -402,7 +402,7 @@ def test_a_name_of_the_servers_is_not_given(cay):
 
 def test_another_tenant_sees_nothing(cay, other_tenant, name):
     made = request(cay, name)
-    assert start(other_tenant, made, steps=7).status == 404  # what is wrong with the steps is said to its owner
+    assert start(other_tenant, made, steps=7).status == 404  # a fault of the steps is said to its owner
     assert start(other_tenant, made).status == 404 and start(cay, made, steps=[run("true")]).status == 202
     assert ended(cay, made)["status"] == "ready"
     paths = [("GET", f"/templates/{made['templateID']}/builds/{made['buildID']}/status", None), ("GET", f"/templates/aliases/{name}", None),

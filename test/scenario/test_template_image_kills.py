@@ -20,7 +20,7 @@ from test_template_import_kills import kill, of_import, unfinished
 from waitlib import stop_one, until
 
 IMAGE = f"{ALLOWED}/team/many:v1"
-FILES = 30_000  # what takes long enough to be found under way
+FILES = 30_000  # a step long enough to be found under way
 
 
 @pytest.fixture(scope="module")

@@ -374,7 +374,7 @@ def test_the_quota_of_bytes(world, cay, stranger, name):
     built(stranger, name, image)
     made = images(cay)[0]
     assert made["sizeBytes"] > 4096 and quota(made["sizeBytes"]) == made["sizeBytes"]
-    assert "CACHED" in "".join(built(stranger, name, image, run("true")))  # what is there is no more
+    assert "CACHED" in "".join(built(stranger, name, image, run("true")))  # that adds nothing
     hours = stranger.call("GET", "/cay/v1/tenants/stranger/usage?hours=2").json
     assert sum(hour["builds"] for hour in hours) >= 4
     assert stranger.call("DELETE", f"/templates/{name}").status == 204

@@ -1,5 +1,5 @@
-"""`cay template import`: an image that the test makes becomes a template, by the command line and the real daemons; what is wrong
-with one is said, and leaves neither a name nor a file."""
+"""`cay template import`: an image that the test makes becomes a template, by the command line and the real daemons; a fault of one
+is said, and leaves neither a name nor a file."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
-"""Layers of images are on the disk once for all templates that have them, and go with the last: what is kept, what is not shared,
-what a removal leaves, what a killed job leaves. Sharing is read from the file system: subvolumes, and bytes that are used."""
+"""Layers of images are on the disk once for all templates that have them, and go with the last: layers kept, those not shared, the
+remainders of a removal and of a killed job. Sharing is read from the file system: subvolumes, and bytes that are used."""
 
 import concurrent.futures
 import fcntl

@@ -87,7 +87,7 @@ def is_named(reason, told):
 
 
 def test_every_dialect_says_who_was_killed_at_the_memory_limit(cay, own_limits):
-    """Commands whose shell outlives what was killed, and one that is killed itself; what is left running holds up nothing."""
+    """Commands whose shell outlives what was killed, and one that is killed itself; processes left running hold up nothing."""
     eat = "python3 -c 'len(bytearray(400 << 20).replace(bytes(1), bytes([7])))'"
     with cay.create() as box:
         def execute(shell):

@@ -117,7 +117,7 @@ def cay(world, *words):
 
 
 def load(world, name, image):
-    """Imports it: what was said, seconds, the most memory of cay-unpack."""
+    """Imports it: its output, seconds, the most memory of cay-unpack."""
     peak, begun = Peak(world), time.monotonic()
     peak.start()
     done = cay(world, "template", "import", f"--state-dir={world.own.state}", name, f"oci:{image}")
@@ -166,7 +166,7 @@ def test_all_of_them_are_there(world, tmp_path):
     check_files(tree / "rootfs")
     full = used(world)
     create = check_in_a_sandbox(world, "many")
-    # what is above goes over the layer, which is not unpacked again; with too much above it nothing is kept of that
+    # the files above go over the layer, which is not unpacked again; with too much above it nothing is kept of that
     more = ENTRIES_MAX - FOLDERS * EACH
     header = tarfile.TarInfo("more/.wh.x").tobuf()
     above = write_image(tmp_path / "above", [[shell()], pieces_of_layer(), [header * 1000] * (more // 1000) + [header * 1000 + bytes(1024)]])

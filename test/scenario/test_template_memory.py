@@ -147,7 +147,7 @@ def test_variables_of_a_create_are_its_later_commands(kept, name):  # noqa: F811
             found = json.loads(box.run(f"cat {GIVEN}", user="root").out)
             assert {n: v for n, v in found.items() if not n.startswith("E2B_")} == wanted and found["E2B_SANDBOX_ID"] == box.id
             assert box.run(f"cat {GIVEN}").exit_code != 0  # root's alone
-        # not in its files: what is made of them has none of it
+        # not in its files: a sandbox made of them has none of it
         assert kept.call("POST", f"/sandboxes/{one.id}/snapshots", {"name": name + "-s"}).status == 201
         with kept.create(template=name + "-s") as box:
             assert box.run(f"cat {GIVEN}; echo -$OWN-", user="root").out == "--\n"

@@ -103,7 +103,7 @@ def test_a_published_template_is_for_all(cay, stranger, name):
     build(stranger, "on-it", "cat /tmp/made > /tmp/more", fromTemplate=name)
     build(cay, name, "echo 2 > /tmp/made")
     assert says(stranger, name) == "2\n" and says(stranger, "on-it", "cat /tmp/more") == "1\n"
-    # taken back: what was made of it stays
+    # taken back: sandboxes made of it stay
     with stranger.create(template=name) as box:
         seen = stranger.call("GET", f"/sandboxes/{box.id}").json
         assert (seen["templateID"], seen["alias"]) == (there, name)

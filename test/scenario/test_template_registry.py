@@ -1,5 +1,5 @@
 """`cay template import docker://...`: from Debian's docker-registry on loopback, and from one that lies, stalls or answers
-rubbish. skopeo fetches; what is wrong is said, and leaves neither a name nor a file."""
+rubbish. skopeo fetches; a fault is said, and leaves neither a name nor a file."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""TLS on the port: what is spoken and what is not, real clients through it to the API and into sandboxes, what
+"""TLS on the port: versions spoken and refused, real clients through it to the API and into sandboxes, what
 strangers do to a handshake, and certificates that are refused at the start."""
 
 import hashlib

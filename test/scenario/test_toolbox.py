@@ -519,7 +519,7 @@ def test_files_are_the_users_and_with_its_rights_alone(box):
     box.put([("mine", b"x")])
     shown = box.good("GET", "/files/info", query={"path": "mine"})
     assert (shown["owner"], shown["mode"], shown["permissions"], shown["isDir"]) == ("daytona", "-rw-r--r--", "0644", False)
-    # E2B's file service acts as root: what is refused above is not for want of the file.
+    # E2B's file service acts as root: the refusals above are not for want of the file.
     agent = box.cay.call("GET", "/files?path=/etc/shadow&username=root", headers={
         "E2b-Sandbox-Id": box.id, "E2b-Sandbox-Port": "49983", "X-Access-Token": token_of(box)}, key=False)
     assert agent.status == 200
@@ -662,9 +662,9 @@ def test_variables_are_changed_for_what_begins_afterwards(box):
     assert box.run("printf %s \"$ONE|$TWO\"")["result"] == "a b|$x'\"\n"
     in_session = lambda id: box.good("POST", f"/process/session/{id}/exec", {"command": "echo \"<$ONE>\""})["output"]  # noqa: E731
     box.good("POST", "/process/session", {"sessionId": "new"}, 201)
-    assert (in_session("old").strip(), in_session("new").strip()) == ("<>", "<a b>")  # what runs keeps its own
+    assert (in_session("old").strip(), in_session("new").strip()) == ("<>", "<a b>")  # an open session keeps its own
     box.good("POST", "/env", {"set": {"ONE": "pre-1"}, "unset": ["TWO", "NOT_THERE", "E2B_SANDBOX"], "unsetValuePrefix": "pre-"})
-    assert shown() == "pre-1--true"  # what is set stays; so does what says where a program is
+    assert shown() == "pre-1--true"  # set variables stay; so do those that say where a program is
     box.good("POST", "/env", {"unsetValuePrefix": "pre-"})
     assert shown() == before == "--true"
     for body, why in (({"set": {"A=B": "x"}}, "A=B"), ({"set": {"A": 1}}, "set"), ({"set": []}, "set"), ({"unset": [1]}, "unset[0]"),

@@ -42,7 +42,7 @@ def box(cay):
 
 
 class Execution:
-    """A WebSocket to process/interpreter/execute: what is sent is masked, what comes is not and is never in fragments."""
+    """A WebSocket to process/interpreter/execute: sent frames are masked, received ones are not and are never in fragments."""
 
     def __init__(self, box, **request):
         url = urllib.parse.urlsplit(box.cay.url)

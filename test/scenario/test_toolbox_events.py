@@ -1,5 +1,5 @@
-"""The stream of events of Daytona's newer clients (Socket.IO over WebSocket): what happens to sandboxes, told to the
-tenant of a key, until the key is revoked; and what a client must not make the server do. The SDKs are in test/sdk."""
+"""The stream of events of Daytona's newer clients (Socket.IO over WebSocket): events of sandboxes, told to the tenant of a key,
+until the key is revoked; and what a client must not make the server do. The SDKs are in test/sdk."""
 
 import json
 import secrets
@@ -118,7 +118,7 @@ def test_a_key_that_is_revoked_ends_its_stream_alone(cay, make_key, reads):
 
 
 def stuff(events):
-    """Pings until nothing is read any more: what waits for the client is as much as may."""
+    """Pings until nothing is read any more: as much waits for the client as may."""
     sock, some, sent = events.connection.sock, b"\x81\x81\0\0\0\x002" * 4000, 0
     sock.setblocking(False)
     while select.select([], [sock], [], 1)[1]:
@@ -144,7 +144,7 @@ def test_packets_that_are_not_to_be(cay, packet, answer, code):
     socket = Socket(cay, PATH)
     socket.read()
     socket.frame(1, packet)
-    if code is None:  # it has no meaning: what follows is answered
+    if code is None:  # it has no meaning: later packets are answered
         socket.frame(1, b"2")
         assert socket.read() == "3"
         return

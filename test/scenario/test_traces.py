@@ -198,7 +198,7 @@ def test_nothing_that_a_tenant_wrote_is_in_them(stack, collector):
         box.run("echo geheim-argument > /home/user/geheim-path")
         snapshot = call(stack, f"/sandboxes/{box.id}/snapshots", {"name": "geheim-snapshot"}, 201, CALLER).json["snapshotID"]
         refused = stack.cay.call("POST", "/v2/sandboxes", {"templateID": "geheim-template"}, headers=CALLER)
-        assert refused.status == 404 and b"geheim-template" in refused.body  # the control: what could be told
+        assert refused.status == 404 and b"geheim-template" in refused.body  # the control: all that could be told
         until(lambda: collector.named("snapshot.create"))
         (made,) = collector.named("snapshot.create")
         stack.cay.call("DELETE", f"/templates/{snapshot}")

@@ -228,7 +228,7 @@ def test_contents_that_are_passed_over_are_bounded_too(tree):
 
 
 def test_compression_over_compression(tree):
-    """Zeros become a thousandth by gzip, and a millionth by two: what is read stays in no proportion to what is sent."""
+    """Zeros become a thousandth by gzip, and a millionth by two: bytes read stay in no proportion to bytes sent."""
     layer = tar(("zeros", "file", {"data": bytes(8 << 20)}))
     once = gzip.compress(layer)
     for outer in ("gzip", "zstd"):

@@ -69,7 +69,7 @@ class Worker(threading.Thread):
         pty = box.pty.create(e2b.PtySize(rows=24, cols=80), timeout=60)
         rows, cols = self.random.randrange(10, 90), self.random.randrange(40, 190)
         seen, output = bytearray(), (data or b"" for _, _, data in pty)
-        # Readline reads the size and sets it again before each prompt: what came in between is lost.
+        # Readline reads the size and sets it again before each prompt: a change in between is lost.
         while b"$ " not in seen:
             seen.extend(next(output))
         box.pty.resize(pty.pid, e2b.PtySize(rows=rows, cols=cols))

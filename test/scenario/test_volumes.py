@@ -69,7 +69,7 @@ def test_files_outlive_sandboxes(cay, volume):
 
 
 def test_where_it_stands(cay, volume):
-    """An empty directory gives way; what is there is not hidden; the link is root's."""
+    """An empty directory gives way; files there are not hidden; the link is root's."""
     volume("data")
     for path in ("/etc", "/etc/passwd", "/usr/bin"):
         # Of the sandbox before, which was not to be, nothing is left soon after.

@@ -10,8 +10,7 @@ NOT_YET = (OSError, ValueError, AssertionError)  # of something that is being st
 
 def until(true, seconds=30, what=None, patient=False, every=0.05):
     """The value of true(), once it is true. After so many seconds it fails, and says what was waited for (a text, or
-    what a function says then; else the source of true) and what was said last. patient: what fails on the way is not
-    there yet."""
+    what a function says then; else the source of true) and what was said last. patient: an error on the way counts as not there yet."""
     end = time.monotonic() + seconds
     while True:
         try:

@@ -233,7 +233,7 @@ class Worker:
         with Stream(box, "process.Process/Start", message) as stream:
             pid = {"pid": stream.next()["event"]["start"]["pid"]}
             seen, code = b"", None
-            # Readline reads the size and sets it again before each prompt: what came in between is lost.
+            # Readline reads the size and sets it again before each prompt: a change in between is lost.
             while b"$ " not in seen:
                 seen += base64.b64decode(stream.next()["event"]["data"]["pty"])
             self.rpc(box, "process.Process/Update", {"process": pid, "pty": {"size": {"cols": 100, "rows": 30}}})

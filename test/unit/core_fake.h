@@ -78,7 +78,7 @@ enum fake_start_answer {
     FAKE_START_FAILS,  /* there is no such program */
     FAKE_START_HANGS,  /* it prints "out" and goes on */
     FAKE_START_BREAKS, /* the connection ends after "out" */
-    FAKE_START_LIES    /* what comes is no stream */
+    FAKE_START_LIES    /* its answer is no stream */
 };
 
 /* Listens in dir ("<dir>/privd.sock"). */

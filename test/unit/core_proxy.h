@@ -18,9 +18,9 @@ struct proxy {
     unsigned audits, audits_left; /* questions that it never answers; and whose caller went */
     bool no_tenant_ca;
     unsigned deliveries;
-    const char *delivered; /* what is answered to one; NULL: nothing */
+    const char *delivered; /* the answer to one; NULL: nothing */
     unsigned traces;
-    const char *traced; /* what is answered to them; NULL: nothing; "": 503 */
+    const char *traced; /* the answer to them; NULL: nothing; "": 503 */
     char *trace_body;   /* the last one's; freed by proxy_stop */
     char target[PROXY_TEXT_MAX], body[PROXY_TEXT_MAX];
 };

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 struct failing_sweep {
-    void (*run)(void *arg); /* what is tested, once */
+    void (*run)(void *arg); /* the tested call, once */
     bool (*refused)(
         void *arg,
         bool failed); /* asserts that its answer is right, and gives back what run has left */

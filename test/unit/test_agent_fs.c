@@ -699,8 +699,8 @@ static void removal_is_not_led_out_by_a_swapped_link(void **state)
     }
 }
 
-/* A directory in the middle is moved out of the tree while the removal is deeper than it holds open: what
- * lies where it is now must stay. */
+/* A directory in the middle is moved out of the tree while the removal is deeper than it holds
+ * open: files where it is now must stay. */
 static void removal_does_not_follow_a_directory_that_moved_away(void **state)
 {
     struct fs_remover *r;

@@ -1,5 +1,5 @@
-/* Daytona's network settings: what is taken, what is refused, and what the policy that becomes of them says
- * when it is asked. */
+/* Daytona's network settings: those taken, those refused, and the answers of the policy that
+ * becomes of them when it is asked. */
 #include "api/daytona.h"
 #include "api/daytona_mount.h"
 #include "api/daytona_network.h"

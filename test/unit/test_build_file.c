@@ -1,5 +1,5 @@
-/* Build files: what is understood, what is refused with its line, what ENV and paths make of
- * variables; and the folder that COPY takes files from, against names and links that leave it. */
+/* Build files: instructions understood, those refused with their line, variables in ENV and paths;
+ * and the folder that COPY takes files from, against names and links that leave it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

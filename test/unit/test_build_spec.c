@@ -1,4 +1,4 @@
-/* A client's description of a template: what is understood, what is refused with its step, which
+/* A client's description of a template: parts understood, those refused with their step, which
  * words a step has, and what the log shows of it. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -277,7 +277,8 @@ static void where_files_will_do_they_are_kept(void **state)
     }
 }
 
-/* CRIU was killed in the middle: what ran is lost, whatever the caller allowed, and that is told. */
+/* CRIU was killed in the middle: the programs are lost, whatever the caller allowed, and that is
+ * told. */
 static void a_dump_that_ended_it_has_kept_its_files(void **state)
 {
     static const int errors[] = {ETIMEDOUT, ECHILD};

@@ -162,7 +162,7 @@ static void traffic_does_not_count_where_it_is_switched_off(void **state)
     assert_false(end_comes(w, o));
 }
 
-/* A boot begins to count anew: what is less than before is all of it. */
+/* A boot begins to count anew: a sum that is less than before counts whole. */
 static void a_counter_that_began_anew_counts_whole(void **state)
 {
     struct world *w = *state;

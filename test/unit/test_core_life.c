@@ -537,7 +537,7 @@ static void expect_listed_again(struct world *w, struct case_of *k)
         fake_set_kept(w->fake, number, false);
         fake_add_stray(w->fake, k->id);
     }
-    if (k->memory) { /* what ran in it does */
+    if (k->memory) { /* its programs do */
         fake_restart(w->fake, false);
         run_until_state(w, k, SANDBOX_RUNNING);
         assert_int_equal(o->s.kept, 0);

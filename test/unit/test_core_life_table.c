@@ -1,4 +1,4 @@
-/* The table of a sandbox's life (core/life.h) by itself: what holds of every row, and that
+/* The table of a sandbox's life (core/life.h) by itself: rules that hold for every row, and that
  * docs/architecture.md says the same. */
 #include "base/util.h"
 #include "core/life.h"

@@ -113,7 +113,7 @@ static void each_call_under_way_has_its_own_blocks(void **state)
         reserve_end(&r);
     assert_true(reserve_begin(&r));
     reserve_end(&r);
-    assert_int_equal(r.n, RESERVE_BLOCKS); /* what was for calls is given back */
+    assert_int_equal(r.n, RESERVE_BLOCKS); /* blocks for calls are given back */
     reserve_free(&r);
 }
 

@@ -64,7 +64,7 @@ static void a_restart_of_privd_keeps_what_lives(void **state)
     world_run_until_rows(w, 1);
 }
 
-/* privd has more levels than this build of it: what is made at one stays at it. */
+/* privd has more levels than this build of it: a sandbox made at one stays at it. */
 static void a_level_is_asked_for_and_stored(void **state)
 {
     struct world *w = *state;
@@ -90,7 +90,7 @@ static void what_privd_lost_is_forgotten(void **state)
     assert_int_equal(world_rows(w), 0);
 }
 
-/* The moments at which cayd is killed: what was asked for last is held up by what. */
+/* The moments at which cayd is killed: the last request, and what holds it up. */
 static const struct moment {
     const char *name;
     enum fake_knob knob;

@@ -213,7 +213,7 @@ static void one_of_a_snapshot_boots_anew_on_its_own_files(void **state)
     assert_true(fake_is_kept(w->fake, of_snapshot));
 }
 
-/* Numbers are used again: what is another's by now is neither given out nor removed. */
+/* Numbers are used again: one that is another's by now is neither given out nor removed. */
 static void what_is_anothers_by_now_is_left_alone(void **state)
 {
     struct world *w = *state;

@@ -324,7 +324,7 @@ static void a_quota_of_zero_permits_none_and_survives_a_restart(void **state)
     world_stop_core(w);
     world_start_core(w);
     assert_int_equal(quotas(w).most[QUOTA_SANDBOXES], 0);
-    assert_int_equal(quotas(w).used[QUOTA_SANDBOXES], 1); /* what is there stays */
+    assert_int_equal(quotas(w).used[QUOTA_SANDBOXES], 1); /* the one there stays */
     assert_int_equal(quotas(w).most[QUOTA_CPU_MILLI], QUOTA_NONE);
     assert_int_equal(create_at_once(w, 1, answers), 0);
     core_sandbox_pause(w->core, NULL, id, SANDBOX_TIER_FROZEN, world_on_answer, &paused);
@@ -418,7 +418,7 @@ static void usage_is_counted_and_written(void **state)
     cpu_milli = limits_of(w, id)->cpu_milli;
     world_run_for(w, 20);
     kill_one(w, other);
-    world_stop_core(w); /* what was counted is written */
+    world_stop_core(w); /* counts are written */
     world_start_core(w);
     most_ms = clock_mono_ms() - begun_ms;
     u = usage(w);

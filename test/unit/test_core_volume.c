@@ -165,7 +165,7 @@ static void a_quota_counts_them_and_their_size(void **state)
     assert_true(make(w, "one").good);
     assert_int_equal(make(w, "two").why.code, ERR_EXHAUSTED);
     world_stop_core(w);
-    world_start_core(w); /* what is there is charged again */
+    world_start_core(w); /* volumes there are charged again */
     assert_int_equal(make(w, "two").why.code, ERR_EXHAUSTED);
     assert_true(remove_volume(w, "one").good);
     assert_true(make(w, "two").good);
@@ -207,7 +207,7 @@ static void one_that_was_not_confirmed_goes(void **state)
         if (made)
             world_run_until_true(w, volume_1_is_there);
         world_stop_core(w);
-        assert_true(a.calls == 1 && !a.good); /* who waits is told, once */
+        assert_true(a.calls == 1 && !a.good); /* the waiting caller is told, once */
         fake_set(w->fake, FAKE_HOLD_VOLUMES, 0);
         fake_set(w->fake, FAKE_MUTE_VOLUMES, 0);
         world_start_core(w);

@@ -1,4 +1,4 @@
-/* Webhooks: who has which, what is sent of an event, and what becomes of a delivery that fails. */
+/* Webhooks: their owners, the message of an event, and the fate of a delivery that fails. */
 #include "base/clock.h"
 #include "core/webhook_internal.h"
 #include "core_proxy.h"

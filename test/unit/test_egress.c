@@ -943,7 +943,7 @@ static void a_chain_over_files(void **state)
     c = follow(d);
     assert_int_equal(c.broken, 0);
     assert_int_equal(c.rotated, 5);
-    write_chain(d, "log.1", 1, &at); /* what is older than the oldest is no part of it */
+    write_chain(d, "log.1", 1, &at); /* lines older than the oldest are no part of it */
     assert_int_equal(follow(d).broken, 2);
 }
 

@@ -618,7 +618,7 @@ static void kept_after_each(const char *text, size_t n, size_t *kept)
     redact_free(r);
 }
 
-/* The rule that gives a secret away: what could be its beginning is kept back. */
+/* The rule that gives a secret away: bytes that could be its beginning are kept back. */
 static size_t matching_end(const char *text, size_t n)
 {
     static const char secret[] = "secret-value";
@@ -655,7 +655,7 @@ static void test_redact_is_no_oracle(void **state)
     }
 }
 
-/* Released, and searched on: what comes after it is still written over. Lines pass by themselves, unless a
+/* Released, and searched on: its rest is still written over. Lines pass by themselves, unless a
  * secret has several. */
 static void test_redact_release(void **state)
 {
@@ -966,7 +966,7 @@ static void test_rewrite_early_answer(void **state)
     buf_free(&out);
 }
 
-/* Answers to a request of this method, in all pieces: what comes out, and whether it is refused. */
+/* Answers to a request of this method, in all pieces: the output, and whether it is refused. */
 static void check_answer(const char *method, const char *answer, const char *expected, bool good)
 {
     char request[64];

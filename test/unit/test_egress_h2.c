@@ -394,7 +394,7 @@ static void test_request_and_answer(void **state)
     assert_int_equal(told(&w.client, other)->status, 200);
     assert_int_equal(w.evaluated, 3);
     assert_string_equal(told(&w.server, 1)->path, "/x?y=1");
-    assert_string_equal(told(&w.server, 3)->path, "/z"); /* what was refused has none there */
+    assert_string_equal(told(&w.server, 3)->path, "/z"); /* a refused one has none there */
 }
 
 /* gRPC's clients compare the type's codec with their own before they read the status (grpclib; at commit ed82e0f
@@ -1116,7 +1116,7 @@ static void test_push_is_not_taken(void **state)
     assert_int_equal(told(&w.client, id)->status, 502);
 }
 
-/* There is no other protocol behind 101 here (RFC 9113 8.6): what follows would pass unread. */
+/* There is no other protocol behind 101 here (RFC 9113 8.6): later bytes would pass unread. */
 static void test_a_change_of_protocol_is_not_taken(void **state)
 {
     int32_t id = ask("/x");

@@ -324,7 +324,7 @@ static void sweep(struct world *w, const struct action *action, bool for_good)
 {
     size_t n = 0, held;
 
-    (void)run_once(w, action, 0, false); /* what is kept from then on is there */
+    (void)run_once(w, action, 0, false); /* memory kept from then on is there */
     held = failing_malloc_held();
     while (run_once(w, action, ++n, for_good) && n < CALLS_MAX)
         if (failing_malloc_held() != held)

@@ -51,7 +51,8 @@ static char *pass(struct redact *shared, const char *text, size_t n, size_t piec
     return buf_take(&out);
 }
 
-/* The text between two marks is written over, whole, in pieces of every size; what is around it stays. */
+/* The text between two marks is written over, whole, in pieces of every size; the text around it
+ * stays. */
 static void check_found(struct redact *r, const char *before, const char *secret, const char *after)
 {
     char text[4096];
@@ -149,7 +150,7 @@ static void test_escaped_characters(void **state)
     redact_free(r);
 }
 
-/* The control: what is no escape is no secret, and what is not whole stays. */
+/* The control: a text that is no escape is no secret, and a part of one stays. */
 static void test_what_is_none(void **state)
 {
     struct redact *r = searched_for(CREDENTIAL_BEARER, "sk-0123456789");

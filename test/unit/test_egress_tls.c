@@ -419,7 +419,7 @@ static void test_client_bytes(void **state)
     close_peer(peer);
 }
 
-/* Each side ends on its own: what comes after the end of the other still arrives. */
+/* Each side ends on its own: bytes after the end of the other still arrive. */
 static void test_half_close(void **state)
 {
     SSL *peer = open_server();

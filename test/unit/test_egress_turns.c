@@ -1,4 +1,5 @@
-/* How the loop's time is shared out: who may go on in a turn, and whose events are left. The clock is the test's. */
+/* How the loop's time is shared out: flows that may go on in a turn, and those whose events are
+ * left. The clock is the test's. */
 #include "base/util.h"
 #include "egress/http/rewrite.h"
 #include "egress/tls/turns.h"
@@ -344,7 +345,7 @@ static unsigned turns_after(struct world *w, uint64_t work_ns, uint64_t gone_ns)
         event(w, other);
         n++;
     } while (!event(w, flow) && n < TURNS);
-    for (unsigned i = 0; i < TURNS; i++) /* what is owed still */
+    for (unsigned i = 0; i < TURNS; i++) /* turns still owed */
         next_turn(w);
     return n;
 }

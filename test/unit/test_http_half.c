@@ -168,7 +168,7 @@ static void leaves(const char *path)
     fixture_recv(&f, fd, &got);
     assert_non_null(f.x);
     fixture_wait(&f, 2 * HALF_MS);
-    assert_non_null(f.x); /* the control: who stays is waited for */
+    assert_non_null(f.x); /* the control: a client that stays is waited for */
     close(fd);
     for (int i = 0; i < 1000 && f.x; i++)
         fixture_wait(&f, 5);

@@ -778,7 +778,8 @@ static void test_passing_breaks(void **state)
     end(&t, fd);
 }
 
-/* An upstream that takes nothing: what waits for it is bounded, and so is what waits for a client. */
+/* An upstream that takes nothing: bytes that wait for it are bounded, and so are those for a
+ * client. */
 static void test_window(void **state)
 {
     static char piece[1 << 16];

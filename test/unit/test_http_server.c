@@ -37,7 +37,7 @@ static void pausing_data(struct http_exchange *x, const char *data, size_t len)
     http_body_pause(x);
 }
 
-/* Writes on until told full; what is left comes with the drain. */
+/* Writes on until told full; the rest comes with the drain. */
 static void fill(struct http_exchange *x, void *data)
 {
     struct fixture *f = data;
@@ -665,7 +665,7 @@ static void test_half_heads_make_room_and_owned_ones_do_not(void **state)
     assert_int_equal(released, 1);
 }
 
-/* A client whose end and the server's hold as much as they may: what is answered next stays here. */
+/* A client whose end and the server's hold as much as they may: the next answer stays here. */
 static int stuffed_client(struct fixture *f)
 {
     static const char junk[4096];
@@ -803,7 +803,7 @@ static void test_stop_with_grace(void **state)
     assert_int_equal(uv_loop_close(&f.loop), 0);
 }
 
-/* Each must be refused with 400, and the connection ended: what follows cannot be trusted. */
+/* Each must be refused with 400, and the connection ended: later bytes cannot be trusted. */
 /* A connection of a server's own listener, of which it is told nothing. */
 static int connect_to(int listener)
 {

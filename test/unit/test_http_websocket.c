@@ -1,4 +1,5 @@
-/* A WebSocket's client that sends and does not read: what is held for it stays bounded, and nothing of it is lost. */
+/* A WebSocket's client that sends and does not read: the bytes held for it stay bounded, and none
+ * is lost. */
 #include "http_fixture.h"
 
 #include "http/websocket.h"

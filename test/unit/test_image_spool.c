@@ -1,4 +1,4 @@
-/* The disk that images wait on is others' too: what is left of it is looked at before each piece of a
+/* The disk that images wait on is others' too: its free space is looked at before each piece of a
  * layer is written. */
 #include "core/image_spool.h"
 

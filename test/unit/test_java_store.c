@@ -1,5 +1,5 @@
-/* Java's store of authorities: what is added to it, and what is not touched. A JVM's reading of
- * it: test/scenario/test_egress_clients.py, test_java_trusts_the_authority. */
+/* Java's store of authorities: the authorities added, and those not touched. A JVM's reading of it:
+ * test/scenario/test_egress_clients.py, test_java_trusts_the_authority. */
 #include "agent/java_store.h"
 #include "agent/pem_list.h"
 #include "agent/sha1.h"

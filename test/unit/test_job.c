@@ -82,7 +82,7 @@ static void removing_follows_no_link(void **state)
     assert_int_equal(tree_remove("tree"), 0);
     assert_false(exists("tree"));
     assert_true(exists("outside/stays"));
-    assert_int_equal(tree_remove("tree"), 0); /* what is not there is gone */
+    assert_int_equal(tree_remove("tree"), 0); /* an absent tree is gone */
 }
 
 static void a_link_is_removed_not_what_it_leads_to(void **state)

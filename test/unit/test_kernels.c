@@ -195,7 +195,7 @@ static void test_results(void **state)
         {"{\"image/png\":\"AA\",\"e2b/chart\":{\"type\":\"pie\"},\"x/y\":[1]}",
          "{\"chart\":{\"type\":\"pie\"},\"extra\":{\"x/y\":[1]},\"is_main_result\":true,"
          "\"png\":\"AA\",\"type\":\"result\"}"},
-        /* what has a name, and a type that clients do not take there */
+        /* types with a name, and of a kind that clients do not take there */
         {"{\"text/plain\":7,\"image/png\":null}",
          "{\"extra\":{\"image/png\":null,\"text/plain\":7},\"is_main_result\":true,"
          "\"type\":\"result\"}"},

@@ -30,7 +30,8 @@ static void test_a_second_at_once_and_then_the_rate(void **state)
     assert_int_equal(carried, RATE);
     for (; now_ms < 11000; waits++) {
         now_ms += output_rate_wait_ms(&r);
-        assert_true(output_rate_allows(&r, now_ms)); /* who has waited is never sent back */
+        assert_true(
+            output_rate_allows(&r, now_ms)); /* a writer that has waited is never sent back */
         carried += carry(&r, now_ms);
     }
     assert_in_range(carried, 11 * RATE - READ, 11 * RATE + 2 * READ);

@@ -1,5 +1,5 @@
-/* Policies: what is refused when they are read, and what they decide. Cases of classes 1, 10, 11 and
- * 13 of the known ways around such rules. */
+/* Policies: refusals when they are read, and their decisions. Cases of classes 1, 10, 11 and 13 of
+ * the known ways around such rules. */
 #include "policy/internal.h"
 #include "policy/pattern.h"
 #include "policy/policy.h"

@@ -75,7 +75,7 @@ static const struct one {
     {"{" ALLOW("") ", " INJECT(", \"domains\": [\"api.example.com\"]") "}", .credentials = KEY},
     {"{\"presets\": [\"github\"], " INJECT(", \"domains\": [\"api.github.com\"]") "}", NULL, NULL,
      "[{\"name\": \"K\", \"bind\": {\"domains\": [\"*.github.com\"]}}]"},
-    /* private addresses under each ceiling; what is never reached */
+    /* private addresses under each ceiling; addresses never reached */
     {"{" ALLOW(", \"addresses\": [\"10.0.0.0/8\", \"fd00::1\"]") "}",
      "public",
      NULL,

@@ -325,7 +325,7 @@ static void kept_records_say_whose_they_are(void **state)
     assert_int_equal(kept_enter(k, 9, KEPT_NONE), 0);
     assert_true(kept_is_of(kept_find(k, 9), other));
     kept_close(k);
-    /* It cannot be written now: what is to be done is not begun, what was done is so. */
+    /* It cannot be written now: a step to come is not begun, a step done is so. */
     assert_true(kept_enter(k, 10, KEPT_DROPPING) < 0);
     assert_int_equal(kept_find(k, 10)->state, KEPT_WHOLE);
     kept_settle(k, 10, KEPT_NONE);

@@ -49,7 +49,7 @@ static struct dummy {
     int freezes, thaws, resumes, starts, claims, sockets, stats, kills, reaps, ends,
         command_sandboxes, command_sandbox_kills, adopts, resizes, backs, listings, signals,
         notices, copies, settles;
-} dummy, other; /* other: what went through the second row */
+} dummy, other; /* other: calls through the second row */
 
 static int stuck_thaws; /* that many fail */
 
@@ -908,7 +908,7 @@ static void use_and_end(struct world *w, const struct privsep_msg *created, uint
     assert_int_equal(ask(w, of(PRIVSEP_FREEZE, created)).status, 0);
     assert_int_equal(ask(w, of(PRIVSEP_THAW, created)).status, 0);
     assert_int_equal(ask(w, of(PRIVSEP_KILL, created)).status, 0);
-    for (int i = 0; i < 20; i++) /* what is left of it is gathered for 10 ms */
+    for (int i = 0; i < 20; i++) /* its rest is gathered for 10 ms */
         run_a_while(w);
 }
 
@@ -923,7 +923,7 @@ static void each_level_goes_through_its_own_row(void **state)
     created = create(w, "second", PRIVSEP_LEVEL_GVISOR);
     assert_int_equal(created.status, 0);
     assert_int_equal(created.fds, PRIVSEP_CREATE_SOCKETS);
-    before = dummy; /* what is pooled is of the first level; it may be at work meanwhile */
+    before = dummy; /* pooled slots are of the first level; it may be at work meanwhile */
     use_and_end(w, &created, 9);
     assert_int_equal(before.claims + before.stats + before.command_sandboxes + before.kills, 0);
     assert_int_equal(

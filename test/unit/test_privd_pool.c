@@ -138,7 +138,7 @@ static void memory_of_another_owner_is_another_kind(void **state)
     pool_aim(&p, 8);
     pool_note(&p, &mine, 0);
     assert_non_null(pool_find(&p, &mine));
-    m.u.create.account = 4; /* a published template's: who asks is of no matter */
+    m.u.create.account = 4; /* a published template's: the asking tenant is of no matter */
     mine = pool_kind(&m);
     assert_non_null(pool_find(&p, &mine));
     m.u.create.owner[15] ^= 1;

@@ -1,4 +1,4 @@
-/* Sealed files: what was written comes back, and nothing else does, wherever a bit was changed. */
+/* Sealed files: the bytes written come back, and nothing else does, wherever a bit was changed. */
 #include "base/io.h"
 #include "seal/pack.h"
 #include "seal/seal.h"

@@ -1,4 +1,5 @@
-/* The local authority: what is made, kept, made anew and refused. Needs root, whose the directory has to be. */
+/* The local authority: cases in which it is made, kept, made anew and refused. Needs root, whose
+ * the directory has to be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

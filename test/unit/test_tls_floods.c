@@ -298,7 +298,7 @@ static void send_pieces(void)
     assert_int_equal(send(w.fds[1], records, sizeof(records), MSG_NOSIGNAL), sizeof(records));
 }
 
-/* They are read a few at a time: what is on the loop besides goes on in between. */
+/* They are read a few at a time: other events of the loop go on in between. */
 static void test_a_handshake_in_pieces(void **state)
 {
     size_t before, calls = 0;

@@ -20,7 +20,8 @@
 
 #include <string.h>
 
-/* Before the agent is asked: what is kept until the answer, the request's target and body, the request. */
+/* Before the agent is asked: memory kept until the answer, the request's target and body, the
+ * request. */
 #define ALLOCATIONS 4
 #define TEXT_MAX    8192u
 

@@ -73,7 +73,7 @@ def is_known(package):
 
 
 def newest_of(package):
-    """The package of a kernel itself; what is asked for may be the one that follows the newest."""
+    """The package of a kernel itself; the package asked for may be the one that follows the newest."""
     if not package:
         package = next(filter(is_known, KERNELS), KERNELS[-1])
     lines = run("apt-cache", "depends", package).splitlines()

@@ -45,7 +45,7 @@ def test_a_session(sandbox):
 
 
 def test_waits_end_by_an_event(sandbox, monkeypatch):
-    """Nothing else can end them: what asks beside the events is switched off."""
+    """Nothing else can end them: polling beside the events is switched off."""
     def call(step):
         request = urllib.request.Request(f"{URL}/sandbox/{sandbox.id}/{step}", method="POST", headers={"Authorization": f"Bearer {KEY}"})
         with urllib.request.urlopen(request) as answer:
