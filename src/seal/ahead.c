@@ -7,7 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Who waits is woken for BATCH pieces, or places: for each alone it would cost as much as a piece. */
+/* A waiting thread is woken for BATCH pieces, or places: for each alone it would cost as much as a
+ * piece. */
 #define PIECES      16u
 #define BATCH       8u
 #define STACK_BYTES (256u << 10)

@@ -1,5 +1,5 @@
 #pragma once
-/* Pieces that a thread makes ahead of who takes them, in order: a few at a time. What is in them is
+/* Pieces that a thread makes ahead of their taker, in order: a few at a time. Their bytes are
  * forgotten with them. */
 
 #include <stdbool.h>
@@ -16,8 +16,8 @@ typedef int (*ahead_make)(void *arg, uint8_t *bytes, size_t *n, bool *last);
  * or there is no thread. */
 struct ahead *ahead_begin(ahead_make make, void *arg, size_t bytes_max);
 
-/* The next piece, which is there until the next call. What make has answered; the last, again and
- * again. */
+/* The next piece, which is there until the next call. Returns what make has answered; the last,
+ * again and again. */
 int ahead_take(struct ahead *a, const uint8_t **bytes, size_t *n, bool *last);
 
 /* At any time; NULL is none. */

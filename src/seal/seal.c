@@ -1,7 +1,7 @@
 /* The form of a sealed file (seal.h). A single piece is in memory at a time, in either direction,
- * or a few of a reader that reads ahead; the writer keeps a full piece until it knows whether more comes, as the last one is marked. The
- * reader knows the last one by the length of the file, which it asks once: a file that was cut or
- * continued has its mark in the wrong place. */
+ * or a few of a reader that reads ahead; the writer keeps a full piece until it knows whether more
+ * comes, as the last is marked. The reader knows the last one by the length of the file, which it
+ * asks once: a file that was cut or continued has its mark in the wrong place. */
 
 #include "seal/seal.h"
 

@@ -17,7 +17,7 @@ SLEEPER = "sleep 100000 >/dev/null 2>&1 & echo $!"
 
 
 def at_once(cay, *calls):
-    """What each is answered, each as a client of its own."""
+    """The answers to all, each called by a client of its own."""
     answers, start = [None] * len(calls), threading.Barrier(len(calls))
 
     def one(i):

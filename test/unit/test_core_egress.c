@@ -238,7 +238,7 @@ static void an_update_is_told_when_it_is_in_force(void **state)
     set_policy(w, id, NULL, &d);
     world_run_until(w, &d.calls, 1);
     assert_int_equal(d.why.code, ERR_INVALID);
-    p.status = 409; /* what ran of it has ended, as the proxy was told first */
+    p.status = 409; /* it has ended, as the proxy was told first */
     d = (struct answer){0};
     set_policy(w, id, NULL, &d);
     world_run_until(w, &d.calls, 1);
