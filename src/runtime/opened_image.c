@@ -82,7 +82,7 @@ static uint64_t held_bytes(int dir_fd)
     return fstatvfs(dir_fd, &s) == 0 ? (uint64_t)(s.f_blocks - s.f_bfree) * s.f_frsize : UINT64_MAX;
 }
 
-static int begin_anew(const struct process_start_args *a, int file_fd, struct opening_image *o,
+static int begin_anew(const struct process_start_args *a, int file_fd, struct image_begun *o,
                       char why[static TASK_WHY_SIZE])
 {
     const struct runtime_image *image = a->start->image;
@@ -102,14 +102,14 @@ static int begin_anew(const struct process_start_args *a, int file_fd, struct op
 }
 
 int opened_image_begin(const struct process_start_args *a, char why[static TASK_WHY_SIZE],
-                       struct opening_image *o, struct runtime_opened *out)
+                       struct image_begun *o, struct runtime_opened *out)
 {
     const struct disk *d = &a->rt->disk;
     const struct runtime_opened *before = &a->start->opened;
     CLEANUP_CLOSE int file = d->backend->image_open(d, a->slot->number, a->slot->gen, false);
     int rc = file < 0 ? file : inspect(file, out);
 
-    *o = (struct opening_image){.mount_fd = -1, .dir_fd = -1};
+    *o = (struct image_begun){.mount_fd = -1, .dir_fd = -1};
     if (rc < 0)
         return rc;
     if (before->fd >= 0 && is_same(before, out)) {
@@ -119,7 +119,7 @@ int opened_image_begin(const struct process_start_args *a, char why[static TASK_
     return begin_anew(a, file, o, why);
 }
 
-int opened_image_end(struct opening_image *o, char why[static TASK_WHY_SIZE],
+int opened_image_end(struct image_begun *o, char why[static TASK_WHY_SIZE],
                      struct runtime_opened *out)
 {
     CLEANUP_CLOSE int mount = TAKE_FD(o->mount_fd);

@@ -6,7 +6,7 @@
 #include "runtime/process_trees.h"
 
 /* An image that is being opened. */
-struct opening_image {
+struct image_begun {
     struct image_program seal;
     int mount_fd, dir_fd; /* -1: there is nothing to be opened */
 };
@@ -15,11 +15,11 @@ struct opening_image {
  * and that no slot has a part of; or has that of a->start->opened, where the sealed file is still
  * the one that it was opened from. *out says which file it is of. 0 or -errno and why. */
 int opened_image_begin(const struct process_start_args *a, char why[static TASK_WHY_SIZE],
-                       struct opening_image *o, struct runtime_opened *out) WARN_UNUSED;
+                       struct image_begun *o, struct runtime_opened *out) WARN_UNUSED;
 
 /* Waits for it: before that nothing has been told of the image's being whole. A descriptor of the
  * directory, which out has too, or -errno and why. */
-int opened_image_end(struct opening_image *o, char why[static TASK_WHY_SIZE],
+int opened_image_end(struct image_begun *o, char why[static TASK_WHY_SIZE],
                      struct runtime_opened *out) WARN_UNUSED;
 
 /* To a task's result and from it. */

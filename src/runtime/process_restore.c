@@ -1,7 +1,7 @@
 /* A restore as a task: the kept layer is taken, its image opened by cay-seal into a tmpfs, before
- * anything reads it (opened_image.c); meanwhile a slot is made like any, in its control group; and
- * then a child of the task's gives up the host's root and becomes cay-checkpoint (restore.c). It and
- * CRIU, and the task, then go to the control group of the image, so that the slot's has the
+ * anything reads it (opened_image.c); meanwhile a slot is made as any, in its control group; and
+ * then a child of the task's gives up the host's root and becomes cay-checkpoint (restore.c). It
+ * and CRIU, and the task, then go to the control group of the image, so that the slot's has the
  * sandbox's processes alone: PID 1 is moved there before it has a child. Whatever is left is killed
  * with both groups.
  *
@@ -314,11 +314,11 @@ static int make_context(const struct process_start_args *a, struct inside *in,
 }
 
 /* From here on the image is known to be whole. */
-static int take_image(const struct process_start_args *a, struct opening_image *opening,
+static int take_image(const struct process_start_args *a, struct image_begun *begun,
                       struct runtime_opened *opened, struct restore_context *context,
                       struct task_result *out)
 {
-    context->image_fd = opened_image_end(opening, out->why, opened);
+    context->image_fd = opened_image_end(begun, out->why, opened);
     if (context->image_fd < 0)
         return process_fail(out, PRIVSEP_STAGE_MEMORY, context->image_fd);
     context->agent_fd = image_agent_take(context->image_fd,
@@ -340,7 +340,7 @@ static int remove_image(const struct process_start_args *a, struct task_result *
 /* In a control group for that alone, which process_prepare leaves for the slot's: an image that is
  * as large as the sandbox may be has no room beside what is restored of it. */
 static int begin_image(const struct process_start_args *a, struct restore_beside *beside,
-                       struct opening_image *opening, struct runtime_opened *opened,
+                       struct image_begun *begun, struct runtime_opened *opened,
                        struct task_result *out)
 {
     const struct runtime_start *start = a->start;
@@ -349,7 +349,7 @@ static int begin_image(const struct process_start_args *a, struct restore_beside
     if (rc == 0 && start->n_image_join_fds > 0)
         restore_beside_begin(beside, start->image_join_fds[0]);
     if (rc == 0)
-        rc = opened_image_begin(a, out->why, opening, opened);
+        rc = opened_image_begin(a, out->why, begun, opened);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_MEMORY, rc) : 0;
 }
 
@@ -358,9 +358,9 @@ static int open_and_restore(const struct process_start_args *a, struct inside *i
                             struct restore_beside *beside, struct runtime_opened *opened,
                             struct task_result *out)
 {
-    struct opening_image opening;
+    struct image_begun begun;
     struct restore_context context;
-    int rc = begin_image(a, beside, &opening, opened, out);
+    int rc = begin_image(a, beside, &begun, opened, out);
 
     if (rc == 0)
         rc = process_prepare(a, in, out);
@@ -368,7 +368,7 @@ static int open_and_restore(const struct process_start_args *a, struct inside *i
     if (rc == 0)
         rc = make_context(a, in, &context, out);
     if (rc == 0)
-        rc = take_image(a, &opening, opened, &context, out);
+        rc = take_image(a, &begun, opened, &context, out);
     return rc == 0 ? restore(a, in, &context, beside, out) : rc;
 }
 
