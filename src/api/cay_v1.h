@@ -4,7 +4,8 @@
  * Each row of cay_v1_routes has its paragraph here (scripts/structure compares).
  *
  * Every call but GET /health carries a key: `X-API-Key: e2b_...` or `Authorization: Bearer
- * e2b_...`. Errors are {"code": <HTTP status>, "message": text[, "hint": text]}.
+ * e2b_...`. Errors are {"code": <HTTP status>, "message": text[, "hint": text]}. A key of a body
+ * that the call does not know is 400 (api_call_body_of).
  *
  * The operator is the tenant CORE_OPERATOR_TENANT. At its start cayd makes a key for it when the
  * file STATE_DIR/CORE_KEY_FILE is missing (or holds a key that is not known any more) and writes
