@@ -32,8 +32,8 @@ WORKER_UIDS = (SERVERS_MAX + 1) * SLOTS_MAX * 65536  # the last: badworld.World,
 UID_BASE = int(os.environ.get("CAY_TEST_UID_BASE", 1006632960 + 16384 * 65536)) + WORKER * WORKER_UIDS
 # Whom cayd and cay-egress run as. The kernel counts processes by user, so that servers side by side want users of
 # their own: those that every Debian has and nothing runs as.
-USER = os.environ.get("CAY_TEST_USER") or (first_there("cay", "sys"), "games", "news")[WORKER]
-EGRESS_USER = os.environ.get("CAY_EGRESS_USER", ("daemon", "lp", "uucp")[WORKER])
+USER = os.environ.get("CAY_TEST_USER") or (first_there("cay", "sys"), "games", "news", "man", "mail")[WORKER]
+EGRESS_USER = os.environ.get("CAY_EGRESS_USER", ("daemon", "lp", "uucp", "proxy", "backup")[WORKER])
 
 
 def pytest_addoption(parser):
