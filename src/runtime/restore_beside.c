@@ -31,8 +31,8 @@
 #define AGAIN_NS  4000000L /* less than a grace period */
 #define MOVES_MAX 20000u   /* more than a restore has time for (MEMORY_IMAGE_SECONDS) */
 
-/* The kernel drops a process's descriptors before it tells its children of its end. The name is for
- * who looks at the processes of the machine. */
+/* The kernel drops a process's descriptors before it tells its children of its end. The name shows
+ * in a list of the machine's processes. */
 static void end_with(pid_t task, const char *name)
 {
     prctl(PR_SET_NAME, name, 0, 0, 0);
