@@ -79,6 +79,7 @@ static void conn_end(struct conn *c)
     server_wait_stop(&c->write_wait);
     if (c->cut)
         (void)!setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    conn_input_wipe(c->in.base, c->in.cap);
     buf_free(&c->in);
     buf_free(&c->out);
     held_count(c);
@@ -219,6 +220,7 @@ static bool start_exchange(struct conn *c, const char *data, size_t n)
     c->exchange = x;
     status = (c->server->config.proxy ? parse_proxy_request : parse_request)(
         data, n, x->storage, &x->head, &x->body, &why);
+    conn_input_wipe(data, n);
     conn_input_used(c, n);
     c->scanned = 0;
     if (status != 0) {

@@ -148,6 +148,7 @@ void exchange_free(struct http_exchange *x)
         x->owner_release(x->owner);
     http_body_release(x);
     arena_free(&x->arena);
+    explicit_bzero(x->storage, x->storage_bytes); /* keys in its head */
     x->conn = NULL;
     if (s->free_count >= MAX_FREE || x->storage_bytes > MAX_KEPT_STORAGE) {
         free(x->storage);

@@ -39,7 +39,7 @@ def socket_of(fd):
 
 
 class Channel:
-    def __init__(self, path, timeout=30):
+    def __init__(self, path, timeout=60):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(timeout)
         self.socket.connect(str(path))
