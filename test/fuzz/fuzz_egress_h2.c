@@ -2,7 +2,7 @@
  * step sends a frame that is well-formed but for its contents, or bytes as they are, to one of the two, changes
  * the rules, ends a side, or lets the line work. Checked: the secret does not come back to the client (heads,
  * bodies, trailers), no request leaves that was refused, the memory that a connection takes stays within
- * some times what it was sent, what is held is given back, and everything ends. */
+ * some times what it was sent, held memory is given back, and everything ends. */
 #include <malloc.h>
 #include <nghttp2/nghttp2.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* Routing and access of sandbox traffic. The input is NUL-separated: method, path, query, host, then
  * names and values of headers. A client that has not shown the token or a signature must not
- * pass, and what is routed is an id and a port of the only forms that there are. */
+ * pass, and a routed one has an id and a port of the only forms that there are. */
 #include "fuzz.h"
 #include "gateway/access.h"
 #include "gateway/answer.h"

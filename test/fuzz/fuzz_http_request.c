@@ -1,5 +1,5 @@
 /* Requests through gate and llhttp: whatever way the bytes are cut, the verdict, the heads and the
- * bodies are the same; and what is accepted has one meaning. The first byte seeds the cuts. */
+ * bodies are the same; and an accepted one has one meaning. The first byte seeds the cuts. */
 #include "base/buf.h"
 #include "fuzz.h"
 #include "http/parse.h"

@@ -1,6 +1,6 @@
 /* A hostile kernel's messages to cay-kernels. The frames of a message are split at 0xff bytes;
  * the program's key is known to it, so that its messages are also signed right (the first byte
- * says whether) and what is behind the signature is reached: the parts of the message, and the
+ * says whether) and the code behind the signature is reached: the parts of the message, and the
  * lines that a result becomes. */
 #include "base/ids.h"
 #include "fuzz.h"

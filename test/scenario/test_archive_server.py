@@ -139,7 +139,7 @@ def test_a_daemon_killed_while_it_archives(cay, own, name):
 
 
 def test_by_age_oldest_first():
-    """The one that is stopped first is archived first, and what is used is not."""
+    """The one that is stopped first is archived first, and a used one is not."""
     server = OwnServer(privd_args=(f"--seal={SEAL}",), cayd_args=("--pause-archive-after=1s",))
     try:
         cay = Client(server.url, server.key())

@@ -1,5 +1,4 @@
-"""Resources run out, or change, while a server runs: each time a clear answer, the rest goes on, and what is given
-back is used again."""
+"""Resources run out, or change, while a server runs: each time a clear answer, the rest goes on, and a resource given back is used again."""
 
 import datetime
 import os
@@ -113,7 +112,7 @@ def test_the_hosts_disk_is_full(world):
 
 
 def test_no_room_for_archives_of_builds(world):
-    """They leave a part of the disk to the store: all else goes on, and what is given back is used again."""
+    """They leave a part of the disk to the store: all else goes on, and space given back is used again."""
     world.tmpfs(world.state / "cayd", "size=40m,mode=700")
     client, builds = starts(world), world.state / "cayd" / "builds"
     made = request(client, "x")

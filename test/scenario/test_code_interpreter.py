@@ -80,7 +80,7 @@ def test_it_is_ready_with_the_sandbox(box):
 
 
 def test_the_kernel_of_javascript_begins_with_its_first_use(cay, template):
-    """Its context is there before, and what comes while it starts waits for it. A kernel that cannot start says so."""
+    """Its context is there before, and requests while it starts wait for it. A kernel that cannot start says so."""
     kernels = "pgrep -fc '[-]m cay_kernel'"
     with cay.create(template=template) as box:
         until(lambda: ask(box, "GET", "/health").status == 200, what="the interpreter listens")

@@ -267,7 +267,7 @@ def test_a_dump_that_is_cut_leaves_nothing_of_its_image(privd):
 
 
 def hold_memory(box):
-    """So that a dump takes a while, and what comes meanwhile does so on a busy machine too."""
+    """So that a dump takes a while, and calls come meanwhile on a busy machine too."""
     assert box.agent.sh("setsid python3 -c 'import os, time; held = os.urandom(64 << 20); open(\"/tmp/held\", \"w\"); time.sleep(1000)' "
                         "> /dev/null 2>&1 < /dev/null & until [ -e /tmp/held ]; do sleep 0.05; done", user="root").end
 

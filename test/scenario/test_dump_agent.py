@@ -385,7 +385,7 @@ def test_privd_killed_in_a_dump_costs_memory_alone(privd, program):  # noqa: F81
 
 @pytest.mark.parametrize("program", ["cay-seal", "cay-checkpoint", "criu"])
 def test_privd_killed_in_a_restore_leaves_it_kept(privd, program):  # noqa: F811
-    """With its memory, or where its processes were about to go on, its files alone; and what was restored is gone."""
+    """With its memory, or where its processes were about to go on, its files alone; and the restored processes are gone."""
     c = privd.channel()
     box = Box(privd, c, "ifirstk" + program[-2:])
     assert box.agent.sh(MUCH, user="root").end

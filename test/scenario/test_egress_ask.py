@@ -60,7 +60,7 @@ def test_held_told_and_answered(stack, own):
             assert answer(stack.cay, one, held.event["ask"], "yes") == 404  # it is over
         assert asks(stack.cay, one) == []
         assert '"/c"' in one.run(CURL + "http://web.example.com/c").out  # from now on
-        # A rule's deny, and what is never reached, is not asked about.
+        # A rule's deny, and a target never reached, is not asked about.
         for url, rule in (("http://other.example.net/", "no"), ("http://169.254.169.254/", "never")):
             assert json.loads(one.run(CURL + url).out)["rule"] == rule
         kept = stack.cay.call("GET", f"/cay/v1/events?follow=0&since=0&sandbox={one.id}&type=ask")

@@ -1063,7 +1063,7 @@ def service_of_the_host(world):
 def test_addresses_of_the_host_when_the_kernel_has_lost_messages(world, box):
     """The host gets more addresses than the queue holds in which the kernel tells of them, since cay-egress stands still meanwhile.
     The kernel says so with an error; cay-egress did not listen any more then, and every address that came later was reached. The
-    controls: messages were lost, and who is on the host reaches the address."""
+    controls: messages were lost, and a process on the host reaches the address."""
     def change(netns, what, addresses):
         run("ip", "-n", netns, "-batch", "-", input="".join(f"address {what} {a}/32 dev lo\n" for a in addresses))
 

@@ -338,7 +338,7 @@ BEYOND = [("urgent data behind an empty line", {"send": ["\r\n", "X", GET], "urg
 
 
 def test_an_end_hides_nothing(stack, box):
-    """A client that has ended sends no more: but what was looked at need not be all that it has sent."""
+    """A client that has ended sends no more: but the bytes looked at need not be all that it has sent."""
     if not shutil.which("node"):
         pytest.skip("Node is not installed")
     rows = [{"host": WEB, "port": NODE, **how} for _, how in BEYOND]

@@ -1,8 +1,8 @@
 """Answers that are searched for secrets, and whose clients take nothing: the memory that a sandbox can make cay-egress hold by them.
 
-With a long secret and an answer of chunks of one byte what is kept back takes up to a MiB, its marks as much, and what has gone on
-waits behind them. Without places for it (src/egress/http/held_answer.h) 300 connections held 494 MiB. The controls: those within the
-share go on, and those beyond it ended for that reason."""
+With a long secret and an answer of chunks of one byte the bytes kept back take up to a MiB, their marks as much, and bytes that
+have gone on wait behind them. Without places for it (src/egress/http/held_answer.h) 300 connections held 494 MiB. The controls:
+those within the share go on, and those beyond it ended for that reason."""
 
 import contextlib
 import pathlib

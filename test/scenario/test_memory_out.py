@@ -1,5 +1,5 @@
 """Allocations of cay-privd and cay-egress fail, the n-th of each call and then all after it, for every n (test/preload):
-each call is answered, the program goes on, and what comes next works. Of cayd's core: test/unit/test_core_memory.c; of jansson and
+each call is answered, the program goes on, and the next call works. Of cayd's core: test/unit/test_core_memory.c; of jansson and
 of DNS messages in cay-egress: test_egress_memory.c there."""
 
 import contextlib
@@ -184,7 +184,7 @@ def drop_kept(c):
 
 @pytest.mark.parametrize("for_good", [False, True], ids=["one", "all after it"])
 def test_privd_ends_and_keeps(privd, for_good):
-    """KILL, and what outlives a sandbox: each is done or not done, and what is left of either can be ended and dropped."""
+    """KILL, and things that outlive a sandbox: each is done or not done, and the rest of either can be ended and dropped."""
     with contextlib.closing(privd.channel(timeout=60)) as c:
         if c.ask(CAPACITY).text(32, 16) == "memory":
             pytest.skip("files are in memory here")
@@ -334,7 +334,7 @@ def test_egress(world, for_good):
         calls = {"plain": allowed(f"http://{API}/"), "intercepted": allowed(*WITH_KEY), "denied": denied}
         counts = {what: sweep_counted(world.failing, call, for_good) for what, call in calls.items()}
         assert all(counts.values()), counts
-        # Whatever failed, what is allowed goes on, and what is denied stays so.
+        # Whatever failed, allowed connections go on, and denied ones stay so.
         assert '"path"' in s.fetch(*WITH_KEY).stdout
         is_denied(s)
 

@@ -212,7 +212,7 @@ def test_it_outlives_every_program(own):
 
 
 def test_it_outlives_a_start_that_has_no_record_of_a_sandbox(own):
-    """As after a restart of the machine: all programs have ended, what was in /run is gone; the others are lost, and told so."""
+    """As after a restart of the machine: all programs have ended, the files of /run are gone; the others are lost, and told so."""
     cay = Client(own.url, own.key())
     box, other = cay.create(timeout_s=3000), cay.create(timeout_s=3000)
     box.write("/home/user/file", b"x")

@@ -23,7 +23,7 @@ from waitlib import until
 TIMES = int(os.environ.get("CAY_LEAK_TIMES", "0"))
 SECONDS = int(os.environ.get("CAY_LEAK_SECONDS", "3600"))
 FEW = {"frozen": 40, "files": 8, "memory": 8}  # of `make test`
-WARM = 3  # after so many, what is made once is there
+WARM = 3  # after so many, all that is made once is there
 NODE = "let n = 0; require('http').createServer((_, answer) => answer.end(String(++n))).listen(8001, '127.0.0.1')"
 # A client that keeps its connections to the kernel; each request has the kernel run a line, and is answered with what that printed.
 KERNEL = """import http.server

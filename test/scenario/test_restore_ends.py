@@ -1,4 +1,4 @@
-"""A restore that fails at its last steps: nothing of the sandbox has run, and what was kept is whole."""
+"""A restore that fails at its last steps: nothing of the sandbox has run, and its kept files are whole."""
 
 import contextlib
 import os
@@ -68,7 +68,7 @@ def restore_killed(privd, c, name, n):  # noqa: F811
 
 
 def test_criu_that_is_killed_as_it_lets_go_costs_nothing(privd):  # noqa: F811
-    """At each of its steps: nothing has run, and what is kept is restored afterwards."""
+    """At each of its steps: nothing has run, and the kept sandbox is restored afterwards."""
     c = privd.channel()
     box = Box(privd, c, "ifirstp")
     assert box.agent.sh(BUSY, user="root").end["exited"]

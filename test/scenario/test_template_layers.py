@@ -29,7 +29,7 @@ def random_layer(*names, size=BIG):
 
 
 def used(server):
-    """Bytes of the state disk that are in use once all has come there and what was removed is given back."""
+    """Bytes of the state disk that are in use once all has come there and removed ones are given back."""
     where = folder(server)
     last = None
     for _ in range(100):

@@ -1,6 +1,7 @@
 """An image with a layer of very many files, over another: all of them are there, in the sandbox too, cay-unpack's memory does not
-grow with them, the next image shares the layer, one entry beyond the bound is refused with nothing left, and what is removed is given
-back. `make million-files` is the full form (CAY_MANY_FILES=full: as many as an image may have), and writes CAY_MANY_FILES_REPORT."""
+grow with them, the next image shares the layer, one entry beyond the bound is refused with nothing left, and space of removed
+ones is given back. `make million-files` is the full form (CAY_MANY_FILES=full: as many as an image may have), and writes
+CAY_MANY_FILES_REPORT."""
 
 import gzip
 import hashlib

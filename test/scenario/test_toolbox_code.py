@@ -214,7 +214,7 @@ def test_bad_calls_about_contexts(box):
 
 
 def test_what_the_sandbox_says_in_the_contexts_place_is_no_message(box):
-    """Its processes can take the context's name: what they say is checked, and what is no message ends the execution."""
+    """Its processes can take the context's name: their lines are checked, and one that is no message ends the execution."""
     assert box.put([("/tmp/server.py", FALSE_CONTEXT)]).status == 200
     box.run("(python3 /tmp/server.py >/tmp/said 2>&1 &) ; until grep -q listens /tmp/said; do sleep 0.02; done", timeout=20)
     for why in ("cannot be read", "cannot be read", "at once", "cannot be read"):

@@ -1,4 +1,5 @@
-/* Snapshots: to which of two the name belongs, what is made of one boots anew on; forks: what they have of the metadata. */
+/* Snapshots: to which of two the name belongs, sandboxes made of one boot anew on; forks: what they
+ * have of the metadata. */
 #include "core/core.h"
 #include "core/fork.h"
 #include "core/snapshot.h"

@@ -62,7 +62,7 @@ static void with_proxy(struct world *w, struct proxy *p)
     world_run_until(w, &p->lives, 1);
 }
 
-/* Made anew on what is stored: nothing is under way, and what is due is looked for. */
+/* Made anew on what is stored: nothing is under way, and due deliveries are looked for. */
 static void restart(struct world *w, struct proxy *p)
 {
     unsigned lives = p->lives;

@@ -1,6 +1,7 @@
-/* Policies of cayd's, and questions about them: the long ones are read on a helper thread, one at a time and in turn by tenant, and
- * what was read is taken on the loop, in the order that a sandbox's policies came in. A document is {"n": NUMBER}, and as long as
- * its test wants; its reader waits for the test where the test says so. */
+/* Policies of cayd's, and questions about them: the long ones are read on a helper thread, one at a
+ * time and in turn by tenant, and the result is taken on the loop, in the order that a sandbox's
+ * policies came in. A document is {"n": NUMBER}, and as long as its test wants; its reader waits
+ * for the test where the test says so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

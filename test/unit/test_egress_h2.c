@@ -680,8 +680,9 @@ static void test_windows_grow_within_the_share(void **state)
 }
 
 /* A stream whose window is full does not stop the others. */
-/* Of a download at most a record more than the limit goes to the client; of an upload nothing more goes on, and what
- * was read of it is a piece more at most. Control: with on_moved once a second (commit 36d291f) all of it goes. */
+/* Of a download at most a record more than the limit goes to the client; of an upload nothing more
+ * goes on, and a piece more of it at most was read. Control: with on_moved once a second (commit
+ * 36d291f) all of it goes. */
 static void test_bytes_are_limited(void **state)
 {
     int32_t id;

@@ -1,7 +1,8 @@
 /* cay-egress while memory is out: the n-th allocation of a call fails, for every n that the call makes, alone or with all
- * after it, those of jansson too. A policy is refused for that reason or in force as a whole, nothing leaks, and what was
- * in force before is the same. Of ldns, which makes answers to questions about names, each function that gives memory fails
- * in turn. A whole cay-egress, with connections: test/scenario/test_memory_out.py. */
+ * after it, those of jansson too. A policy is refused for that reason or in force as a whole,
+ * nothing leaks, and the policy in force before is the same. Of ldns, which makes answers to
+ * questions about names, each function that gives memory fails in turn. A whole cay-egress, with
+ * connections: test/scenario/test_memory_out.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

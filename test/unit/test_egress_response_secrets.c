@@ -273,7 +273,7 @@ static void test_hosts_in_turn(void **state)
     credentials_unref(all);
 }
 
-/* More of them than are kept: those that are used stay, and what is kept is bounded. */
+/* More of them than are kept: those that are used stay, and their number is bounded. */
 static void test_hosts_that_go(void **state)
 {
     struct credentials *all = of_hosts(CREDENTIALS_MAX, 40), *large = of_hosts(20, 8000);

@@ -129,7 +129,7 @@ static uint64_t run(struct world *w)
 }
 
 /* Ten flows of one owner take no more of a turn than its share, each gets as much of it as the others though the first ones
- * always come first, and what has one flow goes on in each turn. */
+ * always come first, and an owner of one flow goes on in each turn. */
 static void test_an_owner_has_its_share(void **state)
 {
     const unsigned each = TURNS * ((TURNS_NS + WORK - 1) / WORK) / LOUD;

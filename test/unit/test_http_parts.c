@@ -240,7 +240,7 @@ static void test_json_fields(void **state)
     json_decref(obj);
 }
 
-/* Whatever the bytes are, what comes out is JSON again; good UTF-8 comes back as it was. */
+/* Whatever the bytes are, the output is JSON again; good UTF-8 comes back as it was. */
 static void test_json_text(void **state)
 {
     static const char *const same[] = {

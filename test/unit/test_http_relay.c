@@ -682,7 +682,7 @@ static void check_same(const struct buf *a, const struct buf *b, size_t b_from, 
 }
 
 /* Bodies that go through the pipe end where they end: a second request right behind the first is one of its
- * own, and what comes behind an answer is of no request. Lengths around what is worth the pipe. */
+ * own, and bytes behind an answer are of no request. Lengths around what is worth the pipe. */
 static void test_passes(void **state)
 {
     static const size_t lengths[] = {PASS_MIN_BYTES - 1, PASS_MIN_BYTES, PASS_MIN_BYTES + 1, 300000,

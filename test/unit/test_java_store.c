@@ -82,7 +82,7 @@ static void test_refused(void **state)
     buf_free(&out);
 }
 
-/* The entries of others stay as they are, and what was taken out can be added again. */
+/* The entries of others stay as they are, and one that was taken out can be added again. */
 static void test_removed(void **state)
 {
     const char *second = strstr(pem + 1, "-----BEGIN");
