@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NAME_IS_TAKEN "Snapshot with name \"%s\" already exists for this organization"
+
 /* -- a snapshot of a sandbox ------------------------------------------------------------------- */
 
 struct making {
@@ -57,23 +59,35 @@ static void made(void *arg, const struct snapshot *snapshot, const struct err *w
         answer_made(call);
 }
 
+bool daytona_snapshot_is_taken(struct api_call *call, const char *name)
+{
+    return core_snapshot_has_name(call->core, call->who.tenant, name) ||
+           core_build_of_template(call->core, call->who.tenant, name) ||
+           core_template_find(call->core, name);
+}
+
+/* The name may have been taken while the sandbox was started. */
+static void begin(struct api_call *call)
+{
+    struct making *m = call->state;
+    struct err e;
+
+    if (daytona_snapshot_is_taken(call, m->name)) {
+        err_set(&e, ERR_CONFLICT, NAME_IS_TAKEN, m->name);
+        made(call, NULL, &e);
+        return;
+    }
+    core_snapshot_create(call->core, call->who.tenant, m->id, m->name, SNAPSHOT_PLAIN, made, call);
+}
+
 static void resumed_to_make(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;
-    struct making *m = call->state;
 
     if (why && why->code != ERR_EXISTS)
         api_fail_err(call, why);
     else
-        core_snapshot_create(call->core, call->who.tenant, m->id, m->name, SNAPSHOT_PLAIN, made,
-                             call);
-}
-
-bool daytona_snapshot_is_taken(struct api_call *call, const char *name)
-{
-    return core_snapshot_find(call->core, call->who.tenant, name) ||
-           core_build_of_template(call->core, call->who.tenant, name) ||
-           core_template_find(call->core, name);
+        begin(call);
 }
 
 static void make_snapshot(struct api_call *call, const struct sandbox *s, const char *name)
@@ -93,8 +107,7 @@ static void make_snapshot(struct api_call *call, const struct sandbox *s, const 
         core_sandbox_resume(call->core, call->who.tenant, m->id, s->idle_ms, false, resumed_to_make,
                             call);
     else
-        core_snapshot_create(call->core, call->who.tenant, m->id, m->name, SNAPSHOT_PLAIN, made,
-                             call);
+        begin(call);
 }
 
 static void snapshot_one(struct api_call *call)
@@ -115,7 +128,7 @@ static void snapshot_one(struct api_call *call)
     else if (!*name)
         api_fail(call, 400, "name: must not be empty");
     else if (daytona_snapshot_is_taken(call, name))
-        api_fail(call, 409, "Snapshot with name \"%s\" already exists for this organization", name);
+        api_fail(call, 409, NAME_IS_TAKEN, name);
     else if (core_sandbox_is_archived(s, clock_real_ms()))
         api_fail(call, 400, "Sandbox %s is archived: start it first", s->id);
     else

@@ -339,11 +339,13 @@ static enum err_code begin_requested(struct sandbox_obj *o, enum sandbox_tier ti
     return code == ERR_OK ? begin(o, SANDBOX_PAUSE_API, tier, e) : code;
 }
 
-/* A pause was asked for while it was being resumed. */
+/* A pause was asked for while it was being resumed; who was told that it runs may have begun one. */
 static void begin_pause_again(struct sandbox_obj *o)
 {
     struct err e;
 
+    if (sandbox_life(o)->pause != LIFE_CALL_DO)
+        return;
     if (o->pausers && begin_requested(o, o->pause_tier, &e) != ERR_OK)
         pause_waiters_notify(o, &o->pausers, &e);
 }

@@ -59,6 +59,9 @@ void snapshot_for_forks(struct core *c, const char *tenant, const char *sandbox,
  * aside. Valid until the next turn. */
 const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, const char *name);
 
+/* Whether one of the tenant's has that name or id, or is being made with it. */
+bool core_snapshot_has_name(struct core *c, const char *tenant, const char *name);
+
 /* done when it is gone. ERR_NOT_FOUND. */
 void core_snapshot_delete(struct core *c, const char *tenant, const char *name, core_done_cb done,
                           void *arg);

@@ -48,6 +48,16 @@ const struct snapshot *core_snapshot_find(struct core *c, const char *tenant, co
     return o ? &o->s : NULL;
 }
 
+bool core_snapshot_has_name(struct core *c, const char *tenant, const char *name)
+{
+    const struct snapshot_obj *o = c->snapshots;
+
+    while (o && (o->s.state == SNAPSHOT_DELETING || o->s.kind == SNAPSHOT_OF_BUILD ||
+                 strcmp(o->s.tenant, tenant) != 0 || !has_name(&o->s, name)))
+        o = o->next;
+    return o != NULL;
+}
+
 void core_snapshot_each(struct core *c, const char *tenant, const char *sandbox, const char *name,
                         bool (*fn)(void *arg, const struct snapshot *s), void *arg)
 {

@@ -1,6 +1,7 @@
 """Forks and snapshots by Daytona's API: what a fork begins with and what it has of its source, what a create can name, and that
 another tenant's are not there."""
 
+import concurrent.futures
 import datetime
 import json
 import os
@@ -194,6 +195,18 @@ def test_a_snapshot_of_one_that_is_stopped(mine):
     assert mine.good("GET", at)["state"] == "stopped" and mine.run(mine.sandbox(snapshot="of-stopped"), "cat f") == "kept\n"
     mine.refused(409, "POST", f"{at}/snapshot", {"name": "of-stopped"}, "already exists")
     assert mine.good("GET", at)["state"] == "stopped"
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_of_snapshots_of_one_name_at_once_one_is_made(mine, stopped):
+    """Of one sandbox and of several: E2B's snapshots take each other's names, Daytona's have theirs for good."""
+    boxes = [mine.sandbox()["id"] for _ in range(2)]
+    for box in boxes if stopped else ():
+        mine.good("POST", f"sandbox/{box}/stop")
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        replies = list(pool.map(lambda n: mine.call("POST", f"sandbox/{boxes[n % 2]}/snapshot", {"name": "one"}), range(6)))
+    assert sum(r.status == 200 for r in replies) == 1 and {r.status for r in replies} == {200, 409}, [(r.status, r.body) for r in replies]
+    assert [s["name"] for s in mine.good("GET", "snapshots")["items"] if s["sourceSandboxId"]] == ["one"]
 
 
 def test_they_are_the_tenants_own(mine, account, cay):

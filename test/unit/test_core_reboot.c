@@ -96,6 +96,37 @@ static void a_pause_has_its_turn_after_the_boot(void **state)
     }
 }
 
+struct pauser {
+    struct world *w;
+    struct answer resumed, paused;
+};
+
+static void pause_in_callback(void *arg, const struct sandbox *s, const struct err *why)
+{
+    struct pauser *p = arg;
+
+    world_on_answer(&p->resumed, s, why);
+    core_sandbox_pause(p->w->core, "default", s->id, SANDBOX_TIER_FILES, world_on_answer,
+                       &p->paused);
+}
+
+/* Each that waited for it pauses it at once, as one does who needed it for a moment. */
+static void it_is_paused_by_who_is_told_that_it_runs(void **state)
+{
+    struct pauser all[] = {{.w = *state}, {.w = *state}};
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE];
+    struct sandbox_obj *o = make_paused(w, id);
+
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        core_sandbox_resume(w->core, "default", id, 50000, false, pause_in_callback, &all[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        world_run_until(w, &all[i].paused.calls, 1);
+    assert_true(all[0].resumed.good && all[0].paused.good && all[1].resumed.good);
+    assert_int_equal(all[1].paused.why.code, ERR_EXISTS);
+    assert_int_equal(o->s.state, SANDBOX_KEPT);
+}
+
 /* It runs, with the processes that it had: that is told, and then it is paused. */
 static void one_that_is_not_kept_runs_and_is_paused_then(void **state)
 {
@@ -458,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD(a_pause_has_its_turn_after_the_boot),
         WORLD(one_that_is_not_kept_runs_and_is_paused_then),
+        WORLD(it_is_paused_by_who_is_told_that_it_runs),
         WORLD(one_that_cannot_begin_to_boot_is_paused),
         WORLD(one_that_is_broken_off_is_what_privd_says),
         WORLD(it_waits_for_a_snapshot_that_is_made),
