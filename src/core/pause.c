@@ -339,7 +339,8 @@ static enum err_code begin_requested(struct sandbox_obj *o, enum sandbox_tier ti
     return code == ERR_OK ? begin(o, SANDBOX_PAUSE_API, tier, e) : code;
 }
 
-/* A pause was asked for while it was being resumed; who was told that it runs may have begun one. */
+/* A pause was asked for while it was being resumed; a caller told that it runs may have begun
+ * one. */
 static void begin_pause_again(struct sandbox_obj *o)
 {
     struct err e;
