@@ -37,7 +37,9 @@ static void answer_made(struct api_call *call)
     else if (s)
         api_reply_json(call, 200, daytona_sandbox_json(call, s, false));
     else
-        daytona_no_sandbox(call);
+        api_fail(call, 404,
+                 "Snapshot with name \"%s\" was made; its sandbox %s has ended meanwhile", m->name,
+                 m->id);
 }
 
 static void stopped_again(void *arg, const struct sandbox *s, const struct err *why)

@@ -5,6 +5,7 @@ import concurrent.futures
 import datetime
 import json
 import os
+import time
 
 import pytest
 from client import Client
@@ -207,6 +208,18 @@ def test_of_snapshots_of_one_name_at_once_one_is_made(mine, stopped):
         replies = list(pool.map(lambda n: mine.call("POST", f"sandbox/{boxes[n % 2]}/snapshot", {"name": "one"}), range(6)))
     assert sum(r.status == 200 for r in replies) == 1 and {r.status for r in replies} == {200, 409}, [(r.status, r.body) for r in replies]
     assert [s["name"] for s in mine.good("GET", "snapshots")["items"] if s["sourceSandboxId"]] == ["one"]
+
+
+def test_a_snapshot_whose_sandbox_ends_meanwhile_is_told(mine):
+    """An answer that is no success says so where there is one."""
+    for n in range(20):
+        box = mine.sandbox()["id"]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            making = pool.submit(mine.call, "POST", f"sandbox/{box}/snapshot", {"name": f"n{n}"})
+            time.sleep(n % 5 / 2000)
+            mine.call("DELETE", f"sandbox/{box}")
+        reply, there = making.result(), mine.call("GET", f"snapshots/n{n}").status == 200
+        assert there == (reply.status == 200 or '" was made; its sandbox' in reply.json["message"]), (n, there, reply.status, reply.body)
 
 
 def test_they_are_the_tenants_own(mine, account, cay):
