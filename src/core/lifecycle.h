@@ -18,7 +18,7 @@ void lifecycle_arm(struct sandbox_obj *o);
 /* ERR_INVALID: not above 0 and within the server's longest. */
 enum err_code lifecycle_check_ttl(const struct core *c, int64_t ttl_ms, struct err *e);
 
-/* Any state -> ENDING: written, then privd is told. reason is for the log; for events it is
+/* Any other state -> ENDING: written, then privd is told. reason is for the log; for events it is
  * o->end_reason. */
 void lifecycle_end(struct sandbox_obj *o, const char *reason);
 

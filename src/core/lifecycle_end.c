@@ -174,6 +174,8 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
     struct core *c = o->core;
     struct err why;
 
+    if (o->s.state == SANDBOX_ENDING)
+        return; /* as a build's whose row says so from before a restart */
     if (awaits_answer(o)) {
         o->kill_wanted = true; /* for when the reply to CREATE tells what to kill */
         create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");

@@ -1,5 +1,8 @@
 /* Units of src/core: privd goes away, cayd goes away, answers that do not come. */
 #include "base/clock.h"
+#include "core/core_internal.h"
+#include "core/lifecycle.h"
+#include "core/sandbox.h"
 #include "core_world.h"
 
 #include <signal.h>
@@ -62,6 +65,30 @@ static void a_restart_of_privd_keeps_what_lives(void **state)
     assert_non_null(core_sandbox_find(w->core, NULL, kept));
     assert_true(fake_lives(w->fake, kept));
     world_run_until_rows(w, 1);
+}
+
+/* As a start finds it whose sandbox of an interrupted build was ending already: cayd aborted. */
+static void the_end_of_one_that_is_ending_is_no_step(void **state)
+{
+    struct world *w = *state;
+    struct answer a = {0};
+    char id[IDS_SANDBOX_SIZE];
+    struct sandbox_obj *o;
+
+    world_create_default(w, id);
+    fake_down(w->fake);
+    world_run_until_true(w, world_is_not_ready);
+    core_sandbox_kill(w->core, NULL, id, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    o = registry_find(&w->core->registry, id);
+    assert_non_null(o);
+    assert_int_equal(o->s.state, SANDBOX_ENDING);
+    lifecycle_end(o, "its build was interrupted");
+    assert_int_equal(o->s.state, SANDBOX_ENDING);
+    fake_restart(w->fake, false);
+    world_run_until_true(w, world_is_ready);
+    run_until_dead(w, id);
+    world_run_until_rows(w, 0);
 }
 
 /* privd has more levels than this build of it: a sandbox made at one stays at it. */
@@ -298,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD(privd_gone_while_one_is_made),
         WORLD(a_restart_of_privd_keeps_what_lives),
+        WORLD(the_end_of_one_that_is_ending_is_no_step),
         WORLD(a_level_is_asked_for_and_stored),
         WORLD(what_privd_lost_is_forgotten),
         WORLD(at_a_kill_of_cayd_each_is_as_before_or_gone),
