@@ -107,10 +107,11 @@ class TaskKiller(Watcher):
 
 
 class KeepKiller(Watcher):
-    """Kills cay-keep when a program that it has started begins its n-th call: all of them die at once."""
+    """Kills cay-keep when a program that it has started, or a task of cay-privd, begins its n-th call: all of them die at once. The
+    program that a task becomes is let go of, as of TaskKiller: a restore under the tracer always failed."""
 
     def __init__(self, pid, n, log, keep_pid, calls=CALLS):
-        super().__init__(pid, calls, n, log, keep_pid, delay_ms=KEEP_CALL_MS)
+        super().__init__(pid, calls, n, log, keep_pid, "-b", "execve", delay_ms=KEEP_CALL_MS)
 
 
 class JobKiller(Watcher):
