@@ -60,8 +60,8 @@ static int read_reply(int fd, bool *found)
     if (n < 0 || n > (ssize_t)sizeof(reply))
         return n < 0 ? -errno : -EMSGSIZE;
     int left = (int)n;
-    for (const struct nlmsghdr *h = (const struct nlmsghdr *)reply; NLMSG_OK(h, left);
-         h = NLMSG_NEXT(h, left)) {
+    for (const struct nlmsghdr *h = (const struct nlmsghdr *)reply;
+         left > 0 && NLMSG_OK(h, (unsigned)left); h = NLMSG_NEXT(h, left)) {
         if (h->nlmsg_type == NLMSG_DONE)
             return 0;
         if (h->nlmsg_type == NLMSG_ERROR)

@@ -25,13 +25,14 @@
 #define CHECK_MS 50
 #define GRACE_MS 1000 /* for CRIU's own end, after an error */
 
+static const char kdat_directory[] = "XDG_RUNTIME_DIR=" CHECKPOINT_SELF_DIR;
+
 /* A dump's image has what CRIU found out of the kernel, as criu.kdat, so that a restore, of the
  * same kernel, need not ask again: a third of the time of a small one. CRIU_FAULT=130: processes
  * are stopped behind a system call by tracing its calls instead of by a breakpoint, the first of
  * which in a while the kernel makes after a grace period of RCU, 10 ms. */
 const char *const criu_environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C",
-                                        "XDG_RUNTIME_DIR=" CHECKPOINT_SELF_DIR, "CRIU_FAULT=130",
-                                        NULL};
+                                        kdat_directory, "CRIU_FAULT=130", NULL};
 
 /* Files that CRIU writes beside the image of a dump. */
 static const char *const beside[] = {CRIU_DUMP_LOG, "stats-dump", "criu.kdat", "criu.kdat.tmp"};

@@ -237,7 +237,7 @@ static int sign_with(const struct runtime *rt, struct seal_secret *secret, const
     CLEANUP_CLOSE int secret_fd = -1;
     int rc = send_secret(secret, &secret_fd);
     const int fds[] = {secret_fd, dir_fd, file_fd};
-    struct image_program program;
+    struct image_program program = {.pid = -1, .out_fd = -1};
 
     if (rc == 0)
         rc = start_seal(rt, what, uid, file_max, fds, &program);
@@ -340,7 +340,7 @@ int memory_image_seal(const struct runtime *rt, const char *what, uint32_t uid, 
                       int file_fd, const struct runtime_image *image,
                       char why[static TASK_WHY_SIZE])
 {
-    struct image_program program;
+    struct image_program program = {.pid = -1, .out_fd = -1};
     int rc = memory_image_seal_begin(rt, what, uid, dir_fd, file_fd, image, &program, why);
 
     return rc < 0 ? rc : memory_image_end(&program, why);

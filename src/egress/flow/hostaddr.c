@@ -190,7 +190,7 @@ static bool read_packet(struct hostaddr *h)
         h->lost = true;
         return true;
     }
-    for (struct nlmsghdr *m = (struct nlmsghdr *)bytes; NLMSG_OK(m, (size_t)n);
+    for (struct nlmsghdr *m = (struct nlmsghdr *)bytes; n > 0 && NLMSG_OK(m, (size_t)n);
          m = NLMSG_NEXT(m, n))
         on_message(h, m);
     return true;
