@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 
+from crash_points import is_gone
 from test_pause import connect, pause
 from test_pause_files import disk, kept_on_disk, pause_files
 from test_snapshot import all_ids, delete
@@ -387,11 +388,12 @@ class Build(Frozen):
         return reply.json["status"]
 
     def ask(self, cay, box):
-        """Its end is part of the change."""
+        """Its end is part of the change, unless cay-keep was killed: it is not started again before that."""
         status = cay.call("POST", f"/v2/templates/{self.template}/builds/{self.build}", {"fromTemplate": "host", "steps": self.STEPS}).status
         if status != self.good:
             return status
-        ended = until(lambda: (s := self.state(cay)) in ("ready", "error") and s, 60, "the build ends", patient=True, every=0.3)
+        keep = self.server.keep_pid
+        ended = until(lambda: is_gone(keep) or (s := self.state(cay)) in ("ready", "error") and s, 60, "the build ends", patient=True, every=0.3)
         return self.good if ended == "ready" else 503
 
     def settle(self, cay, box, status):
