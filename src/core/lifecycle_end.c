@@ -174,7 +174,7 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
     struct core *c = o->core;
     struct err why;
 
-    if (o->s.state == SANDBOX_ENDING)
+    if (sandbox_life(o)->kill == LIFE_CALL_UNDER_WAY)
         return; /* as a build's whose row says so from before a restart */
     if (awaits_answer(o)) {
         o->kill_wanted = true; /* for when the reply to CREATE tells what to kill */
