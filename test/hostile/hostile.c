@@ -328,9 +328,9 @@ static struct privsep_msg valid_create(void)
 /* A field out of its range: never more than refused. */
 static struct privsep_msg wrong_create(void)
 {
-    static const uint64_t memory[] = {0,          1,    (16ull << 20) - 1, (4096ull << 30) + 1,
+    static const uint64_t memory[] = {0,          1,    (16ull << 20) - 1, (16ull << 40) + 1,
                                       1ull << 63, ~0ull};
-    static const uint64_t disk[] = {0, (1ull << 20) - 1, (4096ull << 30) + 1, ~0ull};
+    static const uint64_t disk[] = {0, (1ull << 20) - 1, (64ull << 40) + 1, ~0ull};
     static const uint32_t cpu[] = {0, 9, 1024001, ~0u}, pids[] = {0, 7, 4194305, ~0u},
                           files[] = {0, 63, 1u << 31, ~0u},
                           template[] = {0, META_TEMPLATES_MAX + 1, 1u << 31, ~0u};
