@@ -9,6 +9,7 @@
 #include "contract/meta.h"
 #include "privd/host_dirs.h"
 #include "privd/image_groups.h"
+#include "privd/job_line.h"
 #include "privd/loop.h"
 #include "privd/members.h"
 #include "privd/options.h"
@@ -23,7 +24,6 @@
 #include "sys/ns.h"
 #include "sys/pid.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -57,10 +57,8 @@ struct job {
     int out_fd;
     struct loop_source pid_source, out_source;
     struct loop_timer deadline;
-    char line[JOB_LINE_MAX];
-    size_t line_len;
-    bool line_cut; /* the rest of this line is dropped */
-    int failure;   /* -errno as the job told it */
+    struct job_line line;
+    int failure; /* -errno as the job told it */
     char reason[TEXT_MAX + 1];
 };
 
@@ -100,62 +98,31 @@ static bool is_of_template(uint32_t kind)
 
 /* -- what it says ------------------------------------------------------------------------------ */
 
-static void make_printable(char *text)
-{
-    for (; *text; text++)
-        if (!isprint((unsigned char)*text))
-            *text = '?';
-}
-
-static void report_progress(struct job *j, uint32_t percent, const char *text)
+static void report_progress(struct job *j, unsigned percent, const char *text)
 {
     struct privsep_msg m = {.op = PRIVSEP_PROGRESS};
 
     if (j->reply_to.seq == 0)
         return;
     m.u.progress.job_seq = j->reply_to.seq;
-    m.u.progress.percent = MIN(percent, 100u);
+    m.u.progress.percent = percent;
     snprintf(m.u.progress.text, sizeof(m.u.progress.text), "%s", text);
     (void)privsep_server_send(j->privd->server, j->reply_to.peer, &m, NULL, 0);
 }
 
-/* "P <percent> <text>" or "E <errno> <text>"; anything else is only logged. */
-static void take_line(struct job *j)
+static void on_said(void *arg, const struct job_said *said)
 {
-    unsigned long n;
-    char *rest;
+    struct job *j = arg;
 
-    j->line[j->line_len] = '\0';
-    make_printable(j->line);
-    if ((j->line[0] != 'P' && j->line[0] != 'E') || j->line[1] != ' ' ||
-        !isdigit((unsigned char)j->line[2])) {
-        log_debug("job %u %u: %s", j->kind, j->number, j->line);
+    if (said->kind == JOB_SAID_OTHER) {
+        log_debug("job %u %u: %s", j->kind, j->number, said->text);
         return;
     }
-    n = strtoul(j->line + 2, &rest, 10);
-    rest += *rest == ' ';
-    if (j->line[0] == 'P') {
-        report_progress(j, n > 100 ? 100 : (uint32_t)n, rest);
-        return;
+    if (said->kind == JOB_SAID_FAILURE) {
+        j->failure = said->failure;
+        snprintf(j->reason, sizeof(j->reason), "%.*s", (int)TEXT_MAX, said->text);
     }
-    j->failure = n >= 1 && n < 4096 ? -(int)n : -EIO;
-    snprintf(j->reason, sizeof(j->reason), "%.*s", (int)TEXT_MAX, rest);
-    report_progress(j, 100, j->reason);
-}
-
-static void take_bytes(struct job *j, const char *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (bytes[i] == '\n') {
-            take_line(j);
-            j->line_len = 0;
-            j->line_cut = false;
-        } else if (!j->line_cut && j->line_len < sizeof(j->line) - 1) {
-            j->line[j->line_len++] = bytes[i];
-        } else {
-            j->line_cut = true;
-        }
-    }
+    report_progress(j, said->percent, said->text);
 }
 
 /* Returns false at the end of what it says. At most 16 KiB a turn. */
@@ -170,7 +137,7 @@ static bool read_some(struct job *j)
             return errno == EAGAIN || errno == EINTR;
         if (n == 0)
             return false;
-        take_bytes(j, bytes, (size_t)n);
+        job_line_take(&j->line, bytes, (size_t)n, on_said, j);
     }
     return true;
 }
