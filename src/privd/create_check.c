@@ -1,6 +1,6 @@
-/* Asked once of each CREATE, by sandbox.c, before it waits for a slot. While it waits, its template,
- * its volumes and its shares of restores and devices count as used, so that those answers stay
- * true; kept files are taken when it starts (keep_take), which may refuse. */
+/* Asked once of each CREATE, by sandbox.c, before it waits for a slot. While it waits, its
+ * template, its volumes and its shares of restores and devices count as used, so that those answers
+ * stay true; kept files are taken when it starts (keep_take), which may refuse. */
 
 #include "privd/create_check.h"
 
