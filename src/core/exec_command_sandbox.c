@@ -14,7 +14,6 @@
 #include "core/exec_internal.h"
 #include "core/life.h"
 #include "core/sandbox.h"
-#include "core/sockets.h"
 #include "core/tenant.h"
 #include "http/json.h"
 
@@ -134,37 +133,16 @@ static void fail_command_sandbox(struct exec_op *op, int status, uint32_t stage)
 
 static void ask_for_command_sandbox(struct exec_op *op);
 
-static void on_again(struct timer *t)
+static void ask_again(struct busy_wait *busy, struct sandbox_obj *o, int status)
 {
-    struct exec_op *op = CONTAINER_OF(t, struct exec_op, again);
+    struct exec_op *op = CONTAINER_OF(busy, struct exec_op, busy);
 
-    call_unlink(&op->busy);
-    ask_for_command_sandbox(op);
-}
-
-static void cancel_again(struct call *call)
-{
-    struct exec_op *op = CONTAINER_OF(call, struct exec_op, busy);
-
-    timers_cancel(&call->core->timers, &op->again);
-    call_unlink(call);
-    fail_command_sandbox(op, -ECANCELED, PRIVSEP_STAGE_NONE);
+    if (o) {
+        ask_for_command_sandbox(op);
+        return;
+    }
+    fail_command_sandbox(op, status, PRIVSEP_STAGE_NONE);
     exec_op_step_done(op);
-}
-
-/* Its processes stand still for the moment of a snapshot, which no client is to see. */
-static bool ask_again(struct exec_op *op, int status)
-{
-    const struct sandbox_obj *o = exec_op_sandbox(op);
-
-    if (status != -EBUSY || op->core->stopping || clock_mono_ms() >= op->busy_until_ms || !o ||
-        !life_of(o->s.state)->reachable)
-        return false;
-    op->busy.cancel = cancel_again;
-    op->again.fire = on_again;
-    call_link(op->core, &op->busy, op->id);
-    timers_set(&op->core->timers, &op->again, clock_mono_ms() + SOCKETS_AGAIN_MS);
-    return true;
 }
 
 static void on_command_sandbox(struct core *c, const char *id, int status,
@@ -173,7 +151,7 @@ static void on_command_sandbox(struct core *c, const char *id, int status,
     struct exec_op *op = arg;
 
     exec_op_keep_sockets(op, fds, n_fds);
-    if (ask_again(op, status))
+    if (busy_wait_again(&op->busy, c, id, status))
         return;
     if (status == 0 && n_fds < PRIVSEP_COMMAND_SANDBOX_SOCKETS)
         status = -EPROTO;
@@ -225,7 +203,7 @@ void exec_command_sandbox_begin(struct exec_op *op, struct sandbox_obj *o)
     op->waiting = 2;
     tenant_charge(o->tenant, TENANT_COMMAND_SANDBOXES, 1, &op->command_sandbox_charge);
     ids_random_bytes(op->key, sizeof(op->key));
-    op->busy_until_ms = clock_mono_ms() + SOCKETS_BUSY_MS;
+    busy_wait_begin(&op->busy, ask_again);
     call_agent(o, &envs, on_envs, op);
     ask_for_command_sandbox(op); /* on_envs is still to come */
 }

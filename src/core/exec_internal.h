@@ -7,13 +7,13 @@
 #include "base/err.h"
 #include "base/ids.h"
 #include "contract/proto.h"
-#include "core/call_internal.h"
+#include "core/busy_wait.h"
+#include "core/call.h"
 #include "core/deferred.h"
 #include "core/egress.h"
 #include "core/exec.h"
 #include "core/exec_stream.h"
 #include "core/tenant.h"
-#include "core/timers.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -45,9 +45,7 @@ struct exec_op {
     size_t n_fds;
     uint32_t slot, gen, command_sandbox; /* 0: none is there (any more) */
     json_t *envs;                        /* of the sandbox's own agent */
-    struct call busy;                    /* on its core's list, while `again` is armed */
-    struct timer again;
-    uint64_t busy_until_ms; /* for which a command sandbox is asked for again */
+    struct busy_wait busy;               /* for which a command sandbox is asked for again */
 
     struct exec_stream stream;
     unsigned waiting; /* callbacks that will come */

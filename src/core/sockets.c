@@ -1,13 +1,13 @@
 /* Sockets in a sandbox's network, for the gateway and for core's own calls. privd makes them in
  * batches; what a batch holds beyond the need of the moment is the sandbox's socket cache. It is
  * dropped a second after the last use, so that an idle sandbox costs cayd no descriptor. privd
- * makes none while a snapshot is taken of the sandbox (EBUSY): until core asks again the wait is a
- * call on its list, so that an end of core ends it. */
+ * makes none while a snapshot is taken of the sandbox: it is asked again (busy_wait.h). */
 
 #include "core/sockets.h"
 
 #include "base/clock.h"
-#include "core/call_internal.h"
+#include "core/busy_wait.h"
+#include "core/call.h"
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
@@ -24,9 +24,7 @@
 #define CONNECTING           "opening a connection into the sandbox"
 
 struct socket_wait {
-    struct call call; /* on its core's list, while `again` is armed */
-    struct timer again;
-    uint64_t until_ms; /* for which it asks again */
+    struct busy_wait busy;
     size_t n;
     int fds[CORE_SOCKET_CACHE_MAX]; /* from the socket cache: answered in the next turn */
     struct err why;
@@ -88,35 +86,13 @@ static void fail(struct socket_wait *w, int64_t status)
 
 static int64_t request_sockets(struct sandbox_obj *o, struct socket_wait *w, bool in_use);
 
-static void on_again(struct timer *t)
+static void request_again(struct busy_wait *busy, struct sandbox_obj *o, int status)
 {
-    struct socket_wait *w = CONTAINER_OF(t, struct socket_wait, again);
-    struct sandbox_obj *o = sandbox_get(w->call.core, NULL, w->call.id);
-    bool may = o && o->known_to_privd && sandbox_life(o)->reachable;
-    int64_t rc;
+    struct socket_wait *w = CONTAINER_OF(busy, struct socket_wait, busy);
+    int64_t rc = o ? request_sockets(o, w, false) : status;
 
-    call_unlink(&w->call);
-    rc = may ? request_sockets(o, w, false) : -EBUSY;
     if (rc < 0)
         fail(w, rc);
-}
-
-static void cancel(struct call *call)
-{
-    struct socket_wait *w = CONTAINER_OF(call, struct socket_wait, call);
-
-    timers_cancel(&call->core->timers, &w->again);
-    call_unlink(call);
-    fail(w, -ECANCELED);
-}
-
-/* Its processes stand still for the moment of a snapshot, which no client is to see. */
-static void request_again(struct core *c, const char *id, struct socket_wait *w)
-{
-    w->call.cancel = cancel;
-    w->again.fire = on_again;
-    call_link(c, &w->call, id);
-    timers_set(&c->timers, &w->again, clock_mono_ms() + SOCKETS_AGAIN_MS);
 }
 
 static void on_reply(struct core *c, const char *id, int status, const struct privsep_msg *m,
@@ -129,9 +105,7 @@ static void on_reply(struct core *c, const char *id, int status, const struct pr
         status = -EPROTO;
     if (status < 0) {
         close_all(fds, n_fds);
-        if (status == -EBUSY && !c->stopping && clock_mono_ms() < w->until_ms)
-            request_again(c, id, w);
-        else
+        if (!busy_wait_again(&w->busy, c, id, status))
             fail(w, status);
         return;
     }
@@ -162,7 +136,7 @@ void sockets_get(struct sandbox_obj *o, size_t n,
     w->n = n;
     w->done = done;
     w->arg = arg;
-    w->until_ms = now + SOCKETS_BUSY_MS;
+    busy_wait_begin(&w->busy, request_again);
     o->sockets_used_ms = now;
     if (o->socket_cache_n >= n) {
         o->socket_cache_n -= n;

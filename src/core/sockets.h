@@ -1,11 +1,6 @@
 #pragma once
 /* Sockets in a sandbox that came with a batch and were not needed yet: kept for a moment. */
 
-/* privd makes none, and no command sandbox, while a snapshot is taken: it is asked again, for so
- * long. */
-#define SOCKETS_AGAIN_MS 5u
-#define SOCKETS_BUSY_MS  2000u
-
 #include <stddef.h>
 
 struct sandbox_obj;
