@@ -4,6 +4,7 @@
 #include "api/api_internal.h"
 
 #include "base/clock.h"
+#include "base/word_list.h"
 #include "http/json.h"
 #include "http/message.h"
 
@@ -59,20 +60,6 @@ bool api_call_body(struct api_call *call)
 
 /* -- a body's keys ----------------------------------------------------------------------------- */
 
-static bool has_word(const char *words, const char *word)
-{
-    size_t n = strlen(word);
-
-    for (const char *at = words; *at; at += strspn(at, " ")) {
-        size_t len = strcspn(at, " ");
-
-        if (len == n && memcmp(at, word, n) == 0)
-            return true;
-        at += len;
-    }
-    return false;
-}
-
 /* "a b c" as "a, b, c". */
 static void list_words(const char *words, char *out, size_t size)
 {
@@ -93,7 +80,7 @@ enum err_code api_check_keys(const json_t *body, const char *known, const char *
     json_t *value;
 
     json_object_foreach ((json_t *)(uintptr_t)body, key, value) {
-        if (has_word(known, key) || has_word(also, key))
+        if (word_list_has(known, " ", key) || word_list_has(also, " ", key))
             continue;
         list_words(known, list, sizeof(list));
         return err_set(e, ERR_INVALID, "there is no \"%.40s\": this call takes %s", key, list);

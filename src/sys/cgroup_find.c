@@ -3,6 +3,7 @@
 #include "sys/cgroup_internal.h"
 
 #include "base/io.h"
+#include "base/word_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define SEPARATORS " ," /* of version 2's list of controllers, and of mount options */
 
 static const struct {
     const char *name;
@@ -53,25 +56,13 @@ int cgroup_delegate(int dir_fd)
     return 0;
 }
 
-static bool has_word(const char *text, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *p = text; (p = strstr(p, word)) != NULL; p += n) {
-        bool starts = p == text || p[-1] == ' ' || p[-1] == ',';
-        bool ends = p[n] == '\0' || p[n] == ' ' || p[n] == ',';
-        if (starts && ends)
-            return true;
-    }
-    return false;
-}
-
 static int open_v2(struct cgroup *cg, const char *mount_point)
 {
     char list[256];
     CLEANUP_CLOSE int root = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0 || io_read_text_at(root, "cgroup.controllers", list, sizeof(list)) < 0)
         return -EOPNOTSUPP;
-    if (!has_word(list, "memory") || !has_word(list, "pids"))
+    if (!word_list_has(list, SEPARATORS, "memory") || !word_list_has(list, SEPARATORS, "pids"))
         return -EOPNOTSUPP;
     int rc = cgroup_delegate(root);
     int index = rc < 0 ? rc : add_hierarchy(cg, mount_point);
@@ -80,7 +71,7 @@ static int open_v2(struct cgroup *cg, const char *mount_point)
     cg->v2 = true;
     cg->h[index].leaves = true;
     for (int c = 0; c < CONTROLLERS; c++)
-        cg->of[c] = c == CPU && !has_word(list, "cpu") ? -1 : index;
+        cg->of[c] = c == CPU && !word_list_has(list, SEPARATORS, "cpu") ? -1 : index;
     return cgroup_delegate(cg->h[index].fd);
 }
 
@@ -89,7 +80,7 @@ static int add_v1(struct cgroup *cg, const struct mntent *m)
 {
     int index = -1;
     for (int c = 0; c < CONTROLLERS; c++) {
-        if (cg->of[c] >= 0 || !has_word(m->mnt_opts, controllers[c].name))
+        if (cg->of[c] >= 0 || !word_list_has(m->mnt_opts, SEPARATORS, controllers[c].name))
             continue;
         if (index < 0)
             index = add_hierarchy(cg, m->mnt_dir);

@@ -15,6 +15,7 @@
 #include "base/signal_names.h"
 #include "base/timer_heap.h"
 #include "base/utf8.h"
+#include "base/word_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -462,6 +463,19 @@ static void timer_heap_keeps_its_order(void **state)
     assert_int_equal(h.n, 0);
 }
 
+static void a_word_of_a_list_is_whole(void **state)
+{
+    assert_true(word_list_has("cpu,cpuacct rw", " ,", "cpu"));
+    assert_true(word_list_has("cpu,cpuacct rw", " ,", "rw"));
+    assert_false(word_list_has("cpuacct,rw", " ,", "cpu"));
+    assert_false(word_list_has("xcpu", " ,", "cpu"));
+    assert_true(word_list_has("  a  b", " ", "b"));
+    assert_false(word_list_has("a,b", " ", "b"));
+    assert_false(word_list_has("a b", " ", "a b"));
+    assert_false(word_list_has(" a ", " ", ""));
+    assert_false(word_list_has("", " ", "a"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -485,6 +499,7 @@ int main(void)
         cmocka_unit_test(err_texts_hold_no_control_characters),
         cmocka_unit_test(lines_of_the_log_are_text),
         cmocka_unit_test(characters_for_people_are_shown),
+        cmocka_unit_test(a_word_of_a_list_is_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
