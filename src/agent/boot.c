@@ -83,8 +83,9 @@ static int write_name_file(int etc, const char *name, const char *text)
         return -errno;
     if (!S_ISREG(st.st_mode))
         return -ENXIO;
-    int ret = io_write_full(fd, text, strlen(text)); /* over what was there before a restore */
-    return ret == 0 && ftruncate(fd, (off_t)strlen(text)) < 0 ? -errno : ret;
+    off_t size = (off_t)strlen(text);
+    int ret = io_write_full(fd, text, (size_t)size); /* over what was there before a restore */
+    return ret == 0 && st.st_size > size && ftruncate(fd, size) < 0 ? -errno : ret;
 }
 
 /* A number of its own for each sandbox, as long as it lives: D-Bus, journals and licences take it
@@ -127,6 +128,29 @@ static int write_names(const char *id)
     return ret < 0 ? ret : write_name_file(etc, AGENT_MACHINE_ID_NAME, machine);
 }
 
+/* The kernel has looked these up when the claim comes, so that it takes less time then. */
+static void resolve_names(void)
+{
+    static const char *const paths[] = {AGENT_NAMES_DIR "/" AGENT_HOSTS_NAME,
+                                        AGENT_NAMES_DIR "/" AGENT_HOSTNAME_NAME,
+                                        AGENT_NAMES_DIR "/" AGENT_MACHINE_ID_NAME, "/etc/passwd"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+        int fd = open(paths[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+void boot_get_ready(const struct agent *a)
+{
+    if (a->command_sandbox)
+        return;
+    generation_renew();
+    resolve_names();
+}
+
 enum err_code boot_claim(struct agent *a, int boot_fd, struct err *e)
 {
     struct agent_claim claim;
@@ -142,7 +166,7 @@ enum err_code boot_claim(struct agent *a, int boot_fd, struct err *e)
     /* Where programs run already, as after a restore, what they made of the files is theirs. */
     if (!a->command_sandbox && (ret = write_names(a->id)) < 0 && !a->prepared)
         return err_set_sys(e, ERR_INTERNAL, ret, "writing the sandbox's name");
-    if (!a->command_sandbox)
+    if (a->prepared)
         generation_renew();
     return ERR_OK;
 }

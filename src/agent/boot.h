@@ -10,6 +10,10 @@ void boot_standard_descriptors(void);
 /* Reads the boot block from the boot socket, at a start AGENT_BOOT_FD, into the agent. */
 enum err_code boot_read(struct agent *a, int boot_fd, struct err *e);
 
+/* All of a start that does not depend on the claim: the generation (a random value, so that none is
+ * another's), and names that are looked up once. Not after a restore. */
+void boot_get_ready(const struct agent *a);
+
 /* Waits until the starter says whose sandbox this is, takes id and key, writes the sandbox's names.
  * Blocks, perhaps for long: nothing has to be served before. */
 enum err_code boot_claim(struct agent *a, int boot_fd, struct err *e);

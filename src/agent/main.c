@@ -138,12 +138,38 @@ static enum err_code serve(struct agent *a, const struct options *o, struct err 
     return ERR_OK;
 }
 
+/* The steps before the claim are done ahead in a member of the pool; the claim is waited for. */
+static enum err_code start(struct agent *a, const struct options *o, struct err *e)
+{
+    static const int signals[] = {SIGUSR1, SIGUSR2};
+    static uv_poll_t poll;
+
+    if (boot_read(a, AGENT_BOOT_FD, e) != ERR_OK || boot_confine(a, e) != ERR_OK ||
+        serve(a, o, e) != ERR_OK)
+        return e->code;
+    take_signals(a, &poll, signals, ARRAY_SIZE(signals), on_privd_signal);
+    boot_get_ready(a);
+    return boot_claim(a, AGENT_BOOT_FD, e);
+}
+
+static int run_in_development(struct agent *a, const struct options *o)
+{
+    static const int signals[] = {SIGTERM, SIGINT};
+    static uv_poll_t poll;
+    struct err e = {0};
+
+    if (serve(a, o, &e) != ERR_OK) {
+        log_error("%s", e.text);
+        return 1;
+    }
+    take_signals(a, &poll, signals, ARRAY_SIZE(signals), on_end_signal);
+    return uv_run(a->loop, UV_RUN_DEFAULT);
+}
+
 int main(int argc, char **argv)
 {
-    static const int end_signals[] = {SIGTERM, SIGINT}, privd_signals[] = {SIGUSR1, SIGUSR2};
     static struct agent agent;
     struct options o;
-    uv_poll_t poll;
     struct err e = {0};
 
     boot_standard_descriptors();
@@ -157,20 +183,13 @@ int main(int argc, char **argv)
     }
     boot_prepare();
     agent.keyless = o.no_boot;
-    if ((!o.no_boot &&
-         (boot_read(&agent, AGENT_BOOT_FD, &e) != ERR_OK || boot_confine(&agent, &e) != ERR_OK)) ||
-        serve(&agent, &o, &e) != ERR_OK ||
-        (!o.no_boot && boot_claim(&agent, AGENT_BOOT_FD, &e) != ERR_OK)) {
+    if (o.no_boot)
+        return run_in_development(&agent, &o);
+    if (start(&agent, &o, &e) != ERR_OK) {
         log_error("%s", e.text);
-        if (!o.no_boot)
-            boot_report(AGENT_BOOT_FD, &e);
+        boot_report(AGENT_BOOT_FD, &e);
         return 1;
     }
-    if (o.no_boot)
-        take_signals(&agent, &poll, end_signals, ARRAY_SIZE(end_signals), on_end_signal);
-    else {
-        take_signals(&agent, &poll, privd_signals, ARRAY_SIZE(privd_signals), on_privd_signal);
-        boot_report(AGENT_BOOT_FD, NULL);
-    }
+    boot_report(AGENT_BOOT_FD, NULL);
     return uv_run(agent.loop, UV_RUN_DEFAULT);
 }
