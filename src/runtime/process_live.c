@@ -12,7 +12,6 @@
 #include "sys/pid.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
@@ -84,18 +83,15 @@ bool process_was_oom(const struct runtime *rt, const struct runtime_sandbox *sb)
 
 /* --- inside its namespaces -------------------------------------------------------------------- */
 
-/* Runs fn inside a namespace of pidfd's process. Safe as long as fn makes one thing there and
- * nothing else runs in between; to go on from the wrong namespace is not. */
-static int within(int pidfd, int type, const char *own, int (*fn)(void *arg), void *arg)
+/* Runs fn inside a namespace of pidfd's process; own_fd is privd's own. Safe as long as fn makes
+ * one thing there and nothing else runs in between; to go on from the wrong namespace is not. */
+static int within(int pidfd, int type, int own_fd, int (*fn)(void *arg), void *arg)
 {
-    CLEANUP_CLOSE int home = open(own, O_RDONLY | O_CLOEXEC);
-    if (home < 0)
-        return -errno;
     int rc = ns_enter(pidfd, type);
     if (rc < 0)
         return rc;
     rc = fn(arg);
-    if (ns_enter(home, type) < 0) {
+    if (ns_enter(own_fd, type) < 0) {
         log_error("there is no way back from a sandbox's namespace: no other is served from it");
         abort();
     }
@@ -114,7 +110,7 @@ int process_claim(const struct runtime *rt, const struct runtime_sandbox *sb, in
     struct agent_claim block;
     if (memchr(claim->id, '\0', sizeof(claim->id)) == NULL)
         return -EINVAL;
-    int rc = within(sb->pidfd, CLONE_NEWUTS, "/proc/self/ns/uts", set_host_name, (void *)claim->id);
+    int rc = within(sb->pidfd, CLONE_NEWUTS, rt->own_uts_fd, set_host_name, (void *)claim->id);
     if (rc < 0)
         return rc;
     memcpy(block.key, claim->key, sizeof(block.key));
@@ -151,7 +147,7 @@ int process_sockets(const struct runtime *rt, const struct runtime_sandbox *sb, 
     struct sockets sockets = {.fds = fds, .n = n};
     if (n == 0 || n > RUNTIME_SOCKETS_MAX)
         return -EINVAL;
-    return within(sb->pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_sockets, &sockets);
+    return within(sb->pidfd, CLONE_NEWNET, rt->own_net_fd, open_sockets, &sockets);
 }
 
 /* Dual stack, and with it one socket for both families. The address may be used again, since after
@@ -191,5 +187,5 @@ int process_listeners(const struct runtime *rt, const struct runtime_sandbox *sb
 {
     if (TEST_BYPASS(NETWORK_NAMESPACE))
         return -EOPNOTSUPP; /* they would stand in the host's own */
-    return within(sb->pidfd, CLONE_NEWNET, "/proc/self/ns/net", open_listeners, fds);
+    return within(sb->pidfd, CLONE_NEWNET, rt->own_net_fd, open_listeners, fds);
 }

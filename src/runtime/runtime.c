@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "sys/memfd.h"
 #include "sys/mnt.h"
+#include "sys/ns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -147,6 +148,15 @@ static int open_dirs(struct runtime *rt, const struct runtime_config *config)
     return rt->stage_fd < 0 ? rt->stage_fd : 0;
 }
 
+static int open_own_namespaces(struct runtime *rt)
+{
+    rt->own_uts_fd = ns_open(getpid(), "uts");
+    rt->own_net_fd = rt->own_uts_fd < 0 ? rt->own_uts_fd : ns_open(getpid(), "net");
+    if (rt->own_net_fd < 0)
+        log_error("runtime: own namespaces: %s", strerror(-rt->own_net_fd));
+    return rt->own_net_fd < 0 ? rt->own_net_fd : 0;
+}
+
 static int fill(struct runtime *rt, const struct runtime_config *config)
 {
     char why[192] = "";
@@ -157,6 +167,8 @@ static int fill(struct runtime *rt, const struct runtime_config *config)
     if (!rt->agent_path)
         return -ENOMEM;
     int rc = open_dirs(rt, config);
+    if (rc == 0)
+        rc = open_own_namespaces(rt);
     if (rc == 0)
         rc = runtime_reload_agent(rt);
     if (rc < 0)
@@ -184,7 +196,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out)
     struct runtime *rt = calloc(1, sizeof(*rt));
     if (!rt)
         return -ENOMEM;
-    rt->state_fd = rt->stage_fd = rt->agent_fd = -1;
+    rt->state_fd = rt->stage_fd = rt->agent_fd = rt->own_uts_fd = rt->own_net_fd = -1;
     rt->host_dir_fds = config->host_dir_fds;
     rt->checkpoint_path = config->checkpoint_path;
     rt->seal_path = config->seal_path;
@@ -214,6 +226,8 @@ void runtime_close(struct runtime *rt)
     filter_free(&rt->filter);
     filter_free(&rt->asking_filter);
     util_close(&rt->agent_fd);
+    util_close(&rt->own_uts_fd);
+    util_close(&rt->own_net_fd);
     util_close(&rt->stage_fd);
     util_close(&rt->state_fd);
     free(rt->agent_path);

@@ -13,10 +13,11 @@
 #include "sys/nft.h"
 
 struct runtime {
-    int state_fd;            /* the state directory */
-    int stage_fd;            /* its empty directory for the first mount of a sandbox */
-    const int *host_dir_fds; /* of runtime_config */
-    int agent_fd;            /* sealed memfd with cay-init, execute-only */
+    int state_fd;               /* the state directory */
+    int stage_fd;               /* its empty directory for the first mount of a sandbox */
+    const int *host_dir_fds;    /* of runtime_config */
+    int agent_fd;               /* sealed memfd with cay-init, execute-only */
+    int own_uts_fd, own_net_fd; /* privd's own namespaces: the way back from a sandbox's */
     char *agent_path;
     const char *checkpoint_path, *seal_path, *exchange_key; /* of runtime_config */
     struct cgroup *cgroups;
