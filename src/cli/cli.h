@@ -98,7 +98,7 @@ int cli_each(const struct cli *c, const char *name, int (*f)(void *arg, const ch
 void cli_print_error(const struct err *e);
 
 /* Prints "cay: text" and the hint to standard error ({"error": ...} to standard output with --json)
- * and returns CLI_FAILED. */
+ * and returns CLI_FAILED, or CLI_USAGE where the value of an option is wrong. */
 int cli_fail(const struct cli *c, const struct err *e);
 int cli_fail_as(const struct cli *c, int status, const struct err *e);
 

@@ -78,9 +78,12 @@ int cli_fail_as(const struct cli *c, int status, const struct err *e)
     return status;
 }
 
+/* An error whose text begins with the name of an option says that its value is wrong. */
 int cli_fail(const struct cli *c, const struct err *e)
 {
-    return cli_fail_as(c, CLI_FAILED, e);
+    bool is_usage = e->code == ERR_INVALID && strncmp(e->text, "--", 2) == 0;
+
+    return cli_fail_as(c, is_usage ? CLI_USAGE : CLI_FAILED, e);
 }
 
 int cli_usage(const struct cli *c, const char *fmt, ...)

@@ -442,7 +442,9 @@ def test_errors_say_what_to_do(cay):
     said = cay("create", "no-such-template").stderr
     assert "no-such-template" in said and said.count("see `cay template ls`") == 1
     assert json.loads(cay("create", "no-such-template", "--json").stdout)["error"]["code"] == "not_found"
-    assert "--ttl" in cay("create", "--ttl=soon").stderr
+    for wrong in ["--ttl=soon"], ["--env=A"], ["--metadata=job"], ["--idle-counts=all", "--idle=5m"]:
+        refused = cay("create", *wrong)
+        assert refused.returncode == 2 and wrong[0].split("=")[0] in refused.stderr
 
 
 @pytest.mark.parametrize("arguments, said, step", [
@@ -555,7 +557,7 @@ def test_a_secret_for_some_ports(cay):
 @pytest.mark.parametrize("option", ["client-id", "client-auth", "scope"])
 def test_an_option_of_oauth_alone_is_not_left_unsaid(cay, option):
     refused = cay("secret", "set", "PLAIN", "--domain=a.example", f"--{option}=body", stdin=b"a-secret-value")
-    assert refused.returncode == 1 and "--oauth=URL" in refused.stderr
+    assert refused.returncode == 2 and "--oauth=URL" in refused.stderr
     assert "PLAIN" not in cay("secret", "ls").stdout
 
 
@@ -573,4 +575,4 @@ def test_cay_begins_with_nothing_allowed(cay, box):
     assert cay("policy", "set", box, "nowhere.json").returncode == 1
     assert "--domain" in cay("secret", "set", "KEY", stdin=b"a-secret-value").stderr
     refused = cay("secret", "set", "KEY", "--domain=a.example", "--kind=magic", stdin=b"a-secret-value")
-    assert refused.returncode == 1 and "aws-sigv4" in refused.stderr and "a-secret" not in refused.stderr
+    assert refused.returncode == 2 and "aws-sigv4" in refused.stderr and "a-secret" not in refused.stderr
