@@ -75,9 +75,11 @@ static void hold_sockets(int fds[static PRIVSEP_EGRESS_FDS])
         task_move_high_fd(&fds[i]);
 }
 
+/* ESRCH: its PID 1 was just killed, which its pidfd will tell next. */
 static void no_sockets(const struct slot *s, uint32_t command_sandbox, int r)
 {
-    log_error("sandbox %.*s, slot %u%s: no sockets for cay-egress in it, so it has no network: %s",
+    log_write(r == -ESRCH ? LOG_INFO : LOG_ERROR,
+              "sandbox %.*s, slot %u%s: no sockets for cay-egress in it, so it has no network: %s",
               PRIVSEP_ID_SIZE, s->id, s->number, command_sandbox ? ", a command sandbox of it" : "",
               strerror(-r));
 }
