@@ -14,11 +14,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #define LOG_MAX  (256u << 10)
@@ -46,13 +48,26 @@ static int limit(const struct criu_limits *limits)
     return setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_FSIZE, &file) < 0 ? -errno : 0;
 }
 
+_Static_assert(CRIU_STEPS_FD == CHECKPOINT_LAST_FD + 1, "CRIU has all from 0 on to that");
+
+/* Its end of the steps' socket, where there is one, is the last of its descriptors. */
+static int keep_descriptors(int steps_fd)
+{
+    if (steps_fd >= 0 && dup3(steps_fd, CRIU_STEPS_FD, 0) < 0 && errno != EINVAL)
+        return -errno;
+    if (steps_fd == CRIU_STEPS_FD && fcntl(steps_fd, F_SETFD, 0) < 0)
+        return -errno;
+    unsigned last = steps_fd < 0 ? CHECKPOINT_LAST_FD : CRIU_STEPS_FD;
+    return close_range(last + 1, ~0U, 0) < 0 ? -errno : 0;
+}
+
 /* A group of its own, so that what it starts ends with it. */
-NORETURN static void run_criu(char *const *argv, const struct criu_limits *limits)
+NORETURN static void run_criu(char *const *argv, const struct criu_limits *limits, int steps_fd)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (setsid() < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
-        limit(limits) < 0 || close_range(CHECKPOINT_LAST_FD + 1, ~0U, 0) < 0 ||
+        limit(limits) < 0 || keep_descriptors(steps_fd) < 0 ||
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         _exit(126);
     signal(SIGXFSZ, SIG_IGN);
@@ -60,24 +75,65 @@ NORETURN static void run_criu(char *const *argv, const struct criu_limits *limit
     _exit(127);
 }
 
-/* 0: it has ended; -ETIMEDOUT; -EIO: it has failed, and does not end. */
-static int await_end(int pidfd, const struct criu_limits *limits)
-{
-    const uint64_t until_ms = clock_mono_ms() + limits->seconds * 1000ull;
+/* CRIU as it runs. */
+struct run {
+    pid_t pid;
+    int pidfd;
+    int steps_fd; /* this end; -1: there is none, or no more */
+    const struct criu_limits *limits;
+};
 
-    while (!pid_await_end(pidfd, CHECK_MS)) {
+/* Without an answer CRIU waits. */
+static int serve_step(struct run *r)
+{
+    char text[64] = "", name[32];
+    int pid;
+    ssize_t n = recv(r->steps_fd, text, sizeof(text) - 1, MSG_DONTWAIT);
+
+    if (n <= 0) {
+        util_close(&r->steps_fd);
+        return 0;
+    }
+    int rc = sscanf(text, "%31s %d", name, &pid) == 2 && pid > 0 ? r->limits->step(name, pid)
+                                                                 : -EIO;
+    if (rc != -ECANCELED)
+        (void)!send(r->steps_fd, rc == 0 ? "g" : "n", 1, MSG_NOSIGNAL);
+    return rc;
+}
+
+/* Until CHECK_MS are over, or more happens; 1: CRIU has ended; -ECANCELED. */
+static int await_more(struct run *r)
+{
+    struct pollfd p[] = {{.fd = r->pidfd, .events = POLLIN}, {.fd = r->steps_fd, .events = POLLIN}};
+
+    if (poll(p, ARRAY_SIZE(p), CHECK_MS) < 0)
+        return 0;
+    if (p[1].revents && serve_step(r) == -ECANCELED)
+        return -ECANCELED;
+    return p[0].revents != 0;
+}
+
+/* 0: it has ended; -ETIMEDOUT; -EIO: it has failed, and does not end. */
+static int await_end(struct run *r)
+{
+    const struct criu_limits *limits = r->limits;
+    const uint64_t until_ms = clock_mono_ms() + limits->seconds * 1000ull;
+    int rc;
+
+    while ((rc = await_more(r)) == 0) {
         if (clock_mono_ms() >= until_ms)
             return -ETIMEDOUT;
         if (limits->has_failed && limits->has_failed())
-            return pid_await_end(pidfd, GRACE_MS) ? 0 : -EIO;
+            break;
     }
-    return 0;
+    return rc > 0 || pid_await_end(r->pidfd, GRACE_MS) ? 0 : -EIO;
 }
 
 /* Its exit status; -EIO; -ETIMEDOUT, -ECHILD: it was killed, and may have left code of its own. */
-static int await(pid_t pid, int pidfd, const struct criu_limits *limits)
+static int await(struct run *r)
 {
-    int status, rc = await_end(pidfd, limits);
+    pid_t pid = r->pid;
+    int status, rc = await_end(r);
 
     if (rc < 0)
         (void)kill(-pid, SIGKILL);
@@ -140,17 +196,30 @@ void criu_remove_beside(void)
         (void)unlinkat(CHECKPOINT_DIR_FD, beside[i], 0);
 }
 
+static int start(char *const *argv, const struct criu_limits *limits, struct run *out)
+{
+    int steps[2] = {-1, -1};
+
+    *out = (struct run){.pid = -1, .pidfd = -1, .steps_fd = -1, .limits = limits};
+    if (limits->step && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, steps) < 0)
+        return -errno;
+    out->steps_fd = steps[0];
+    out->pid = ns_fork(0, SIGCHLD, &out->pidfd);
+    if (out->pid == 0)
+        run_criu(argv, limits, steps[1]);
+    util_close(&steps[1]);
+    return out->pid < 0 ? (int)out->pid : 0;
+}
+
 int criu_run(char *const *argv, const struct criu_limits *limits, struct checkpoint_why *why)
 {
-    int pidfd = -1;
-    pid_t pid = ns_fork(0, SIGCHLD, &pidfd);
+    struct run run;
+    int rc = start(argv, limits, &run), status = rc < 0 ? rc : await(&run);
 
-    if (pid == 0)
-        run_criu(argv, limits);
-    if (pid < 0)
-        return checkpoint_fail(why, pid, "starting CRIU: %s", strerror(-pid));
-    int status = await(pid, pidfd, limits);
-    close(pidfd);
+    util_close(&run.pidfd);
+    util_close(&run.steps_fd);
+    if (rc < 0)
+        return checkpoint_fail(why, rc, "starting CRIU: %s", strerror(-rc));
     if (status == 0)
         return 0;
     if (status == -ETIMEDOUT)

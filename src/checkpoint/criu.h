@@ -5,12 +5,11 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define CRIU_DUMP_LOG    "dump.log"
 #define CRIU_RESTORE_LOG "restore.log"
 #define CRIU_SAYS        "CRIU: " /* before a line of its log */
-#define CRIU_MADE        "made" /* a restore's: how long its log was when all processes were made */
-#define CRIU_UNWANTED    "unwanted" /* a restore's: its starter does not want what was made */
 
 /* Words that a dump and a restore of the same image have to have in common: no right on the host is
  * asked for; a file is known by its size, as a build id is read from the file, and cay-init's may
@@ -20,6 +19,9 @@
         "--file-locks", "--ext-unix-sk", "--manage-cgroups=ignore", "--file-validation", \
         "filesize"
 
+/* Of cay's changes: CRIU asks at its steps, over a socket, instead of starting a program. */
+#define CRIU_STEPS_FD 10 /* in CRIU, above CHECKPOINT_LAST_FD */
+
 struct criu_limits {
     unsigned seconds; /* then CRIU is killed, and what becomes of the sandbox is not known */
     /* The most that one file of the image may have. 0: what CRIU starts keeps its limits, as the
@@ -28,6 +30,9 @@ struct criu_limits {
     /* Asked again and again: where CRIU will not come to an end by itself it is ended. NULL: it
      * always does. */
     bool (*has_failed)(void);
+    /* A restore's: its part in a step of CRIU's, with the number of PID 1. 0: CRIU goes on; -EIO:
+     * it is refused, and ends by itself; -ECANCELED: it does not. NULL: there is none. */
+    int (*step)(const char *name, pid_t pid);
     const char *log; /* the file of beside_fd in which it says what went wrong */
     int beside_fd;   /* the directory of what it writes beside the image */
 };

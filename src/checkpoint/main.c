@@ -9,8 +9,8 @@
  * Only without a right on the host it looks at a process or an image of the tenant's, and starts
  * CRIU. On failure it writes one line, "E <errno> <text>", and ends with status 1; the processes
  * of a dump go on then, but for ETIMEDOUT and ECHILD. A program of its own, so that neither privd
- * nor a copy of its memory runs what looks into processes of tenants. CRIU starts it too, without
- * words, as its action script. */
+ * nor a copy of its memory runs what looks into processes of tenants. In a dump CRIU starts it too,
+ * without words, as its action script; in a restore CRIU asks it over a socket. */
 
 #include "checkpoint/dump.h"
 #include "checkpoint/restore.h"
@@ -49,9 +49,8 @@ int main(int argc, char **argv)
     uint64_t seconds;
 
     if (argc == 1 && action)
-        return strcmp(action, DUMP_ACTION) == 0
-                   ? dump_hook(argv[0], getenv("CRTOOLS_INIT_PID"))
-                   : restore_hook(argv[0], action, getenv("CRTOOLS_INIT_PID"));
+        return strcmp(action, DUMP_ACTION) == 0 ? dump_hook(argv[0], getenv("CRTOOLS_INIT_PID"))
+                                                : 0;
     if (argc < 3 || parse_number(argv[2], SECONDS_MAX, &seconds) < 0)
         return usage();
     bool restore = argc == 3 && strcmp(argv[1], "restore") == 0;

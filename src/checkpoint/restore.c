@@ -12,7 +12,6 @@
 #include "base/io.h"
 #include "checkpoint/criu.h"
 #include "checkpoint/criu_image.h"
-#include "checkpoint/hook.h"
 #include "checkpoint/notes.h"
 #include "checkpoint/restore_options.h"
 #include "checkpoint/terminals.h"
@@ -25,7 +24,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -104,11 +102,13 @@ static int at_alone(int pidfd)
     return request(CHECKPOINT_ALONE, pidfd);
 }
 
+/* How long CRIU's log was when all processes were made; -1: they are not yet. */
+static long long log_at_made = -1;
+
 /* From here on CRIU has little to do, but does not end by itself whatever fails: see has_failed. */
 static int at_made(int pidfd)
 {
     struct stat st;
-    char text[24];
     int rc = terminals_make(pidfd);
 
     if (rc == 0)
@@ -117,43 +117,37 @@ static int at_made(int pidfd)
         return rc;
     if (fstatat(CHECKPOINT_WORK_FD, CRIU_RESTORE_LOG, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
-    snprintf(text, sizeof(text), "%lld", (long long)st.st_size);
-    return io_create_file_at(CHECKPOINT_WORK_FD, CRIU_MADE, text, strlen(text), 0600);
+    log_at_made = st.st_size;
+    return 0;
 }
 
-/* CRIU lets them go whatever this says, so it does not get to know that it is over: has_failed
- * tells who ends it, when all of them are killed with PID 1. */
+/* CRIU lets them go whatever this says, so it does not get to know that it is over: it is ended
+ * when all of them are killed with PID 1. */
 static int at_done(int pidfd)
 {
     if (request(CHECKPOINT_DONE, -1) == 0)
         return 0;
     (void)pid_kill(pidfd, SIGKILL);
-    (void)!io_create_file_at(CHECKPOINT_WORK_FD, CRIU_UNWANTED, "", 0, 0600);
-    for (;;)
-        pause();
+    return -ECANCELED;
 }
 
 static const struct {
-    const char *action;
+    const char *name;
     int (*run)(int pidfd);
 } steps[] = {{"setup-namespaces", at_alone}, {"post-restore", at_made}, {"pre-resume", at_done}};
 
-/* PID 1 is a child of the cay-checkpoint that started CRIU, which has not waited for it: so the
- * number cannot have become another's. */
-int restore_hook(const char *self, const char *action, const char *pid_text)
+/* PID 1 is a child of this process, which has not waited for it: so the number cannot have become
+ * another's. */
+static int step(const char *name, pid_t pid)
 {
-    static const int wanted[] = {CHECKPOINT_WORK_FD, CHECKPOINT_REQUEST_FD};
-    int pid = pid_text ? atoi(pid_text) : 0;
-
     for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-        if (strcmp(action, steps[i].action) != 0)
+        if (strcmp(name, steps[i].name) != 0)
             continue;
-        if (pid <= 0 || hook_take_descriptors(self, wanted, ARRAY_SIZE(wanted)) < 0)
-            return 1;
         CLEANUP_CLOSE int pidfd = pid_open(pid);
-        return pidfd < 0 || steps[i].run(pidfd) < 0;
+        int rc = pidfd < 0 ? pidfd : steps[i].run(pidfd);
+        return rc == 0 || rc == -ECANCELED ? rc : -EIO;
     }
-    return 0;
+    return -EIO;
 }
 
 /* -- before and after -------------------------------------------------------------------------- */
@@ -174,7 +168,6 @@ static int plain_root(void)
 static int prepare(struct words *words, struct checkpoint_why *why)
 {
     struct notes notes;
-    char self[48];
     int rc = criu_image_check(CHECKPOINT_DIR_FD, why);
 
     if (rc < 0)
@@ -190,21 +183,14 @@ static int prepare(struct words *words, struct checkpoint_why *why)
     rc = plain_root();
     if (rc < 0)
         return checkpoint_fail(why, rc, "the sandbox's root: %s", strerror(-rc));
-    snprintf(self, sizeof(self), HOOK_PROGRAM, (int)getpid());
-    return restore_options_make(words, notes.program, self, why);
+    return restore_options_make(words, notes.program, why);
 }
 
 /* CRIU has written of an error since all processes were made. It may then wait for ever: for one of
- * them that is not there any more, or for the end of PID 1, while it traces PID 1's children. Or it
- * waits for at_done. */
+ * them that is not there any more, or for the end of PID 1, while it traces PID 1's children. */
 static bool has_failed(void)
 {
-    char text[24];
-
-    if (faccessat(CHECKPOINT_WORK_FD, CRIU_UNWANTED, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        return true;
-    return io_read_text_at(CHECKPOINT_WORK_FD, CRIU_MADE, text, sizeof(text)) > 0 &&
-           criu_log_has_error((size_t)strtoul(text, NULL, 10));
+    return log_at_made >= 0 && criu_log_has_error((size_t)log_at_made);
 }
 
 int restore_run(unsigned seconds, struct checkpoint_why *why)
@@ -213,7 +199,8 @@ int restore_run(unsigned seconds, struct checkpoint_why *why)
     const struct criu_limits limits = {.seconds = seconds,
                                        .log = CRIU_RESTORE_LOG,
                                        .beside_fd = CHECKPOINT_WORK_FD,
-                                       .has_failed = has_failed};
+                                       .has_failed = has_failed,
+                                       .step = step};
     int rc = prepare(&words, why);
 
     if (rc == 0 && (rc = request(CHECKPOINT_READY, -1)) < 0)

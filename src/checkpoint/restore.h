@@ -8,7 +8,3 @@
  * CHECKPOINT_DIR_FD below it. 0: its processes are let go of; or -errno with *why: then
  * processes may be there, and who started this ends all of the sandbox's. */
 int restore_run(unsigned seconds, struct checkpoint_why *why);
-
-/* As CRIU's action script: asks the starter, where there is a word for that action. The exit
- * status: 0, it goes on; else all is killed. */
-int restore_hook(const char *self, const char *action, const char *pid_text);

@@ -32,20 +32,19 @@ static int add_descriptors(struct words *w, const char *program)
         rc = words_add(w, "fd[%d]:seccomp", CHECKPOINT_FILTERS_FD);
     if (rc == 0)
         rc = words_add(w, "--inherit-fd");
-    return rc == 0 ? words_add(w, "fd[%d]:seccomp-listener", CHECKPOINT_LISTENER_FD) : rc;
+    if (rc == 0)
+        rc = words_add(w, "fd[%d]:seccomp-listener", CHECKPOINT_LISTENER_FD);
+    if (rc == 0)
+        rc = words_add(w, "--inherit-fd");
+    return rc == 0 ? words_add(w, "fd[%d]:steps", CRIU_STEPS_FD) : rc;
 }
 
-int restore_options_make(struct words *w, const char *program, const char *self,
-                         struct checkpoint_why *why)
+int restore_options_make(struct words *w, const char *program, struct checkpoint_why *why)
 {
     w->n = 0;
     int rc = words_add_all(w, fixed, ARRAY_SIZE(fixed));
     if (rc == 0)
         rc = add_descriptors(w, program);
-    if (rc == 0)
-        rc = words_add(w, "--action-script");
-    if (rc == 0)
-        rc = words_add(w, "%s", self);
     if (rc == 0)
         rc = words_add_mounts(w, "/proc/self/mountinfo", CHECKPOINT_ROOT);
     return rc < 0 ? checkpoint_fail(why, rc, "options of the restore: %s", strerror(-rc)) : 0;

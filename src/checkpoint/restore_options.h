@@ -4,6 +4,5 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/words.h"
 
-/* program: CRIU's name for the program of PID 1; self: its action script. 0 or -errno with *why. */
-int restore_options_make(struct words *w, const char *program, const char *self,
-                         struct checkpoint_why *why);
+/* program: CRIU's name for the program of PID 1. 0 or -errno with *why. */
+int restore_options_make(struct words *w, const char *program, struct checkpoint_why *why);

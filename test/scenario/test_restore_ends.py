@@ -3,9 +3,11 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -47,13 +49,21 @@ class Tracer:
             self.process.communicate()
 
 
+def waits_for_an_answer(pid):
+    """How often it has waited until now, where it waits for bytes of a socket; else None."""
+    with contextlib.suppress(OSError):
+        if pathlib.Path(f"/proc/{pid}/syscall").read_text().split()[0] == "45":
+            return re.search(r"^voluntary_ctxt_switches:\t(\d+)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1]
+    return None
+
+
 def lets_go(privd):  # noqa: F811
-    """CRIU that is about to let go of the processes, and waits for its action script."""
-    for pid in programs_at_work(privd, names=("exe",)):  # as which CRIU starts it
-        with contextlib.suppress(OSError):
-            if b"CRTOOLS_SCRIPT_ACTION=pre-resume\0" in pathlib.Path(f"/proc/{pid}/environ").read_bytes():
-                return int(next(line for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-                                if line.startswith("PPid:")).split()[1])
+    """CRIU that is about to let go of the processes, and waits for the answer of cay-checkpoint: the other steps have theirs at once."""
+    for pid in programs_at_work(privd, names=("criu",)):
+        waited = waits_for_an_answer(pid)
+        time.sleep(0.5)
+        if waited and waits_for_an_answer(pid) == waited:
+            return int(pid)
     return None
 
 
