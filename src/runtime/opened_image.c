@@ -21,7 +21,7 @@
 #define NANOSECONDS 1000000000ull
 
 /* Places in a result's values; the first is PID 1. */
-enum { RESULT_INODE = 1, RESULT_BYTES, RESULT_CHANGED, RESULT_HELD };
+enum { RESULT_INODE = 1, RESULT_BYTES, RESULT_CHANGED, RESULT_HELD, RESULT_AGENT };
 
 static int inspect(int file_fd, struct runtime_opened *out)
 {
@@ -143,6 +143,7 @@ void opened_image_to_result(const struct runtime_opened *o, struct task_result *
     out->values[RESULT_BYTES] = o->bytes;
     out->values[RESULT_CHANGED] = o->changed_ns;
     out->values[RESULT_HELD] = o->held_bytes;
+    out->values[RESULT_AGENT] = o->agent;
     out->fds[out->n_fds++] = o->fd;
 }
 
@@ -152,5 +153,6 @@ struct runtime_opened opened_image_from_result(const struct task_result *r)
                                    .inode = r->values[RESULT_INODE],
                                    .bytes = r->values[RESULT_BYTES],
                                    .changed_ns = r->values[RESULT_CHANGED],
-                                   .held_bytes = r->values[RESULT_HELD]};
+                                   .held_bytes = r->values[RESULT_HELD],
+                                   .agent = r->values[RESULT_AGENT]};
 }

@@ -322,7 +322,8 @@ static int take_image(const struct process_start_args *a, struct image_begun *be
     if (context->image_fd < 0)
         return process_fail(out, PRIVSEP_STAGE_MEMORY, context->image_fd);
     context->agent_fd = image_agent_take(context->image_fd,
-                                         runtime_slot_uid(a->rt, a->slot->number), a->rt->agent_fd);
+                                         runtime_slot_uid(a->rt, a->slot->number), a->rt->agent_fd,
+                                         &opened->agent);
     return context->agent_fd < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, context->agent_fd) : 0;
 }
 

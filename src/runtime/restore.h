@@ -10,7 +10,7 @@ struct restore_context {
     const char *host_name;
     const char *seconds; /* of cay-checkpoint's */
     int program_fd;      /* cay-checkpoint */
-    int agent_fd;        /* cay-init: a file of the slot's first id, mode 0111 */
+    int agent_fd;        /* cay-init (image_agent_take), mode 0111 */
     int image_fd;        /* the image's directory, in which that id may read */
     int work_fd;         /* another one, empty and that id's */
     int request_fd;      /* gets PID 1 (contract/checkpoint_boot.h) */

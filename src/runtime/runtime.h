@@ -215,6 +215,7 @@ struct runtime_opened {
     int fd; /* -1: none */
     uint64_t inode, bytes, changed_ns;
     uint64_t held_bytes; /* of memory */
+    uint64_t agent;      /* inode of the server's cay-init, where its own is the same; or 0 */
 };
 
 #define RUNTIME_OPENED_NONE ((struct runtime_opened){.fd = -1})
