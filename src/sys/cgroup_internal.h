@@ -23,7 +23,7 @@ struct cgroup {
     int of[CONTROLLERS]; /* index into h, or -1 */
     /* Bit k: the name spare.k is taken, as far as the tasks know, which share this page with the
      * process that opened it; NULL in version 2. A bit is where to look: rename(2) decides. */
-    _Atomic uint32_t *spares;
+    _Atomic uint64_t *spares;
 };
 
 #define PATH_SIZE 64
@@ -53,7 +53,7 @@ int cgroup_delegate(int dir_fd) WARN_UNUSED;
  * and cay reads one, of processes killed for memory: a group with one is not kept. Test: unit
  * cgroup_spare. */
 
-#define CGROUP_SPARES    32u /* a bit each */
+#define CGROUP_SPARES    64u /* a bit each */
 #define SPARE_CHARGE_MAX (512u << 10)
 
 /* Finds those that are there. Version 2: nothing. 0 or -errno. close is safe after a failure. */

@@ -2,7 +2,7 @@
  * and removing one is slow): renamed to spare-N at an end, and to the slot's name at the next
  * start. Called by cgroup.c inside tasks of cay-privd, several at a time, so that rename(2)
  * alone decides who gets one. Which names there are is a page of bits that the tasks share: to try
- * all of them is 32 renames that fail, for each slot that finds none. A task that is killed midway
+ * all of them is 64 renames that fail, for each slot that finds none. A task that is killed midway
  * leaves a bit that is wrong, which costs others one such rename. A group is kept only if nothing
  * of its old sandbox is left in it: no process, little memory charged, no OOM, no quota, and if
  * it is whole; it is removed otherwise. Version 2 has none. */
@@ -36,7 +36,7 @@ static const char *spare_name(char name[static PATH_SIZE], unsigned k, const cha
 
 /* --- which there are -------------------------------------------------------------------------- */
 
-_Static_assert(CGROUP_SPARES == 32, "a bit each of a uint32_t");
+_Static_assert(CGROUP_SPARES == 64, "a bit each of a uint64_t");
 
 static bool note_name(void *arg, const char *name)
 {
@@ -48,7 +48,7 @@ static bool note_name(void *arg, const char *name)
         return true;
     k = strtoul(name + strlen(SPARE), &end, 10);
     if (*end == '\0' && end[-1] != '.' && k < CGROUP_SPARES)
-        atomic_fetch_or(cg->spares, UINT32_C(1) << k);
+        atomic_fetch_or(cg->spares, UINT64_C(1) << k);
     return true;
 }
 
@@ -77,14 +77,14 @@ void cgroup_spare_close(struct cgroup *cg)
 /* Name k becomes taken; false: it was. */
 static bool mark(const struct cgroup *cg, unsigned k)
 {
-    uint32_t bit = UINT32_C(1) << k;
+    uint64_t bit = UINT64_C(1) << k;
 
     return !(atomic_fetch_or(cg->spares, bit) & bit);
 }
 
 static void unmark(const struct cgroup *cg, unsigned k)
 {
-    atomic_fetch_and(cg->spares, ~(UINT32_C(1) << k));
+    atomic_fetch_and(cg->spares, ~(UINT64_C(1) << k));
 }
 
 static bool is_marked(const struct cgroup *cg, unsigned k)

@@ -260,11 +260,11 @@ static void test_those_of_before_a_restart_are_found(void **state)
 static void test_only_so_many_are_kept(void **state)
 {
     NEEDS_V1;
-    for (uint32_t slot = 100; slot < 140; slot++)
+    for (uint32_t slot = 100; slot < 172; slot++)
         assert_int_equal(cgroup_make(cg, slot), 0);
-    for (uint32_t slot = 100; slot < 140; slot++)
+    for (uint32_t slot = 100; slot < 172; slot++)
         assert_int_equal(cgroup_remove(cg, slot), 0);
-    assert_int_equal(count_spares(), 32);
+    assert_int_equal(count_spares(), 64);
     assert_int_equal(cgroup_remove_base(cg), 0);
     assert_false(is_there(place));
 }
