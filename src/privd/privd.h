@@ -70,10 +70,11 @@ struct privd {
     struct slot *slots; /* options.slots_max */
     struct slot_list empty, ready, prestarted;
     uint32_t n_making, n_starting, n_sandboxes; /* the last: those that permit_lives */
-    uint32_t n_resizing;                        /* resize.h */
-    uint32_t n_prestarting;                     /* those of n_making in which cay-init is started */
-    uint32_t n_restoring_ahead;                 /* those of them that are restored (restores.h) */
-    struct pool pool;                           /* of which kinds they are */
+    uint32_t n_cold;            /* those of n_starting that are neither claims nor restores */
+    uint32_t n_resizing;        /* resize.h */
+    uint32_t n_prestarting;     /* those of n_making in which cay-init is started */
+    uint32_t n_restoring_ahead; /* those of them that are restored (restores.h) */
+    struct pool pool;           /* of which kinds they are */
     struct pool_counts pool_counts[PERMIT_TEMPLATE_MAX + 1]; /* by template */
     uint64_t memory_checked_ms; /* when it was looked at how much memory there is; 0: never */
     uint32_t make_failures;     /* in a row: refilling backs off */

@@ -98,11 +98,17 @@ static void on_no_slot(void *arg)
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
+static bool is_cold(const struct create_request *c)
+{
+    return !c->claims && !c->memory;
+}
+
 static void start_ended(struct slot *s)
 {
     struct privd *p = s->privd;
 
     p->n_starting--;
+    p->n_cold -= is_cold(s->create);
     loop_disarm(&p->loop, &s->timer);
     loop_remove(&p->loop, &s->boot_source);
     util_close(&s->boot_fd);
@@ -297,7 +303,9 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
     s->on_archive = c->on_archive;
     s->account = c->account;
     s->started_real_ms = clock_real_ms();
+    c->claims = s->pid > 0;
     p->n_starting++;
+    p->n_cold += is_cold(c);
     slots_enter(p, s, SLOT_STARTING);
     loop_arm(&p->loop, &s->timer, c->memory ? RESTORE_TIMEOUT_MS : START_TIMEOUT_MS,
              on_start_timeout, s);
@@ -309,7 +317,6 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
     if (s->pid > 0) {
         /* Until it is ready its boot socket tells of its end. */
         loop_remove(&p->loop, &s->pid_source);
-        c->claims = true;
         claim(s);
         return;
     }

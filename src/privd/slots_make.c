@@ -171,10 +171,21 @@ static bool may_delay_refill(const struct privd *p)
            p->ready.n + p->prestarted.n > SLOTS_PREPARED + p->options.slots_ready / 2;
 }
 
+/* A start without a member takes as long as to make one, and a caller waits for it. */
+static void refill_delayed(void *arg)
+{
+    struct privd *p = arg;
+
+    if (p->n_cold > 0 && may_delay_refill(p))
+        loop_arm(&p->loop, &p->refill_delay_timer, REFILL_DELAY_MS, refill_delayed, p);
+    else
+        slots_refill(p);
+}
+
 void slots_refill_later(struct privd *p)
 {
     if (may_delay_refill(p))
-        loop_arm(&p->loop, &p->refill_delay_timer, REFILL_DELAY_MS, refill_again, p);
+        loop_arm(&p->loop, &p->refill_delay_timer, REFILL_DELAY_MS, refill_delayed, p);
     else
         slots_refill(p);
 }
