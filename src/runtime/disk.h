@@ -14,6 +14,8 @@ struct disk_backend {
     const char *name;
     int (*layer_make)(struct disk *d, uint32_t slot, uint32_t gen);
     int (*layer_destroy)(struct disk *d, uint32_t slot, uint32_t gen);
+    /* Of a slot that was made ahead, in which nothing was started: its layer is as it was made. */
+    int (*layer_give_back)(struct disk *d, uint32_t slot, uint32_t gen);
     /* The layer, of which no mount is left, becomes kept number n, and all of it is on the disk
      * when this returns. Again: 0 where it was done. layer_take is the way back, for a layer that
      * is mounted next; where there is no such number any more but the layer, 0. All of these NULL:
@@ -24,8 +26,8 @@ struct disk_backend {
     int (*kept_drop)(const struct disk *d, uint32_t n, uint32_t ahead);
     /* A snapshot, which a commit of the file system has when this returns: of a slot's layer to a
      * number, and of a number to a new layer. settle: the kernel's marks of a volatile overlay go
-     * from it. ahead: so many copies of the number were made
-     * already, of which one is taken, if any is left. */
+     * from it. ahead: so many copies of the number were made already, of which one is taken, if any
+     * is left: DISK_FORGOT then, as of layer_forget, which was done before they were made. */
     int (*layer_copy)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n);
     int (*kept_settle)(const struct disk *d, uint32_t n);
     int (*layer_from)(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n,
@@ -54,9 +56,9 @@ struct disk_backend {
      * to be read. A descriptor or -errno; -ENOENT. remove: its absence is success. */
     int (*image_open)(const struct disk *d, uint32_t slot, uint32_t gen, bool make);
     int (*image_remove)(const struct disk *d, uint32_t slot, uint32_t gen);
-    /* The files that carry the name of a layer's last sandbox go, as a start makes them anew. A
-     * restore keeps them: a program may have them open. */
-    int (*names_forget)(const struct disk *d, uint32_t slot, uint32_t gen);
+    /* The sealed memory goes, and so do the files that carry the name of a layer's last sandbox, as
+     * a start makes them anew. A restore keeps them: a program may have them open. */
+    int (*layer_forget)(const struct disk *d, uint32_t slot, uint32_t gen);
     int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes);
     int (*layer_usage)(const struct disk *d, uint32_t slot, uint32_t gen, uint64_t *used_bytes,
                        uint64_t *limit_bytes);
@@ -65,6 +67,7 @@ struct disk_backend {
     int (*layer_tree)(struct disk *d, uint32_t slot, uint32_t gen, int userns_fd);
 };
 
+#define DISK_FORGOT      1   /* no failure: there is nothing left to forget */
 #define DISK_MAKING_DIRS 32u /* as many starts as there may be at a time, and as many again */
 
 struct disk {

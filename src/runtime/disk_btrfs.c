@@ -67,6 +67,14 @@ static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
     return rc == -ENOENT ? 0 : rc;
 }
 
+static int btrfs_layer_give_back(struct disk *d, uint32_t slot, uint32_t gen)
+{
+    char name[DISK_NAME_SIZE];
+    int rc = recycled_layer_put(d->recycled_fd, d->layers_fd, disk_name_layer(name, slot, gen));
+
+    return rc < 0 ? btrfs_layer_destroy(d, slot, gen) : 0;
+}
+
 static int btrfs_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes)
 {
     CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
@@ -94,17 +102,23 @@ static int btrfs_layer_tree(struct disk *d, uint32_t slot, uint32_t gen, int use
 }
 
 /* Removes the kernel's mark that a volatile overlay may have lost writes: the layer is synced, so
- * none is lost. The work directories are the kernel's own; no name of a tenant's is followed. */
+ * none is lost. And the directories above it: the next overlay would empty and remove them, in each
+ * copy of the layer. They are the kernel's own; no name of a tenant's is followed, and where more
+ * is left in them that overlay removes it. */
 static int forget_volatile(int layer_fd)
 {
     static const struct {
         const char *dir, *name;
-        int flags;
+        int flags, may_fail_with;
     } names[] = {
-        {"root.work/work/incompat/volatile", "dirty", 0},
-        {"root.work/work/incompat", "volatile", AT_REMOVEDIR},
-        {"usr.work/work/incompat/volatile", "dirty", 0},
-        {"usr.work/work/incompat", "volatile", AT_REMOVEDIR},
+        {"root.work/work/incompat/volatile", "dirty", 0, ENOENT},
+        {"root.work/work/incompat", "volatile", AT_REMOVEDIR, ENOENT},
+        {"root.work/work", "incompat", AT_REMOVEDIR, ENOTEMPTY},
+        {"root.work", "work", AT_REMOVEDIR, ENOTEMPTY},
+        {"usr.work/work/incompat/volatile", "dirty", 0, ENOENT},
+        {"usr.work/work/incompat", "volatile", AT_REMOVEDIR, ENOENT},
+        {"usr.work/work", "incompat", AT_REMOVEDIR, ENOTEMPTY},
+        {"usr.work", "work", AT_REMOVEDIR, ENOTEMPTY},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -114,19 +128,23 @@ static int forget_volatile(int layer_fd)
             continue;
         if (dir < 0)
             return dir;
-        if (unlinkat(dir, names[i].name, names[i].flags) < 0 && errno != ENOENT)
+        if (unlinkat(dir, names[i].name, names[i].flags) < 0 && errno != ENOENT &&
+            errno != names[i].may_fail_with)
             return -errno;
     }
     return 0;
+}
+
+static int remove_image(int layer_fd)
+{
+    return unlinkat(layer_fd, DISK_IMAGE_NAME, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 static int btrfs_image_remove(const struct disk *d, uint32_t slot, uint32_t gen)
 {
     CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
 
-    if (fd < 0)
-        return fd;
-    return unlinkat(fd, DISK_IMAGE_NAME, 0) < 0 && errno != ENOENT ? -errno : 0;
+    return fd < 0 ? fd : remove_image(fd);
 }
 
 /* The directory is root's, and no mount shows it: the name is cay's own. */
@@ -201,11 +219,19 @@ static int forget_names(int layer_fd)
     return 0;
 }
 
-static int btrfs_names_forget(const struct disk *d, uint32_t slot, uint32_t gen)
+/* Memory beside the files is of the moment in which they were kept: it ends where they go on. */
+static int forget_last(int layer_fd)
+{
+    int rc = remove_image(layer_fd);
+
+    return rc < 0 ? rc : forget_names(layer_fd);
+}
+
+static int btrfs_layer_forget(const struct disk *d, uint32_t slot, uint32_t gen)
 {
     CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
 
-    return fd < 0 ? fd : forget_names(fd);
+    return fd < 0 ? fd : forget_last(fd);
 }
 
 static int btrfs_layer_take(const struct disk *d, uint32_t slot, uint32_t gen, uint32_t n)
@@ -240,11 +266,16 @@ static int btrfs_kept_settle(const struct disk *d, uint32_t n)
     return fd < 0 ? fd : forget_volatile(fd);
 }
 
+/* Once, and not in each copy: no other start has what is kept for these. None of it outlives privd,
+ * nor a loss of power. */
 static int btrfs_kept_copies_ahead(const struct disk *d, uint32_t n, uint32_t count)
 {
     CLEANUP_CLOSE int fd = open_kept(d, n);
+    int rc = fd < 0 ? fd : forget_volatile(fd);
 
-    return fd < 0 ? fd : copies_ahead_make(d, fd, n, count);
+    if (rc == 0)
+        rc = forget_last(fd);
+    return rc < 0 ? rc : copies_ahead_make(d, fd, n, count);
 }
 
 /* A directory that few others use, as of copies that are made ahead; then it gets its name. */
@@ -270,6 +301,8 @@ static int btrfs_layer_from(const struct disk *d, uint32_t slot, uint32_t gen, u
     char name[DISK_NAME_SIZE];
     int rc = copies_ahead_take(d, n, ahead, slot, disk_name_layer(name, slot, gen));
 
+    if (rc == 0)
+        return DISK_FORGOT;
     if (rc == -ENOENT)
         rc = copy_kept(d, slot, n, name);
     if (rc < 0)
@@ -424,6 +457,7 @@ const struct disk_backend disk_btrfs_backend = {
     .name = "btrfs",
     .layer_make = btrfs_layer_make,
     .layer_destroy = btrfs_layer_destroy,
+    .layer_give_back = btrfs_layer_give_back,
     .layer_keep = btrfs_layer_keep,
     .layer_take = btrfs_layer_take,
     .kept_drop = btrfs_kept_drop,
@@ -433,7 +467,7 @@ const struct disk_backend disk_btrfs_backend = {
     .kept_copies_ahead = btrfs_kept_copies_ahead,
     .image_open = btrfs_image_open,
     .image_remove = btrfs_image_remove,
-    .names_forget = btrfs_names_forget,
+    .layer_forget = btrfs_layer_forget,
     .archive_open = btrfs_archive_open,
     .archive_open_kept = btrfs_archive_open_kept,
     .archive_is_away = btrfs_archive_is_away,

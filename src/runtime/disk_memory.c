@@ -33,6 +33,7 @@ const struct disk_backend disk_memory_backend = {
     .name = "memory",
     .layer_make = memory_nothing,
     .layer_destroy = memory_nothing,
+    .layer_give_back = memory_nothing,
     .layer_limit = memory_layer_limit,
     .layer_usage = memory_layer_usage,
     .layer_tree = memory_layer_tree,

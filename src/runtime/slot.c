@@ -143,17 +143,15 @@ static int make_layer(struct runtime *rt, uint32_t number, uint32_t gen,
         rc = start->copy && !start->last
                  ? backend->layer_from(&rt->disk, number, gen, start->kept, start->ahead)
                  : backend->layer_take(&rt->disk, number, gen, start->kept);
-    if (rc < 0 || start->image)
-        return rc;
-    /* Memory beside them is of the moment in which they were kept: it ends where they go on. */
-    rc = backend->image_remove(&rt->disk, number, gen);
-    return rc == 0 ? backend->names_forget(&rt->disk, number, gen) : rc;
+    if (rc == DISK_FORGOT)
+        return 0;
+    return rc < 0 || start->image ? rc : backend->layer_forget(&rt->disk, number, gen);
 }
 
 int process_replace_layer(struct runtime *rt, uint32_t number, uint32_t gen,
                           const struct runtime_start *start, struct task_result *out)
 {
-    int rc = rt->disk.backend->layer_destroy(&rt->disk, number, gen);
+    int rc = rt->disk.backend->layer_give_back(&rt->disk, number, gen);
 
     if (rc == 0)
         rc = make_layer(rt, number, gen, start);
