@@ -41,7 +41,7 @@ import sys
 import time
 
 RANGE = 65536
-SPARES_MAX, SPARE_CGROUPS_MAX = 64, 32
+SPARES_MAX, SPARE_CGROUPS_MAX = 64, 64
 SLOTS_MAX = 1024  # as cay-privd has it when it is told nothing else
 UID_BASE = 1006632960
 NS_KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
