@@ -25,6 +25,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -77,6 +79,20 @@ static void open_trees(struct inside *in, uint32_t uid, char **paths, int userns
     if (strcmp(paths[2], "-") != 0)
         in->view_fd = FD(mnt_clone_idmapped(AT_FDCWD, paths[2], RUNTIME_LOWER_ATTR, userns_fd));
     in->stage_fd = FD(stage_make(uid, in->start->limits.memory_bytes));
+}
+
+/* As that of a sandbox is: a memory file. */
+static int open_agent(const char *path, uint32_t uid)
+{
+    int from = FD(open(path, O_RDONLY | O_CLOEXEC));
+    int fd = FD(memfd_create("cay-init", MFD_CLOEXEC));
+
+    while (MUST(sendfile(fd, from, NULL, 1u << 20)) > 0)
+        ;
+    MUST(fchown(fd, uid, uid));
+    MUST(fchmod(fd, 0111));
+    close(from);
+    return fd;
 }
 
 /* For a control: a process of those that were made is not there any more, when CRIU goes on. */
@@ -185,7 +201,7 @@ int main(int argc, char **argv)
     context.request_fd = ask[1];
     context.image_fd = FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     context.work_fd = FD(memory_image_dir(uid, 0));
-    context.agent_fd = FD(open(argv[6], O_RDONLY | O_CLOEXEC));
+    context.agent_fd = open_agent(argv[6], uid);
     context.program_fd = FD(open(argv[7], O_PATH | O_CLOEXEC));
     context.host_name = argv[8];
     fflush(stdout);

@@ -122,8 +122,8 @@ def pages_to_execute(path):
                 yield program[page:page + 4096]
 
 
-def test_the_program_of_pid_1_is_in_the_image(box, tmp_path):
-    """It is mapped from a memory file, which is not there when it is restored: every page of it, whether it was used or not."""
+def test_the_program_of_pid_1_is_not_in_the_image(box, tmp_path):
+    """It is mapped from a memory file, which is there when it is restored: no page of it is kept but that into which CRIU has put a system call, and taken it out again."""
     wanted = {*pages_to_execute(pathlib.Path(f"/proc/{box.pid}/exe"))}
     prepare(box.pid)
     dump = Dump(box.pid, tmp_path)
@@ -133,7 +133,7 @@ def test_the_program_of_pid_1_is_in_the_image(box, tmp_path):
     for image in tmp_path.glob("pages-*.img"):
         pages = image.read_bytes()
         kept |= {pages[i:i + 4096] for i in range(0, len(pages), 4096)}
-    assert len(wanted) > 100 and not wanted - kept
+    assert len(wanted) > 100 and len(wanted & kept) <= 1
 
 
 @pytest.mark.parametrize("answer", [b"x", None])
