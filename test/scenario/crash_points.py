@@ -29,7 +29,7 @@ POINTS_MAX = 400  # of one kind of call; more would be a loop
 
 def is_gone(pid):
     try:
-        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] in "ZX"
+        return open(f"/proc/{pid}/stat", errors="replace").read().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
 

@@ -78,10 +78,11 @@ class Target:
 # -- processes -------------------------------------------------------------------------------------
 
 class Process:
-    """Uid from its status: /proc/PID itself belongs to root when the process is not dumpable, as cay-init is."""
+    """Uid from its status: /proc/PID itself belongs to root when the process is not dumpable, as cay-init is. A tenant's program
+    may have given itself a name that is no text."""
 
     def __init__(self, pid):
-        with open(f"/proc/{pid}/status") as f:
+        with open(f"/proc/{pid}/status", errors="replace") as f:
             rows = dict(line.split(":", 1) for line in f)
         self.pid, self.name, self.state = pid, rows["Name"].strip(), rows["State"].split()[0]
         self.parent, self.uid, self.threads = int(rows["PPid"]), int(rows["Uid"].split()[0]), int(rows.get("Threads", 0))
@@ -106,7 +107,7 @@ def children(parent, name):
     for path in glob.glob(f"/proc/{parent}/task/*/children"):
         try:
             for pid in map(int, pathlib.Path(path).read_text().split()):
-                if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                if pathlib.Path(f"/proc/{pid}/comm").read_text(errors="replace").strip() == name:
                     found.append(pid)
         except OSError:
             continue
@@ -174,7 +175,7 @@ def _owner(path, kind):
 
 def _nsfs_mounts():
     """Bind mounts of namespaces: (path, link)."""
-    with open("/proc/self/mountinfo") as f:
+    with open("/proc/self/mountinfo", errors="replace") as f:
         for line in f:
             fields = line.split()
             if fields[fields.index("-") + 1] == "nsfs":
@@ -230,7 +231,7 @@ def _mounts(server):
     found = set()
     for pid in ("self", *(pid for _, pid in daemons(server))):
         try:
-            with open(f"/proc/{pid}/mountinfo") as f:
+            with open(f"/proc/{pid}/mountinfo", errors="replace") as f:
                 space = os.readlink(f"/proc/{pid}/ns/mnt")
                 found |= {(space, line.split()[0]) for line in f if str(server.state) in line}
         except OSError:  # it has just ended
@@ -304,7 +305,7 @@ def _sysv(server):
 
 
 def _unix_sockets(server):
-    with open("/proc/net/unix") as f:
+    with open("/proc/net/unix", errors="replace") as f:
         return sum(1 for line in f if str(server.run) in line or str(server.state) in line)
 
 
