@@ -9,7 +9,7 @@ from test_pause_files import kept_on_disk
 from waitlib import until
 
 # With whom CRIU dies in the middle of a dump, or what opened the image of a resume.
-LOSES = ("cay-privd", "tasks", "cay-keep", "faults")
+LOSES = ("cay-privd", "tasks", "cay-keep", "faults", "cay-checkpoint", "criu")
 PLACE = "/home/user/memory-counter"
 COUNTER = f"n=0; : >{PLACE}.n; while :; do n=$((n+1)); echo $n >>{PLACE}.n; sleep 0.02; done\n"
 
@@ -48,10 +48,20 @@ class Memory(Frozen):
     def __init__(self, wanted):
         super().__init__(wanted)
         self.good = 200 if wanted == "paused" else 201
+        self.answered = None  # of a pause, what it was answered with success
         self.lost = 0  # how often its files alone were kept
 
     def ask(self, cay, box):
-        return pause(cay, box) if self.wanted == "paused" else connect(cay, box).status
+        self.answered = None
+        if self.wanted != "paused":
+            return connect(cay, box).status
+        status = pause(cay, box)
+        self.answered = cay.last.json if status == self.good else None
+        return status
+
+    def answer_tells(self, told):
+        """That the files alone are kept, and why."""
+        return self.answered and (self.answered["tier"], self.answered["memoryError"]) == ("files", told["memoryError"])
 
     def bring(self, cay, box, wanted):
         if state(cay, box) == "paused":
@@ -90,7 +100,8 @@ class Memory(Frozen):
             return now
         if told["tier"] == "files":
             # Of a call that fails the answer tells it; of a kill there is none.
-            assert told["memoryError"] and self.killed in LOSES and (status != self.good or self.killed == "faults" or self.resumes), told
+            assert told["memoryError"] and self.killed in LOSES and (
+                status != self.good or self.killed == "faults" or self.resumes or self.answer_tells(told)), told
             self.lost += 1
         else:
             assert told["tier"] == "memory", told

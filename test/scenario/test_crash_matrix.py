@@ -1,13 +1,14 @@
 """cayd, cay-privd and cay-egress are killed at each of their calls that change or tell something, during each change of
-crash_changes.py, crash_memory.py, crash_archive.py, crash_races.py and crash_templates.py: a create from the pool, ends, pauses and resumes of all
-tiers, a snapshot, its export and import, forks of files and with memory, the memory of a template, a rollback, a resize, an archive and a start on one, the
-making, removing, mounting and writing of a volume, the build of a template, the import and the removal of one, two of them at once: counted, not sampled;
+crash_changes.py, crash_memory.py, crash_archive.py, crash_auto_delete.py, crash_races.py and crash_templates.py: a create from the pool, ends, pauses
+and resumes of all tiers, a snapshot, its export and import, forks of files and with memory, the memory of a template, a rollback, a resize, an archive
+and a start on one, the making, removing, mounting and writing of a volume, the build of a template, the import and the removal of one, an end by
+autoDeleteInterval, two of them at once: counted, not sampled;
 cay-privd besides at each call by which its tasks change layers and records; cay-keep, and with it all others, at each of cayd's and
-cay-privd's, and at its own while it starts again what has ended; cay-job at its own. Afterwards the sandbox is paused or runs, as it is told and as the kernel
-and the disk have it; its answers were true; its program has lost nothing, its files are there, its policy holds; nothing is left.
+cay-privd's, and at its own while it starts again what has ended; cay-job at its own; cay-checkpoint and CRIU at theirs while memory is kept
+or comes back (crash_programs.py). Afterwards the sandbox is paused or runs, as it is told and as the kernel and the disk have it; its answers were true; its program has lost nothing, its files are there, its policy holds; nothing is left.
 
 `make crash-matrix` has all of it; `make test` a tenth of what cayd and cay-privd do in most changes, another one each day
-(CAY_CRASH_SEED=N has the tenth N % 10), and an eightieth of the rest. Takes strace."""
+(CAY_CRASH_SEED=N has the tenth N % 10), and a part of 82 of the rest. Takes strace."""
 
 import functools
 import itertools
@@ -17,16 +18,19 @@ import subprocess
 import time
 
 import crash_archive
+import crash_auto_delete
 import crash_changes
 import crash_memory
+import crash_programs
 import crash_races
 import crash_templates
 import leftovers
 import pytest
 from client import Client
-from conftest import BUILD, EGRESS_USER, REPOSITORY, OwnServer
+from conftest import BUILD, REPOSITORY, OwnServer
 from crash_changes import MARK, take_away, tier
 from crash_points import CALLS, EGRESS_CALLS, KEEP_CALLS, POINTS_MAX, JobKiller, KeepKiller, Killer, TaskKiller, is_gone
+from crash_programs import KEEP_ARGS, PRIVD_ARGS, ProgramKiller
 from test_checkpoint import CRIU
 from test_recovery import daemons, wait_ready
 from waitlib import until, wait_replaced
@@ -34,13 +38,11 @@ from waitlib import until, wait_replaced
 ALL = bool(os.environ.get("CAY_CRASH_MATRIX"))
 SEED = int(os.environ.get("CAY_CRASH_SEED", time.time() // 86400))
 TENTHS = 10
-SELDOM = 80  # the days until each point of the programs that have few in a change, or end all others, has had its turn
-SELDOM_TRIED = {**crash_memory.FORKS, **crash_archive.CHANGES, **crash_templates.CHANGES, **crash_races.CHANGES}
+SELDOM = 82  # the days until each point of the programs that have few in a change, or end all others, has had its turn
+SELDOM_TRIED = {**crash_memory.FORKS, **crash_archive.CHANGES, **crash_templates.CHANGES, **crash_races.CHANGES, **crash_auto_delete.CHANGES}
 CHANGES = {**crash_changes.CHANGES, **crash_memory.CHANGES, **crash_memory.TEMPLATES, **SELDOM_TRIED}
-DAEMONS = ("cayd", "cay-privd", "tasks", "cay-egress", "cay-keep", "cay-job")
+DAEMONS = ("cayd", "cay-privd", "tasks", "cay-egress", "cay-keep", "cay-job", *crash_programs.CALLS)
 PROGRAMS = ("cayd", "cay-privd", "cay-egress")  # that cay-keep starts
-KEEP_ARGS = (f"--egress={BUILD}/src/egress/cay-egress", "--egress-processes=1", f"--egress-user={EGRESS_USER}")  # without a network
-PRIVD_ARGS = (f"--checkpoint={BUILD}/src/checkpoint/cay-checkpoint", f"--seal={BUILD}/src/seal/cay-seal")
 DENIED = "10.1.2.3"
 
 COUNTER = "n=0; while :; do n=$((n+1)); echo $n >>/home/user/ticks; sleep 0.005; done >/dev/null 2>&1 & echo $!"
@@ -48,6 +50,23 @@ COUNTER = "n=0; while :; do n=$((n+1)); echo $n >>/home/user/ticks; sleep 0.005;
 WITHOUT_LAYERS = ("claim", "pause", "resume", "resize", "resize-frozen", "race-pause-kill", "race-resumes")
 # Those of which neither cayd nor cay-privd writes a record.
 WITHOUT_RECORDS = ("snapshot-export", "template-import", "template-remove")
+
+
+class Plain:
+    """Servers as any."""
+
+    def server(self):
+        return OwnServer(privd_args=PRIVD_ARGS, keep_args=KEEP_ARGS)
+
+    def remove(self):
+        pass
+
+
+def outfit_of(daemon, what):
+    """The kind of server that this takes."""
+    if daemon in crash_programs.CALLS:
+        return crash_programs.Shims
+    return crash_auto_delete.Clocked if what in crash_auto_delete.CHANGES else Plain
 
 
 class Place:
@@ -58,12 +77,16 @@ class Place:
 
     def __init__(self):
         self.server, self.box, self.kills, self.boots = None, None, 0, False
+        self.outfit = Plain()
 
-    def ready(self):
-        if self.kills >= self.KILLS:
+    def ready(self, outfit=Plain):
+        if self.kills >= self.KILLS or not isinstance(self.outfit, outfit):
             self.close()
+        if not isinstance(self.outfit, outfit):
+            self.outfit.remove()
+            self.outfit = outfit()
         if self.server is None:
-            self.server, self.kills, self.boots = OwnServer(privd_args=PRIVD_ARGS, keep_args=KEEP_ARGS), 0, False
+            self.server, self.kills, self.boots = self.outfit.server(), 0, False
             self.cay = Client(self.server.url, self.server.key())
             assert self.cay.create().kill().status == 204  # says what is to be made ahead
             self.before = leftovers.settled(self.server)
@@ -107,6 +130,7 @@ def place():
     place = Place()
     yield place
     place.stop()
+    place.outfit.remove()
 
 
 def policy_holds(box):
@@ -115,8 +139,11 @@ def policy_holds(box):
     until(lambda: "egress_denied" in box.run(f"bash -c \"{ask}\"").out, what="its policy holds")
 
 
-def killer_of(own_server, daemon, call, n):
+def killer_of(place, daemon, call, n):
     """call: of which program the n-th of several calls it is, where daemon is "tasks", "cay-job" or "cay-keep"; else which call."""
+    own_server = place.server
+    if daemon in crash_programs.CALLS:
+        return ProgramKiller(place.outfit, daemon, call, n, own_server.base / "calls")
     traced = {"tasks": "cay-privd", "cay-job": "cay-privd", "cay-keep": call}.get(daemon, daemon)
     if traced in KEEP_CALLS and daemon == "cay-keep":
         return Killer(own_server.keep_pid, call, n)
@@ -133,14 +160,14 @@ def started_again(own_server, daemon, before):
     if daemon == "cay-keep":
         until(lambda: all(is_gone(pid) for pids in before.values() for pid in pids), what="all ended with cay-keep")
         own_server.start()
-    elif daemon != "cay-job":
+    elif daemon not in ("cay-job", *crash_programs.CALLS):
         name = "cay-privd" if daemon == "tasks" else daemon
         wait_replaced(lambda: daemons(own_server, name), before[name])
 
 
 def one(place, daemon, what, call, n):
     """Whether the change came as far as that. daemon "tasks": cay-privd, at a call of its tasks."""
-    cay, own_server, box = place.ready()
+    cay, own_server, box = place.ready(outfit_of(daemon, what))
     change = CHANGES[what]
     change.server, change.killed = own_server, daemon
     place.boots |= change.boots
@@ -148,7 +175,7 @@ def one(place, daemon, what, call, n):
         change.bring(cay, box, "running")
     change.bring(cay, box, change.start)
     before = {name: until(lambda name=name: daemons(own_server, name)) for name in PROGRAMS}
-    killer = killer_of(own_server, daemon, call, n)
+    killer = killer_of(place, daemon, call, n)
     try:
         status = change.ask(cay, box)
         if daemon in ("tasks", "cay-keep", "cay-job"):
@@ -158,7 +185,7 @@ def one(place, daemon, what, call, n):
     finally:
         hit = killer.hit()
     said = cay.last.body[:400] if status not in (None, change.good) else b""
-    place.kills += hit * (Place.KILLS / Place.KEEP_KILLS if daemon == "cay-keep" else 1)
+    place.kills += hit * (Place.KILLS / Place.KEEP_KILLS if daemon in ("cay-keep", *crash_programs.CALLS) else 1)
     if hit:
         started_again(own_server, daemon, before)
     where = f"{daemon} killed at its {call} number {n} of {what}, which was answered {status} {said}"
@@ -178,13 +205,17 @@ def kinds(daemon, what):
         return KEEP_CALLS if isinstance(CHANGES[what], crash_templates.Restart) else ("cayd", "cay-privd")
     if daemon == "cay-job":
         return ("steps",)
-    return {"tasks": ("layers",), "cay-egress": EGRESS_CALLS}.get(daemon, CALLS)
+    return {"tasks": ("layers",), "cay-egress": EGRESS_CALLS, **crash_programs.CALLS}.get(daemon, CALLS)
 
 
 def is_tried(daemon, what):
     """A program that ends is started again by cay-keep alone; templates and archives are a cay-job's."""
     if isinstance(CHANGES[what], crash_templates.Restart):
         return daemon == "cay-keep"
+    if daemon in crash_programs.CALLS:
+        return what in crash_memory.CHANGES
+    if what in crash_auto_delete.CHANGES:
+        return daemon in ("cayd", "cay-privd", "tasks")
     if isinstance(CHANGES[what], crash_races.Race):
         return daemon in ("cayd", "cay-privd", "tasks", "cay-egress")
     return daemon != "cay-job" or what in ("archive", "snapshot-export", "snapshot-import") or isinstance(CHANGES[what], crash_templates.Templates)
@@ -195,7 +226,9 @@ def groups():
 
 
 def is_long(what, daemon, call):
-    """Of cay-keep at each call of cay-privd's in such a change there are up to 200, and each starts all programs."""
+    """Of cay-keep at each call of cay-privd's in such a change there are up to 200, and each starts all programs; CRIU has hundreds."""
+    if daemon in crash_programs.CALLS:
+        return True
     return (daemon, call) == ("cay-keep", "cay-privd") and what in {**crash_memory.CHANGES, **crash_memory.TEMPLATES, **crash_memory.FORKS, **crash_archive.CHANGES}
 
 
@@ -203,6 +236,7 @@ def of_today():
     often = [one for one in groups() if one[1] in ("cayd", "cay-privd", "tasks") and one[0] not in SELDOM_TRIED]
     seldom = [one for one in groups() if one not in often and not is_long(*one)]
     today = often[SEED % TENTHS::TENTHS] + seldom[SEED % SELDOM::SELDOM]
+    today = [one for one in today if outfit_of(one[1], one[0]) is Plain or not os.environ.get("CAY_SANITIZED")]
     return [one for one in today if has_criu() or not isinstance(CHANGES[one[0]], crash_memory.NEEDS_CRIU)]
 
 
