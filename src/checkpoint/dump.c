@@ -44,7 +44,7 @@ NORETURN static void run_tar(const char *pid_text)
     if (fd < 0 || chdir(root) < 0 || dup2(fd, STDOUT_FILENO) < 0)
         _exit(126);
     execle("/usr/bin/tar", "tar", "-cf", "-", "--numeric-owner", "--sparse", "--one-file-system",
-           "run", "dev/shm", (char *)NULL, criu_environment);
+           CHECKPOINT_NO_VOLUMES, "run", "dev/shm", (char *)NULL, criu_environment);
     _exit(127);
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/io.h"
 #include "checkpoint/connections.h"
+#include "checkpoint/volume_sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -152,6 +153,20 @@ static int check_connections(struct checkpoint_why *why)
                  : 0;
 }
 
+static int check_volume_sockets(int proc_fd, struct checkpoint_why *why)
+{
+    bool found;
+    int rc = volume_sockets_find(proc_fd, &found);
+
+    if (rc < 0)
+        return checkpoint_fail(why, rc, "asking for the sandbox's sockets: %s", strerror(-rc));
+    return found
+               ? checkpoint_fail(why, -EOPNOTSUPP,
+                                 "a program has a socket whose name is in a volume, where another "
+                                 "sandbox could change it")
+               : 0;
+}
+
 int refusal_of_criu(const char *line)
 {
     static const int of_the_host[] = {ENOSPC, EFBIG, EDQUOT, ENOMEM, EMFILE, ENFILE, EIO};
@@ -210,5 +225,7 @@ int refusal_check(pid_t pid, struct checkpoint_why *why)
     int rc = io_each_name_at(proc, ".", each_process, &c);
     if (rc == 0 && c.rc == 0)
         c.rc = check_connections(why);
+    if (rc == 0 && c.rc == 0)
+        c.rc = check_volume_sockets(proc, why);
     return c.rc == 0 && rc < 0 ? checkpoint_fail(why, rc, "reading the sandbox's /proc") : c.rc;
 }

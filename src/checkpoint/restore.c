@@ -68,7 +68,8 @@ NORETURN static void run_tar(void)
 
     if (fd < 0 || chdir(CHECKPOINT_ROOT) < 0 || dup2(fd, STDIN_FILENO) < 0)
         _exit(126);
-    execle("/usr/bin/tar", "tar", "-xpf", "-", "--numeric-owner", (char *)NULL, criu_environment);
+    execle("/usr/bin/tar", "tar", "-xpf", "-", "--numeric-owner", CHECKPOINT_NO_VOLUMES,
+           (char *)NULL, criu_environment);
     _exit(127);
 }
 

@@ -42,6 +42,7 @@
 #define AGENT_HOOKS_MS 5000u
 /* in it a volume each, by the place that CREATE gave it: 0, 1, .. */
 #define AGENT_VOLUMES_DIR "/run/volumes"
+#define AGENT_VOLUMES_MAX 4u /* PRIVSEP_CREATE_VOLUMES */
 /* cay-init's own uid and gid inside: no user of the sandbox has it */
 #define AGENT_UID 65533u
 

@@ -195,6 +195,8 @@ static int overlay_volume(const char *volume_dir, const struct privsep_mount *v)
     return mnt_new("overlay", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY);
 }
 
+_Static_assert(AGENT_VOLUMES_MAX == PRIVSEP_CREATE_VOLUMES, "places of volumes");
+
 static int mount_volume(const struct rootfs *b, size_t i, int volumes_fd)
 {
     char volume_dir[16], name[16];
