@@ -35,15 +35,23 @@ static int lower_limit(int resource, rlim_t value)
     return setrlimit((__rlimit_resource_t)resource, &now) < 0 ? -errno : 0;
 }
 
+/* 1, not 0: a core_pattern that pipes into a program runs that program as the host's root, and the
+ * kernel ignores the limit then, but takes 1 as "never" (fs/coredump.c). The system call filter
+ * keeps it at that. */
+int inside_forbid_cores(void)
+{
+    const struct rlimit core = {1, 1};
+
+    if (TEST_BYPASS(RLIMITS))
+        return 0;
+    return setrlimit(RLIMIT_CORE, &core) < 0 ? lower_limit(RLIMIT_CORE, 0) : 0;
+}
+
 static int set_limits(bool command_sandbox)
 {
     if (TEST_BYPASS(RLIMITS))
         return 0;
-    /* 1, not 0: a core_pattern that pipes into a program runs that program as the host's root, and
-     * the kernel ignores the limit then, but takes 1 as "never" (fs/coredump.c). The system call
-     * filter keeps it at that. */
-    struct rlimit core = {1, 1};
-    int rc = setrlimit(RLIMIT_CORE, &core) < 0 ? lower_limit(RLIMIT_CORE, 0) : 0;
+    int rc = inside_forbid_cores();
     if (rc == 0) /* the daemons' priority is not a tenant's */
         rc = nice_give_up();
     if (rc == 0)

@@ -55,6 +55,9 @@ struct inside inside_new(const struct runtime_start *start);
 
 extern const char *const inside_devices[INSIDE_DEVICES];
 
+/* Neither this process nor a child leaves a core, whatever they execute. 0 or -errno. */
+int inside_forbid_cores(void);
+
 /* The working directory has to be the stage directory. Does not return: execs cay-init, or
  * reports. */
 NORETURN void inside_run(const struct inside *in);

@@ -6,6 +6,7 @@
 #include "runtime/restore.h"
 
 #include "contract/checkpoint_boot.h"
+#include "runtime/inside.h"
 #include "runtime/rootfs.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
@@ -91,7 +92,10 @@ int restore_exec(const struct inside *in, const struct restore_context *p)
     CLEANUP_CLOSE int filters_fd = filter_file(in->filter);
     if (filters_fd < 0)
         return filters_fd;
-    int rc = enter(in, p);
+    /* The filters, which PID 1 has before its limits, keep this one as it is. */
+    int rc = inside_forbid_cores();
+    if (rc == 0)
+        rc = enter(in, p);
     if (rc == 0)
         rc = install_fds(p, filters_fd, &program_fd);
     if (rc < 0)

@@ -57,6 +57,7 @@ def test_programs_go_on_in_each_fork_and_in_the_source(kept):  # noqa: F811
         for one in boxes:
             goes_on(one)
             assert counted(one)[before] == before
+            assert one.run("grep core /proc/1/limits").out.split()[4:6] == ["1", "1"]  # as in test_pause_memory.py
             pair = int(one.run("cat /tmp/pair").out)
             until(lambda one=one, pair=pair: int(one.run("cat /tmp/pair").out) > pair, 20, "the pair goes on")
             assert one.run("cat /tmp/pair.log /tmp/count.log /tmp/word.log").out == ""

@@ -88,6 +88,17 @@ def test_what_ran_goes_on(kept):
             assert box.run("cat /tmp/pair.log /tmp/count.log").out == ""
 
 
+def test_no_core_is_written_afterwards_either(kept):
+    """A core_pattern that pipes would run its program as the host's root; the kernel takes 1, and only 1, as "never"."""
+    with kept.create() as box:
+        start(box, "count", COUNTER)
+        shown = "grep -h core /proc/1/limits /proc/self/limits /proc/$(pgrep -of count)/limits; ulimit -Sc; ulimit -Hc"
+        before = box.run(shown, user="root").out
+        assert before.split().count("1") == 6 and before.endswith("\n0\n0\n"), before  # in blocks, for the shell
+        assert pause(kept, box).status == 200 and resume(kept, box).status == 201
+        assert box.run(shown, user="root").out == before
+
+
 def test_it_outlives_every_program_and_a_request_resumes_it(kept, own):
     """By auto-resume, once; clients and programs inside see nothing of the restart."""
     with kept.create(autoPause=True, autoResume={"enabled": True}) as box:
