@@ -86,18 +86,20 @@ static void stop_paused(struct api_call *call, const struct sandbox *s)
     core_sandbox_pause(call->core, call->who.tenant, id, SANDBOX_TIER_FILES, stopped, call);
 }
 
-/* A sandbox with autoDeleteInterval 0 is deleted when it stops. */
+/* A sandbox that runs, and has autoDeleteInterval 0, is deleted when it stops. Of one that is
+ * paused or stopped nothing is lost: another client has kept it. */
 void daytona_stop(struct api_call *call)
 {
     const struct sandbox *s = daytona_find(call);
+    bool is_paused = s && life_of(s->state)->pause == LIFE_CALL_ALREADY;
 
     if (!s)
         return;
-    if (s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
+    if (!is_paused && s->on_timeout == SANDBOX_ON_TIMEOUT_KILL)
         daytona_sandbox_delete(call, s);
     else if (core_sandbox_is_archived(s, clock_real_ms()))
         api_fail(call, 400, "Sandbox %s is archived: start it, and stop it then", s->id);
-    else if (life_of(s->state)->pause == LIFE_CALL_ALREADY && core_sandbox_has_memory(s))
+    else if (is_paused && core_sandbox_has_memory(s))
         stop_paused(call, s);
     else if (remember(call, s))
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FILES, changed, call);

@@ -4,6 +4,7 @@ may ask the ports, and what recover and backup are here."""
 import sqlite3
 
 import pytest
+from client import Client
 from test_daytona_snapshot import Account, account, mine  # noqa: F401 (fixtures)
 from test_pause_files import needs_a_disk  # noqa: F401 (a fixture)
 from waitlib import until
@@ -105,6 +106,21 @@ def test_one_that_is_paused_is_stopped(mine):  # noqa: F811
     mine.refused(400, "POST", f"{at}/pause", why="is stopped")
     assert mine.good("POST", f"{at}/start")["state"] == "started"
     assert mine.run(made, "cat f; pgrep -fc 'sleep 700[0]'") == "kept\n0\n"
+
+
+@pytest.mark.parametrize("tier", ["files", "frozen"])
+def test_a_stop_does_not_delete_what_another_client_has_kept(mine, tier):  # noqa: F811
+    """autoDeleteInterval is 0 of one that E2B's clients made without autoPause, where no client of Daytona's has chosen it."""
+    e2b = Client(mine.cay.url, mine.key)
+    box = e2b.create()
+    at = f"sandbox/{box.id}"
+    box.run("echo kept > f")
+    assert e2b.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {"tier": tier}).status == 200
+    assert mine.good("GET", at)["autoDeleteInterval"] == 0
+    for _ in range(2):
+        assert mine.good("POST", f"{at}/stop")["state"] == "stopped"
+    assert e2b.call("POST", f"/v2/sandboxes/{box.id}/connect", {"timeout": 60}).status == 201 and box.run("cat f").out == "kept\n"
+    assert mine.good("POST", f"{at}/stop")["state"] == "destroyed"  # the control: it runs
 
 
 # -- the time without use -------------------------------------------------------------------------------
