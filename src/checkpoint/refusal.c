@@ -7,11 +7,13 @@
  * bytes written through a descriptor of the file would no longer be seen in it. The end of a TCP
  * connection needs raw packets to be made anew, which no process of a sandbox may send: a
  * connection that has ended comes back as a socket without one (scripts/criu.patches), so one that
- * can still be read from is refused. */
+ * can still be read from is refused. Connections that wait at cay-init's own socket would be there
+ * after a restore too, before cay-privd's. */
 
 #include "checkpoint/refusal.h"
 
 #include "base/io.h"
+#include "checkpoint/agent_socket.h"
 #include "checkpoint/connections.h"
 #include "checkpoint/volume_sockets.h"
 
@@ -167,6 +169,18 @@ static int check_volume_sockets(int proc_fd, struct checkpoint_why *why)
                : 0;
 }
 
+static int check_agent_socket(struct checkpoint_why *why)
+{
+    bool found;
+    int rc = agent_socket_find_waiting(&found);
+
+    if (rc < 0)
+        return checkpoint_fail(why, rc, "asking for cay-init's socket: %s", strerror(-rc));
+    return found ? checkpoint_fail(why, -EOPNOTSUPP,
+                                   "programs inside connect to cay-init's own socket")
+                 : 0;
+}
+
 int refusal_of_criu(const char *line)
 {
     static const int of_the_host[] = {ENOSPC, EFBIG, EDQUOT, ENOMEM, EMFILE, ENFILE, EIO};
@@ -227,5 +241,7 @@ int refusal_check(pid_t pid, struct checkpoint_why *why)
         c.rc = check_connections(why);
     if (rc == 0 && c.rc == 0)
         c.rc = check_volume_sockets(proc, why);
+    if (rc == 0 && c.rc == 0)
+        c.rc = check_agent_socket(why);
     return c.rc == 0 && rc < 0 ? checkpoint_fail(why, rc, "reading the sandbox's /proc") : c.rc;
 }

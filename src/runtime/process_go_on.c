@@ -86,14 +86,14 @@ void process_go_on_close(struct go_on_files *f)
 /* --- the socket ------------------------------------------------------------------------------- */
 
 /* The name is looked up in the network namespace that the socket was made in. */
-static int socket_in(int net_fd)
+static int socket_in(int net_fd, int flags)
 {
     CLEANUP_CLOSE int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     int rc = home < 0 ? -errno : ns_enter(net_fd, CLONE_NEWNET);
 
     if (rc < 0)
         return rc;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
     rc = fd < 0 ? -errno : fd;
     if (ns_enter(home, CLONE_NEWNET) < 0) {
         log_error("there is no way back from a sandbox's network");
@@ -102,11 +102,11 @@ static int socket_in(int net_fd)
     return rc;
 }
 
-static int connect_in(int net_fd)
+static int connect_in(int net_fd, int flags)
 {
     const struct timeval most = {.tv_sec = ANSWER_S};
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    CLEANUP_CLOSE int fd = socket_in(net_fd);
+    CLEANUP_CLOSE int fd = socket_in(net_fd, flags);
 
     if (fd < 0)
         return fd;
@@ -167,7 +167,7 @@ static int await_answer(int sock, char why[static TASK_WHY_SIZE])
 
 int process_go_on_take(int net_fd, char why[static TASK_WHY_SIZE])
 {
-    CLEANUP_CLOSE int sock = connect_in(net_fd);
+    CLEANUP_CLOSE int sock = connect_in(net_fd, 0);
     int rc = sock < 0 ? sock : say(sock, AGENT_GO_ON_TAKE, -1, NULL);
 
     if (rc == -ECONNREFUSED)
@@ -178,15 +178,18 @@ int process_go_on_take(int net_fd, char why[static TASK_WHY_SIZE])
 int process_go_on_back(int net_fd, const struct go_on_files *f)
 {
     char why[TASK_WHY_SIZE];
-    CLEANUP_CLOSE int sock = connect_in(net_fd);
+    CLEANUP_CLOSE int sock = connect_in(net_fd, 0);
     int rc = sock < 0 ? sock : say(sock, AGENT_GO_ON_BACK, -1, f);
 
     return rc < 0 ? rc : await_answer(sock, why);
 }
 
+/* Without waiting: while cay-init stands still, a queue that is full stays so. -EAGAIN would be the
+ * word for other work under way, after which a resume is tried again. */
 int process_go_on_new(int net_fd, int boot_fd, const struct go_on_files *f)
 {
-    CLEANUP_CLOSE int sock = connect_in(net_fd);
+    CLEANUP_CLOSE int sock = connect_in(net_fd, SOCK_NONBLOCK);
+    int rc = sock < 0 ? sock : say(sock, AGENT_GO_ON_NEW, boot_fd, f);
 
-    return sock < 0 ? sock : say(sock, AGENT_GO_ON_NEW, boot_fd, f);
+    return rc == -EAGAIN ? -EIO : rc;
 }

@@ -28,5 +28,5 @@ int process_go_on_take(int net_fd, char why[static TASK_WHY_SIZE]) WARN_UNUSED;
 int process_go_on_back(int net_fd, const struct go_on_files *f) WARN_UNUSED;
 
 /* The same of one that was restored, and may stand still; its answer comes by the boot socket, of
- * which boot_fd is its end. */
+ * which boot_fd is its end. Does not wait; -EIO: its queue is full, or cannot be written to. */
 int process_go_on_new(int net_fd, int boot_fd, const struct go_on_files *f) WARN_UNUSED;

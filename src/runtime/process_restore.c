@@ -191,7 +191,7 @@ static int freeze(struct restore *r)
 }
 
 /* PID 1 finds it when the processes go on. */
-static int notify_agent(const struct restore *r)
+static int notify_agent(const struct restore *r, char why[static TASK_WHY_SIZE])
 {
     struct go_on_files files;
     int rc = process_go_on_open(r->args->rt, r->args->slot->number, &files);
@@ -200,6 +200,8 @@ static int notify_agent(const struct restore *r)
     if (rc == 0)
         rc = process_go_on_new(r->context->netns_fd, r->context->boot_fd, &files);
     process_go_on_close(&files);
+    if (rc < 0)
+        snprintf(why, TASK_WHY_SIZE, "its cay-init is not reached");
     return rc;
 }
 
@@ -254,7 +256,7 @@ static int serve(struct restore *r, struct task_result *out)
     if (rc == 0)
         rc = freeze(r);
     rc = await_end(r, rc, out);
-    return rc == 0 ? notify_agent(r) : rc;
+    return rc == 0 ? notify_agent(r, out->why) : rc;
 }
 
 static int restore(const struct process_start_args *a, struct inside *in,

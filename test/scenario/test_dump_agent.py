@@ -346,8 +346,8 @@ def test_a_flood_of_connections_from_inside_does_not_keep_privd_out(privd):  # n
     until(lambda: pathlib.Path(f"/proc/{box.pid}/root/tmp/floods").exists())
     box.agent.prepare()
     r = dump(c, box, 7)
-    if r.status != 0:  # CRIU refuses a connection that was closed before it was taken, of any socket; mostly there is one
-        assert "in-flight" in r.text(0, 192), r.text(0, 192)
+    if r.status != 0:  # mostly one waits, which is refused; as does CRIU one that was closed before it was taken, of any socket
+        assert "cay-init's own socket" in r.text(0, 192) or "in-flight" in r.text(0, 192), r.text(0, 192)
         assert health(box.agent) == 204 and is_whole(box.agent)
         kill_inside(box.pid, b"setblocking")
         assert dump(c, box, 7).status == 0

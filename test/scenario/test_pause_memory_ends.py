@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -76,6 +77,42 @@ def test_what_criu_does_not_keep_is_refused_with_its_words(kept):  # noqa: F811
         goes_on(box)
         assert box.run("pkill -f '[q]ueue.py'").exit_code == 0
         until(lambda: pause(kept, box).status == 200, 20, "it is paused without that")
+
+
+# Connections to the socket by which cay-privd reaches cay-init, as many as can wait there, and held so that CRIU does not refuse them.
+CONNECTS = """
+import collections, os, socket
+for _ in range(11):
+    if os.fork() == 0:
+        break
+open("/tmp/set", "w")
+held = collections.deque(maxlen=100)
+while True:
+    held.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    held[-1].connect(b"\\0cay-init")
+"""
+
+
+def test_connections_to_cay_init_keep_no_resume_waiting(kept):  # noqa: F811
+    """Those that waited there came back with the memory, and a resume waited for room for a minute, in a place that others wait for."""
+    with kept.create() as box:
+        start(box, "count", COUNTER)
+        start(box, "connects", CONNECTS)
+        until(lambda: box.run("cat /tmp/set").exit_code == 0, 20, "it connects")
+        answers = []
+        for _ in range(4):
+            begun = time.monotonic()
+            reply = pause(kept, box)
+            answers.append((reply.status, reply.json.get("message", "")))
+            if reply.status == 200:
+                assert resume(kept, box).status == 201
+            assert reply.status in (200, 501) and time.monotonic() - begun < 15, reply.body
+            goes_on(box)
+        assert any("cay-init's own socket" in message for _, message in answers), answers
+        assert box.run("pkill -f '[c]onnects.py'").exit_code == 0
+        until(lambda: pause(kept, box).status == 200, 20, "it is paused without that")
+        assert resume(kept, box).status == 201
+        goes_on(box)
 
 
 def test_more_processes_than_can_be_kept_are_refused(kept):  # noqa: F811

@@ -2,6 +2,7 @@
  * reads them. With real sandboxes and CRIU: test_checkpoint.py and test_checkpoint_restore.py in
  * test/scenario. */
 #include "base/io.h"
+#include "checkpoint/agent_socket.h"
 #include "checkpoint/connections.h"
 #include "checkpoint/criu.h"
 #include "checkpoint/criu_image.h"
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,21 +150,81 @@ static void one_is_found_in(int family)
 }
 
 /* In a network namespace of the test's own, as there may be such connections on the machine. */
-static void a_half_closed_connection_is_found_in_either_family(void **state)
+static void in_a_network(void (*run)(void))
 {
     int status;
-
-    NEEDS_ROOT;
     pid_t pid = fork();
+
     if (pid == 0) {
         if (unshare(CLONE_NEWNET) < 0 || netlink_setup_loopback() < 0)
             _exit(1);
-        one_is_found_in(AF_INET);
-        one_is_found_in(AF_INET6);
+        run();
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
+}
+
+static void in_either_family(void)
+{
+    one_is_found_in(AF_INET);
+    one_is_found_in(AF_INET6);
+}
+
+static void a_half_closed_connection_is_found_in_either_family(void **state)
+{
+    NEEDS_ROOT;
+    in_a_network(in_either_family);
+}
+
+/* An abstract name, bound as door, or connected to. */
+static int at_name(int type, const char *text, bool is_door)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(text));
+    int fd = socket(AF_UNIX, type, 0);
+
+    memcpy(name.sun_path + 1, text, strlen(text));
+    if (is_door) {
+        assert_int_equal(bind(fd, (const struct sockaddr *)&name, size), 0);
+        assert_int_equal(listen(fd, 4), 0);
+    } else {
+        assert_int_equal(connect(fd, (const struct sockaddr *)&name, size), 0);
+    }
+    return fd;
+}
+
+static void only_those_that_wait_at_its_own(void)
+{
+    static const struct {
+        int type;
+        const char *name;
+    } others[] = {
+        {SOCK_STREAM, "cay-init"}, {SOCK_SEQPACKET, "cay-init2"}, {SOCK_SEQPACKET, "cay"}};
+    int door = at_name(SOCK_SEQPACKET, "cay-init", true);
+    bool found = true;
+
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        at_name(others[i].type, others[i].name, true);
+        at_name(others[i].type, others[i].name, false);
+    }
+    assert_int_equal(agent_socket_find_waiting(&found), 0);
+    assert_false(found);
+    int fd = at_name(SOCK_SEQPACKET, "cay-init", false);
+    assert_int_equal(agent_socket_find_waiting(&found), 0);
+    assert_true(found);
+    close(fd); /* it waits there still */
+    assert_int_equal(agent_socket_find_waiting(&found), 0);
+    assert_true(found);
+    assert_true(accept(door, NULL, NULL) >= 0);
+    assert_int_equal(agent_socket_find_waiting(&found), 0);
+    assert_false(found);
+}
+
+static void connections_that_wait_for_cay_init_are_found(void **state)
+{
+    NEEDS_ROOT;
+    in_a_network(only_those_that_wait_at_its_own);
 }
 
 static void words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep(void **state)
@@ -373,6 +435,7 @@ int main(void)
         cmocka_unit_test(shared_mappings_of_memory_files_are_seen),
         cmocka_unit_test(half_closed_connections_are_told),
         cmocka_unit_test(a_half_closed_connection_is_found_in_either_family),
+        cmocka_unit_test(connections_that_wait_for_cay_init_are_found),
         cmocka_unit_test(words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep),
         cmocka_unit_test(mounts_are_external_but_those_that_criu_makes),
         cmocka_unit_test(options_of_a_process_are_whole),
