@@ -157,6 +157,49 @@ static bool is_noise(const char *line)
     return at && !memchr(line, '\n', (size_t)(at - line));
 }
 
+/* Those that no process has: of a descriptor, a kind, a signal, a result. `at` is the end of what
+ * stands before it, here and in the next. */
+static bool is_of_no_process(const char *text, const char *at)
+{
+    static const char *const before[] = {"fd ", "file ", "type ", "signal ", "status ", "with "};
+
+    for (size_t i = 0; i < ARRAY_SIZE(before); i++) {
+        size_t n = strlen(before[i]);
+
+        if ((size_t)(at - text) >= n && strncmp(at - n, before[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A number by itself: no part of a name or an address, nor of a path but that of a process. */
+static bool is_number_alone(const char *text, const char *at, const char *end)
+{
+    if (at > text && !strchr(" (:=", at[-1]) &&
+        ((size_t)(at - text) < strlen("proc/") || strncmp(at - 5, "proc/", 5) != 0))
+        return false;
+    return !isalnum((unsigned char)*end) && *end != '_';
+}
+
+void criu_hide_numbers(char *text)
+{
+    char *place = strstr(text, "): "), *to = place ? place + 3 : text;
+
+    for (const char *at = to; *at;) {
+        size_t n = strspn(at, "0123456789");
+
+        if (n > 0 && is_number_alone(text, to, at + n) && !is_of_no_process(text, to)) {
+            *to++ = '?';
+        } else {
+            n += n == 0;
+            memmove(to, at, n);
+            to += n;
+        }
+        at += n;
+    }
+    *to = '\0';
+}
+
 /* The last line of CRIU's log that says what went wrong, but the first of a restore, where each
  * caller adds one. It has names of the tenant's in it, so what is not printable is not shown. */
 static void read_log(const struct criu_limits *limits, struct checkpoint_why *why)
@@ -173,6 +216,7 @@ static void read_log(const struct criu_limits *limits, struct checkpoint_why *wh
     if (!last)
         return;
     snprintf(why->text, sizeof(why->text), CRIU_SAYS "%.*s", (int)strcspn(last, "\n"), last);
+    criu_hide_numbers(why->text);
     for (char *c = why->text; *c; c++)
         if (!isprint((unsigned char)*c))
             *c = '?';

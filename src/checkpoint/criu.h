@@ -39,6 +39,10 @@ struct criu_limits {
 
 extern const char *const criu_environment[];
 
+/* In a line of its log that is shown to a tenant: numbers of processes, which are the host's,
+ * become "?". The source file's name and line at its beginning stay. */
+void criu_hide_numbers(char *text);
+
 /* Whether a line of a restore's from that byte on tells of an error. */
 bool criu_log_has_error(size_t from);
 

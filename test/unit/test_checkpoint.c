@@ -227,6 +227,33 @@ static void connections_that_wait_for_cay_init_are_found(void **state)
     in_a_network(only_those_that_wait_at_its_own);
 }
 
+static void numbers_of_processes_are_not_shown(void **state)
+{
+    static const struct {
+        const char *line, *shown; /* NULL: as it is */
+    } cases[] = {
+        {"CRIU: Error (criu/cr-dump.c:1545): Dump files (pid: 16830) failed with -1",
+         "CRIU: Error (criu/cr-dump.c:1545): Dump files (pid: ?) failed with -1"},
+        {"CRIU: Error (a.c:1): 16830 exited with 3, 16831 (python3), pid 16832's, pid=7",
+         "CRIU: Error (a.c:1): ? exited with 3, ? (python3), pid ?'s, pid=?"},
+        {"CRIU: Error (a.c:1): /proc/4711/maps of 12(34), fd 3 on pid 5",
+         "CRIU: Error (a.c:1): /proc/?/maps of ?(?), fd 3 on pid ?"},
+        {"CRIU: Error (criu/files.c:496): Can't dump file 3 of that type [100600] (unknown)", NULL},
+        {"CRIU: Error (a.c:1): in-flight socket to 0x9a7388 at /home/2024/data7.txt", NULL},
+        {"CRIU: Error (a.c:1): ", NULL},
+        {"16830", "?"},
+        {"", NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char text[160];
+
+        snprintf(text, sizeof(text), "%s", cases[i].line);
+        criu_hide_numbers(text);
+        assert_string_equal(text, cases[i].shown ? cases[i].shown : cases[i].line);
+    }
+}
+
 static void words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep(void **state)
 {
     static const struct {
@@ -436,6 +463,7 @@ int main(void)
         cmocka_unit_test(half_closed_connections_are_told),
         cmocka_unit_test(a_half_closed_connection_is_found_in_either_family),
         cmocka_unit_test(connections_that_wait_for_cay_init_are_found),
+        cmocka_unit_test(numbers_of_processes_are_not_shown),
         cmocka_unit_test(words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep),
         cmocka_unit_test(mounts_are_external_but_those_that_criu_makes),
         cmocka_unit_test(options_of_a_process_are_whole),
