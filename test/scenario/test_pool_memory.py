@@ -115,6 +115,7 @@ def test_a_claim_has_the_server_up_and_is_another_machine(kept, own, name):  # n
             assert first[1] != second[1] and first[2] != second[2]  # generation and random numbers are their own
             assert first[4] == second[4]  # neither was asked before: none was used
             assert [started(box) for box in (one, two)] == [1, 1]
+            assert one.run("grep core /proc/1/limits").out.split()[4:6] == ["1", "1"]  # as in test_pause_memory.py
             machines = [identity(box) for box in (one, two)]
             assert machines[0][0] != machines[1][0] and [m[1:] for m in machines] == [[one.id, one.id, "a"], [two.id, two.id, "b"]]
             given = [json.loads(box.run(f"cat {GIVEN}", user="root").out) for box in (one, two)]

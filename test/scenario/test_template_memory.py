@@ -112,6 +112,7 @@ def test_each_sandbox_begins_with_the_server_up(kept, own, name):  # noqa: F811
         one.run("echo mine > /tmp/mine")
         assert two.run("cat /tmp/mine").exit_code != 0
         assert one.request("GET", "/health").status == 204
+        assert one.run("grep core /proc/1/limits").out.split()[4:6] == ["1", "1"]  # as in test_pause_memory.py
         # the sandbox is one as any: paused with its memory, it goes on
         word = asks(one)[0]
         assert pause(kept, one).json["tier"] == "memory" and resume(kept, one).status == 201
