@@ -99,23 +99,16 @@ static void go_on(struct gateway_resolver *r, const struct gateway_query *q,
                   const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
                   void *arg);
 
-/* /health is answered without a token, but resumes nothing without one: a client that looks whether
- * a sandbox is there is not to keep it running. */
-static bool may_resume(struct gateway_resolver *r, const struct gateway_query *q,
-                       const struct sandbox *s)
+/* The agent's /health resumes nothing, with a token or without: a client that looks whether a
+ * sandbox runs is not to keep it running, and E2B's SDKs look each time that a stream has ended, as
+ * it does by the pause itself. */
+static bool may_resume(const struct gateway_query *q, const struct sandbox *s)
 {
-    char token[CORE_TOKEN_SIZE + 1], message[ACCESS_MESSAGE_SIZE];
-    struct access access = q->access;
-
     if (life_of(s->state)->change == LIFE_CHANGE_RESUME)
         return true;
     if (!s->auto_resume || !core_sandbox_has_memory(s))
         return false;
-    if (q->port != AGENT_PORT || !s->secure || !access.exempt)
-        return true;
-    core_sandbox_token(r->core, s->id, token);
-    access.exempt = false;
-    return access_check_agent(&access, token, clock_real_ms() / 1000, message);
+    return q->port != AGENT_PORT || !q->access.exempt;
 }
 
 static void on_resumed(void *arg, const struct sandbox *s, const struct err *why)
@@ -173,7 +166,7 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
                          const struct sandbox *s, struct gateway_answer *a, gateway_resolved done,
                          void *arg)
 {
-    if (may_resume(r, q, s)) {
+    if (may_resume(q, s)) {
         resume(r, q, s, a, done, arg);
         return;
     }
@@ -185,7 +178,9 @@ static void resume_first(struct gateway_resolver *r, const struct gateway_query 
                        "The sandbox is paused with its files alone; connect to it (`cay resume`, "
                        "Daytona's start) to start it on them");
     else if (s->auto_resume)
-        resolve_refuse(a, 502, true, "The sandbox is paused; a request with its token resumes it");
+        resolve_refuse(a, 502, true,
+                       "The sandbox is paused; a request with its token resumes it, but not "
+                       "/health");
     else
         resolve_refuse(a, 502, true,
                        "The sandbox is paused; connect to it (`cay resume`) to resume it");

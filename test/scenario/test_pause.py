@@ -45,6 +45,8 @@ def test_it_stands_still_and_goes_on(cay):
             assert state(cay, box) == "paused"
             assert box.id in listed(cay, "paused") and box.id not in listed(cay, "running")
             assert pause(cay, box) == 409
+            again = cay.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {"tier": "memory"}).json["message"]
+            assert "already paused (frozen)" in again and "`cay resume`" in again
             assert box.request("GET", "/health").status == 502
             time.sleep(0.3)
             reply = connect(cay, box, 100, version)
@@ -187,7 +189,7 @@ def test_what_is_asked_of_it_wakes_it_once(cay):
         assert cay.call("GET", f"/sandboxes/{box.id}").json["lifecycle"] == {"autoResume": True, "onTimeout": "pause"}
         asks = [lambda: box.request("GET", "/index.html", port=8000).body == b"page\n",
                 lambda: box.run("echo here").out == "here\n",
-                lambda: box.request("GET", "/health").status == 204]
+                lambda: box.request("GET", "/envs").status == 200]
         for n, one in enumerate(asks):
             assert pause(cay, box) == 204
             assert all(pool.map(lambda _: one(), range(16)))
@@ -200,7 +202,7 @@ def test_what_is_asked_of_it_wakes_it_once(cay):
 def test_who_may_not_reach_it_does_not_wake_it(cay):
     with create_waking(cay, network={"allowPublicTraffic": False}) as box:
         assert pause(cay, box) == 204
-        for reply, status in ((box.request("GET", "/health", token=False), 502), (box.request("GET", "/envs", token=False), 401),
+        for reply, status in ((box.request("GET", "/health", token=False), 502), (box.request("GET", "/health"), 502), (box.request("GET", "/envs", token=False), 401),
                               (box.request("GET", "/envs", token="0" * 64), 401), (box.request("GET", "/", port=8000), 403),
                               (box.request("POST", "/init", {}), 404)):
             assert reply.status == status, reply.body

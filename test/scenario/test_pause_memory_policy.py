@@ -34,7 +34,7 @@ def test_it_is_written_and_goes_on_also_after_a_restart(kept, own):  # noqa: F81
         wait_ready(kept)
         now = detail(kept, box)
         assert (now["state"], now["reason"], now["tier"]) == ("paused", "timeout", "memory")
-        assert box.request("GET", "/health").status == 204 and state(kept, box) == "running"
+        assert box.request("GET", "/envs").status == 200 and state(kept, box) == "running"
         goes_on(box)
 
 
@@ -79,7 +79,7 @@ def test_one_that_is_frozen_goes_to_the_disk_by_itself(kept, own):  # noqa: F811
         now = detail(kept, box)
         assert (now["state"], now["reason"], now["tier"]) == ("paused", "api", "memory")
         assert detail(kept, other)["tier"] == "frozen"  # control: that one is never to
-        assert box.request("GET", "/health").status == 204 and state(kept, box) == "running"
+        assert box.request("GET", "/envs").status == 200 and state(kept, box) == "running"
         goes_on(box)
 
 

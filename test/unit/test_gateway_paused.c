@@ -1,22 +1,31 @@
 /* The answer to a request for a sandbox while that is being paused, and when it is paused. */
+#include "core/core_internal.h"
+#include "core/sandbox.h"
 #include "core_world.h"
 #include "gateway_seen.h"
 
 #include <string.h>
 
-/* GET /health without a token, as the SDKs' is_running. */
-static struct gateway_answer ask_health(struct world *w, const char *id)
+/* GET /health, as the SDKs' is_running; token NULL: without one. */
+static struct gateway_answer ask_health_with(struct world *w, const char *id, const char *token)
 {
     struct gateway_resolver *r = gateway_resolver_new(w->core);
     struct gateway_query q = {.kind = ROUTE_SANDBOX, .port = AGENT_PORT};
     struct gateway_seen s = {0};
 
     q.access.exempt = true;
+    q.access.has_token = token != NULL;
+    snprintf(q.access.token, sizeof(q.access.token), "%s", token ? token : "");
     memcpy(q.id, id, sizeof(q.id));
     gateway_resolve(r, &q, gateway_seen_on, &s);
     world_run_until(w, &s.calls, 1);
     gateway_resolver_free(r);
     return s.answer;
+}
+
+static struct gateway_answer ask_health(struct world *w, const char *id)
+{
+    return ask_health_with(w, id, NULL);
 }
 
 static void check_not_running(struct world *w, const char *id)
@@ -49,10 +58,31 @@ static void one_that_is_being_paused_does_not_run(void **state)
     assert_int_equal(ask_health(w, id).status, 0);
 }
 
+/* A stream of the SDKs' that a pause ends has them ask /health, with the token. */
+static void health_resumes_nothing(void **state)
+{
+    struct world *w = *state;
+    char id[IDS_SANDBOX_SIZE], token[CORE_TOKEN_SIZE + 1];
+    struct answer pause = {0};
+    struct gateway_answer a;
+
+    world_create_default(w, id);
+    sandbox_get(w->core, NULL, id)->s.auto_resume = true;
+    core_sandbox_token(w->core, id, token);
+    core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FROZEN, world_on_answer, &pause);
+    world_run_until(w, &pause.calls, 1);
+    assert_true(pause.good);
+    a = ask_health_with(w, id, token);
+    assert_int_equal(a.status, 502);
+    assert_non_null(strstr(a.message, "not /health"));
+    assert_int_equal(core_sandbox_find(w->core, "default", id)->state, SANDBOX_PAUSED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD(one_that_is_being_paused_does_not_run),
+        WORLD(health_resumes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
