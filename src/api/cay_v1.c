@@ -55,8 +55,12 @@ static void status_done(void *arg, const struct core_status *s)
     json_object_set_new(out, "slots",
                         json_pack("{s:I, s:I}", "max", (json_int_t)s->slots_max, "ready",
                                   (json_int_t)s->slots_ready));
-    if (operates)
+    if (operates) {
         json_object_set_new(out, "pool", pool_json(s));
+        json_object_set_new(
+            out, "paused",
+            json_pack("{s:I, s:I}", "frozen", (json_int_t)s->frozen, "kept", (json_int_t)s->kept));
+    }
     json_object_set_new(out, "disk",
                         json_pack("{s:s, s:I, s:I}", "backend", s->disk_backend, "totalBytes",
                                   (json_int_t)s->disk_total_bytes, "freeBytes",

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/instance.h"
 #include "base/io.h"
+#include "cli/api.h"
 #include "cli/commands.h"
 #include "cli/server.h"
 
@@ -21,6 +22,7 @@
 
 #define STOP_TIMEOUT_MS 90000
 #define SETTLE_MS       3000
+#define ASK_MS          2000 /* a server that hangs is stopped all the same */
 #define MAX_LEFT        64
 #define DISK_IMAGE      "disk.img"
 
@@ -199,6 +201,40 @@ static json_t *find_left(const struct settings *s)
     return l.list;
 }
 
+/* -- what it ends ------------------------------------------------------------------------------ */
+
+static long long paused_number(const json_t *status, const char *which)
+{
+    return (long long)json_integer_value(json_object_get(json_object_get(status, "paused"), which));
+}
+
+/* Before anything is stopped. A server that does not answer ends without these words. */
+static void note_paused(struct cli *c, bool purges)
+{
+    struct err e = {.code = ERR_OK};
+    json_t *status = NULL;
+    long long frozen, kept;
+    struct api a;
+
+    if (api_open_local(&a, c, &e) != ERR_OK)
+        return;
+    a.answer_ms = ASK_MS;
+    (void)api_call(&a, "GET", "/cay/v1/status", NULL, &status, &e);
+    api_close(&a);
+    frozen = paused_number(status, "frozen");
+    kept = paused_number(status, "kept");
+    json_decref(status);
+    if (frozen > 0)
+        cli_note(c,
+                 "%lld frozen sandbox%s and its processes end with the server (`cay pause --files` "
+                 "or --memory keeps one over it).",
+                 frozen, frozen == 1 ? "" : "es");
+    if (kept > 0 && !purges)
+        cli_note(c,
+                 "%lld sandbox%s paused with files or memory: kept, and there again with `cay up`.",
+                 kept, kept == 1 ? "" : "es");
+}
+
 /* -- stopping ---------------------------------------------------------------------------------- */
 
 static enum err_code stop_keep(pid_t pid, struct err *e)
@@ -335,6 +371,8 @@ int cmd_down(struct cli *c)
         err_set(&e, ERR_DENIED, "stopping the server needs root");
         return cli_fail(c, &e);
     }
+    if (server_pid(&c->settings) > 0)
+        note_paused(c, cli_flag(c, "purge"));
     if (stop(c, &was_running, &e) != ERR_OK)
         return cli_fail(c, &e);
     clean_run_dir(&c->settings);

@@ -29,9 +29,12 @@ const struct cli_command commands_server[] = {
         .name = "down",
         .operands = "[OPTION...]",
         .summary = "stop the server and every sandbox",
-        .text = "Ends all sandboxes and daemons, waits, and looks whether any process, mount, loop "
-                "device, cgroup or file of theirs is left; if so it says which and fails. Files in "
-                "the state directory stay.",
+        .text =
+            "Ends all sandboxes that run or are frozen, and the daemons, waits, and looks whether "
+            "any process, mount, loop device, cgroup or file of theirs is left; if so it says "
+            "which and fails. Files in the state directory stay, and so do sandboxes that are "
+            "paused with their files or memory: the next `cay up` has them. How many there are "
+            "of either is said before anything is stopped.",
         .options = OPTIONS(
             {0, "purge", NULL, "Also remove the state directory: database, keys, templates.", NULL},
             {0, "program-dir", "DIR", "Where cay-keep and the other daemons are.", "file"},

@@ -468,7 +468,8 @@ struct core_pool {
 
 struct core_status {
     bool privd_up, ready;
-    size_t sandboxes; /* of all tenants */
+    size_t sandboxes;    /* of all tenants */
+    size_t frozen, kept; /* of these: paused with the memory in place; with files or an image */
     uint32_t slots_max, slots_ready;
     uint64_t disk_total_bytes, disk_free_bytes;
     char disk_backend[16];

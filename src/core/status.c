@@ -5,7 +5,9 @@
 #include "core/core.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
+#include "core/life.h"
 #include "core/reserve.h"
+#include "core/sandbox.h"
 #include "core/template.h"
 
 #include <string.h>
@@ -31,6 +33,17 @@ static void take_pool(const struct core *c, const struct privsep_pool *from, str
     }
 }
 
+/* Of all tenants: `cay down` tells what it ends, and what stays. */
+static void count_paused(const struct core *c, struct core_status *s)
+{
+    for (size_t i = 0; i < c->registry.n; i++) {
+        enum sandbox_state state = c->registry.order[i]->s.state;
+
+        if (life_of(state)->wakes && !life_of(state)->change)
+            *(life_of(state)->files ? &s->kept : &s->frozen) += 1;
+    }
+}
+
 static void answer_status(struct status_wait *w, const struct privsep_msg *m)
 {
     const struct core *c = w->core;
@@ -39,6 +52,7 @@ static void answer_status(struct status_wait *w, const struct privsep_msg *m)
                             .sandboxes = c->registry.n,
                             .started_real_ms = c->started_real_ms};
 
+    count_paused(c, &s);
     if (m) {
         s.slots_max = m->u.capacity.slots_max;
         s.slots_ready = m->u.capacity.slots_ready;

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from client import Client
 from conftest import BUILD, OwnServer
 
 CAY = BUILD / "src/cli/cay"
@@ -85,3 +86,17 @@ def test_what_is_ours_is_told_and_nothing_purged(server):
         done = down(server, "--purge")
         assert done.returncode != 0 and "left behind: process" in done.stderr and "(cay-keep)" in done.stderr, done.stderr
         assert f"{server.state} is not removed" in done.stderr and server.state.exists()
+
+
+def test_frozen_sandboxes_that_end_are_told_and_kept_ones_are_there_again(server):
+    server.wait_for_template()
+    client = Client(server.url, server.key())
+    boxes = [client.create() for _ in range(3)]
+    for box, body in zip(boxes, ({}, {}, {"memory": False})):
+        assert client.call("POST", f"/sandboxes/{box.id}/pause", body).status in (204, 501)
+    paused = client.call("GET", "/cay/v1/status").json["paused"]
+    assert paused["frozen"] == 2 and paused["kept"] <= 1  # 0 where the state disk is memory
+    (server.run / "connect").write_text(f"{server.url}\n{server.state}/cayd/api-key\n{server.url}\n")  # as `cay up` does
+    done = down(server)
+    assert done.returncode == 0 and "2 frozen sandboxes" in done.stderr, done.stderr
+    assert ("1 sandbox paused" in done.stderr) == (paused["kept"] == 1), done.stderr
