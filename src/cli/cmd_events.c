@@ -59,6 +59,7 @@ static void print_hook(const json_t *o)
 static void print_details(const json_t *o)
 {
     static const char *const keys[] = {"reason", "tier", "templateID", "snapshot", "name"};
+    long long failed = json_integer_value(json_object_get(o, "failed"));
     size_t forks = json_array_size(json_object_get(o, "forks"));
     const char *between = " ";
 
@@ -72,6 +73,8 @@ static void print_details(const json_t *o)
     }
     if (forks)
         printf(" %zu fork%s", forks, forks == 1 ? "" : "s");
+    if (failed > 0)
+        printf("%s %lld failed", forks ? "," : "", failed);
     if (*cli_text(o, "memoryError"))
         terminal_put(stdout, ": ", cli_text(o, "memoryError"));
 }

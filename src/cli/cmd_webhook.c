@@ -138,12 +138,57 @@ static int call(struct cli *c, const char *method, const char *tail, json_t **an
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
+/* Nothing is removed where one of them is no id. */
+static bool are_ids(struct cli *c)
+{
+    for (int i = 0; i < c->operand_count; i++)
+        if (!cli_is_plain_name(c->operands[i])) {
+            cli_usage(c, "\"%s\" is not the id of a webhook; `cay webhook ls` shows them",
+                      c->operands[i]);
+            return false;
+        }
+    return true;
+}
+
+/* Of one it is the text that it was before there could be several. */
+static void print_removed(const struct cli *c, const json_t *removed)
+{
+    if (c->operand_count > 1)
+        cli_print_json(json_pack("{s:O}", "removed", removed));
+    else if (json_array_size(removed) == 1)
+        cli_print_json(json_pack("{s:O}", "removed", json_array_get(removed, 0)));
+}
+
 int cmd_webhook_rm(struct cli *c)
 {
-    int status = call(c, "DELETE", "", NULL);
+    struct err e = {.code = ERR_OK};
+    json_t *removed = json_array();
+    int status = CLI_OK;
+    char path[PATH_SIZE];
+    struct api a;
 
-    if (status == CLI_OK && c->json)
-        cli_print_json(json_pack("{s:s}", "removed", c->operands[0]));
+    if (!are_ids(c)) {
+        json_decref(removed);
+        return CLI_USAGE;
+    }
+    if (api_open(&a, c, &e) != ERR_OK) {
+        json_decref(removed);
+        return cli_fail(c, &e);
+    }
+    for (int i = 0; i < c->operand_count; i++) {
+        e.code = ERR_OK;
+        (void)snprintf(path, sizeof(path), "/cay/v1/webhooks/%s", c->operands[i]);
+        if (api_call(&a, "DELETE", path, NULL, NULL, &e) == ERR_OK) {
+            json_array_append_new(removed, json_string(c->operands[i]));
+            continue;
+        }
+        status = CLI_FAILED;
+        cli_print_error(&e);
+    }
+    api_close(&a);
+    if (c->json)
+        print_removed(c, removed);
+    json_decref(removed);
     return status;
 }
 

@@ -296,10 +296,10 @@ const struct cli_command commands_policy[] = {
     },
     {
         .name = "webhook rm",
-        .operands = "WEBHOOK",
-        .summary = "remove a webhook with its deliveries",
+        .operands = "WEBHOOK...",
+        .summary = "remove webhooks with their deliveries",
         .operands_min = 1,
-        .operands_max = 1,
+        .operands_max = -1,
         .raw_after = -1,
         .complete = "webhook",
         .run = cmd_webhook_rm,
