@@ -56,14 +56,14 @@ enum err_code volumes_link(const json_t *links, struct err *e)
         int rc = path && path[0] == '/' && path[1] ? link_one(path, (unsigned)number) : -EINVAL;
 
         if (rc == -EEXIST || rc == -ENOTEMPTY || rc == -ENOTDIR)
-            return err_set(
-                e, ERR_CONFLICT,
-                "a volume cannot be at %.200s: something else is there, and it is no empty "
-                "directory",
-                path);
+            return err_set(e, ERR_CONFLICT,
+                           "a volume or host directory cannot be at %.200s: something else is "
+                           "there, and it is no empty "
+                           "directory",
+                           path);
         if (rc < 0)
-            return err_set_sys(e, err_code_from_errno(rc), rc, "a volume cannot be at %.200s",
-                               path ? path : "");
+            return err_set_sys(e, err_code_from_errno(rc), rc,
+                               "a volume or host directory cannot be at %.200s", path ? path : "");
     }
     return ERR_OK;
 }

@@ -20,7 +20,7 @@
 
 static void no_sandbox(struct api_call *call)
 {
-    api_fail(call, 404, "there is no sandbox \"%s\" of yours", call->params[0]);
+    api_fail(call, 404, "there is no sandbox '%.32s' (it may have ended)", call->params[0]);
 }
 
 void cay_v1_policy_get(struct api_call *call)

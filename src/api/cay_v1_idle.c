@@ -6,6 +6,15 @@
 
 #include <string.h>
 
+/* The field in a field is named with it. */
+static enum err_code name_idle(struct err *e)
+{
+    char text[sizeof(e->text)];
+
+    (void)snprintf(text, sizeof(text), "%s", e->text);
+    return err_set(e, ERR_INVALID, "\"idle\": %s", text);
+}
+
 enum err_code cay_v1_idle_read(const json_t *body, uint64_t most_ms, struct sandbox_request *r,
                                struct err *e)
 {
@@ -24,10 +33,10 @@ enum err_code cay_v1_idle_read(const json_t *body, uint64_t most_ms, struct sand
                            "\"idle\": there is no \"%.40s\": timeout (seconds), traffic and "
                            "processes are what it takes",
                            key);
-    if ((rc = json_get_int(idle, "timeout", "idle", JSON_REQUIRED, 1, most_s, &seconds, e)) ||
-        (rc = json_get_bool(idle, "traffic", "idle", JSON_OPTIONAL, &traffic, e)) ||
-        (rc = json_get_bool(idle, "processes", "idle", JSON_OPTIONAL, &processes, e)))
-        return rc;
+    if ((rc = json_get_int(idle, "timeout", NULL, JSON_REQUIRED, 1, most_s, &seconds, e)) ||
+        (rc = json_get_bool(idle, "traffic", NULL, JSON_OPTIONAL, &traffic, e)) ||
+        (rc = json_get_bool(idle, "processes", NULL, JSON_OPTIONAL, &processes, e)))
+        return name_idle(e);
     if (!traffic && !processes)
         return err_set(e, ERR_INVALID,
                        "\"idle\": neither traffic nor processes count: it would end after its "

@@ -48,5 +48,5 @@ void cay_v1_sandbox_get(struct api_call *call)
     if (s)
         api_reply_json(call, 200, cay_v1_sandbox_json(s));
     else
-        api_fail(call, 404, "there is no sandbox \"%s\" of yours", call->params[0]);
+        api_fail(call, 404, "there is no sandbox '%.32s' (it may have ended)", call->params[0]);
 }

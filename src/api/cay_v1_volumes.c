@@ -29,8 +29,10 @@ void cay_v1_volume_create(struct api_call *call)
 
     if (!api_call_body_of(call, "name sizeBytes"))
         return;
-    if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_VOLUME_NAME_SIZE, &name, &e) ||
-        json_get_int(call->body, "sizeBytes", NULL, JSON_OPTIONAL, 1, INT64_MAX, &bytes, &e))
+    if (json_get_str(call->body, "name", NULL, JSON_REQUIRED, CORE_VOLUME_NAME_SIZE - 1, &name,
+                     &e) ||
+        json_get_int(call->body, "sizeBytes", NULL, JSON_OPTIONAL, CORE_VOLUME_BYTES_MIN,
+                     CORE_VOLUME_BYTES_MAX, &bytes, &e))
         api_fail_err(call, &e);
     else
         core_volume_create(call->core, call->who.tenant, name, (uint64_t)bytes, made, call);

@@ -101,14 +101,17 @@ static json_t *fork_itself(struct api_call *call, const struct core_fork *f)
 {
     const struct sandbox *s = *f->id ? core_sandbox_find(call->core, call->who.tenant, f->id)
                                      : NULL;
+    char message[sizeof(f->why.text) + sizeof(f->why.hint) + 4];
 
     if (s)
         return json_pack("{s:o}", "sandbox", e2b_sandbox_json(call, s));
     if (*f->id)
         return json_pack("{s:{s:i, s:s}}", "error", "code", 404, "message",
                          "the sandbox has ended already");
+    (void)snprintf(message, sizeof(message), "%s%s%s", f->why.text, f->why.hint[0] ? "; " : "",
+                   f->why.hint);
     return json_pack("{s:{s:i, s:s}}", "error", "code", api_status_of(f->why.code), "message",
-                     f->why.text);
+                     message);
 }
 
 /* sourceError is not E2B's: its answer has no place for what became of the source. */
@@ -134,6 +137,7 @@ static void forked(void *arg, const struct core_fork *forks, size_t n, const str
 void e2b_sandbox_fork(struct api_call *call)
 {
     int64_t count = 1, seconds = E2B_TIMEOUT_V1_MS / 1000;
+    int64_t most_s = (int64_t)(api_config_of(call->api)->max_ttl_ms / 1000);
     bool memory = false;
     struct err e;
 
@@ -141,7 +145,7 @@ void e2b_sandbox_fork(struct api_call *call)
         return;
     if (json_get_int(call->body, "count", NULL, JSON_OPTIONAL, 1, CORE_FORKS_MAX, &count, &e) !=
             ERR_OK ||
-        json_get_int(call->body, "timeout", NULL, JSON_OPTIONAL, 1, INT32_MAX, &seconds, &e) !=
+        json_get_int(call->body, "timeout", NULL, JSON_OPTIONAL, 1, most_s, &seconds, &e) !=
             ERR_OK ||
         json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &memory, &e) != ERR_OK)
         api_fail_err(call, &e);

@@ -139,7 +139,9 @@ static void delete_one(struct api_call *call)
         return;
     }
     t = find(call);
-    if (t)
+    if (t && strcmp(t->id, "host") == 0)
+        api_fail(call, 403, "template 'host' is this machine itself and stays");
+    else if (t)
         api_fail(call, 403,
                  "template '%s' is built in; its operator removes it with `cay template rm %s`",
                  t->id, t->id);

@@ -118,12 +118,19 @@ static void on_archived(struct core *c, const char *id, int status, const struct
 
 static enum err_code check(const struct sandbox_obj *o, struct err *e)
 {
-    if (!core_sandbox_is_stopped(&o->s))
-        return err_set(e, ERR_CONFLICT,
-                       "the sandbox was not archived: its files alone have to be kept, and it is "
-                       "%s: `cay pause --files` first",
-                       sandbox_state_text(o));
-    return core_check_ready(o->core, e);
+    enum err_code code = keep_check(o->core, e); /* else the advice below would be refused */
+    bool wakes = life_of(o->s.state)->wakes;
+
+    if (code != ERR_OK)
+        return code;
+    if (core_sandbox_is_stopped(&o->s))
+        return core_check_ready(o->core, e);
+    err_set(e, ERR_CONFLICT,
+            "the sandbox was not archived: its files alone have to be kept, and it is %s%s",
+            sandbox_state_text(o), wakes ? " with its memory" : "");
+    err_hint(e, wakes ? "`cay resume` it, then `cay pause --files`, then archive it"
+                      : "`cay pause --files` first");
+    return ERR_CONFLICT;
 }
 
 static enum err_code begin(struct sandbox_obj *o, struct err *e)
@@ -219,6 +226,9 @@ static void not_fetched(struct sandbox_obj *o, int status, const struct privsep_
     else
         err_set(&why, status == -ENOSPC ? ERR_NO_SPACE : ERR_UNAVAILABLE,
                 "the sandbox is paused still: %.*s", PRIVSEP_WHY_SIZE, m->u.refused.why);
+    if (status == -ENODATA || status == -EBADMSG)
+        err_hint(&why, "the operator puts the object back from a backup of the bucket, and then it "
+                       "resumes; its files are nowhere else (`cay kill` ends it)");
     logs_add(o, "warn", "%s", why.text);
     pause_not_resumed(o, SANDBOX_KEPT, &why);
 }

@@ -121,10 +121,12 @@ void create_explain(struct err *e, const struct sandbox *s, int status, const st
 /* The start command's output is its owner's own, and text. */
 void create_explain_agent(struct err *e, int http_status, const char *body, size_t len)
 {
-    json_t *answer = http_status == AGENT_START_FAILED && body ? json_load_answer(body, len) : NULL;
+    json_t *answer = body ? json_load_answer(body, len) : NULL;
     const char *why = json_string_value(json_object_get(answer, "message"));
 
-    if (why) {
+    if (why && http_status == 409) {
+        err_set(e, ERR_CONFLICT, "the sandbox could not be made: %s", why);
+    } else if (why && http_status == AGENT_START_FAILED) {
         err_set(e, ERR_CONFLICT, "the sandbox could not be made: its start command: %s", why);
         err_hint(e, "mend CMD of the template's build file, or /etc/cay/start.json of what the "
                     "snapshot was made of");

@@ -171,8 +171,8 @@ static void dump_error(struct err *e, int status, const struct privsep_msg *m)
     else if (status == -ENOENT)
         err_hint(e, "see `cay doctor` for the CRIU that this needs, or pause it without --memory");
     else
-        err_hint(e, "where that is a program, end it; a frozen pause (the default), and a pause or "
-                    "a fork with the files alone, do without");
+        err_hint(e, "if this names a program or a process, end it; a frozen pause (the default), "
+                    "and a pause or a fork with the files alone, are possible as it is");
 }
 
 /* It has ended, and its files are there: CRIU was killed in the middle, or took too long. */

@@ -24,9 +24,11 @@ enum err_code keep_check(const struct core *c, struct err *e)
     if (c->kepts.can)
         return ERR_OK;
     err_set(e, ERR_UNIMPLEMENTED,
-            "pausing with the files alone is not possible on this server: sandboxes' files are in "
-            "memory here (its state disk is not btrfs), and end with their processes");
-    err_hint(e, "pause it with its memory; see `cay doctor` for the state disk");
+            "this server keeps no files without their processes, as its state disk is memory, not "
+            "btrfs: volumes, snapshots, forks, rollbacks, archives and pauses other than frozen "
+            "ones are not possible");
+    err_hint(e, "`cay pause` (frozen) is; [state] disk_backend = btrfs in the settings, `cay "
+                "down` and `cay up` make the rest possible");
     return ERR_UNIMPLEMENTED;
 }
 

@@ -65,6 +65,6 @@ enum err_code lifecycle_check_ttl(const struct core *c, int64_t ttl_ms, struct e
     if (ttl_ms > 0 && (uint64_t)ttl_ms <= c->config.max_ttl_ms)
         return ERR_OK;
     return err_set(e, ERR_INVALID,
-                   "a time to live of %lld ms: it must be above 0 and at most %llu s",
-                   (long long)ttl_ms, (unsigned long long)c->config.max_ttl_ms / 1000u);
+                   "a time to live of %lld s: it must be above 0 and at most %llu s",
+                   (long long)ttl_ms / 1000, (unsigned long long)c->config.max_ttl_ms / 1000u);
 }

@@ -407,6 +407,14 @@ void pause_on_deadline(struct sandbox_obj *o)
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
+static enum err_code already_paused(const struct sandbox_obj *o, struct err *e)
+{
+    err_set(e, ERR_EXISTS, "Sandbox %s is already paused (%s)", o->s.id,
+            tier_of_sandbox(&o->s)->name);
+    err_hint(e, "for another tier `cay resume` it first, then pause it");
+    return ERR_EXISTS;
+}
+
 void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum sandbox_tier tier,
                         core_sandbox_cb done, void *arg)
 {
@@ -421,7 +429,7 @@ void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum
     if (code == ERR_OK)
         trace_sandbox_requested(o);
     if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_ALREADY && !o->reboot_keeps)
-        code = err_set(&e, ERR_EXISTS, "Sandbox %s is already paused", id);
+        code = already_paused(o, &e);
     else if (code == ERR_OK && sandbox_life(o)->pause == LIFE_CALL_DO)
         code = begin_requested(o, tier, &e);
     if (code == ERR_OK)

@@ -24,8 +24,6 @@
 #include <string.h>
 
 #define REMOVE_AGAIN_MS 5000u /* privd failed */
-#define BYTES_MIN       (UINT64_C(1) << 20)
-#define BYTES_MAX       (UINT64_C(4096) << 30)
 
 /* -- entering and leaving ---------------------------------------------------------------------- */
 
@@ -301,10 +299,10 @@ static enum err_code check_create(struct core *c, const char *tenant, const char
             "\"%.100s\" is no name of a volume: at most %d letters, digits, '.', '_' and "
             "'-', the first of them a letter or digit",
             name, CORE_VOLUME_NAME_SIZE - 1);
-    if (code == ERR_OK && (bytes < BYTES_MIN || bytes > BYTES_MAX))
+    if (code == ERR_OK && (bytes < CORE_VOLUME_BYTES_MIN || bytes > CORE_VOLUME_BYTES_MAX))
         code = err_set(e, ERR_INVALID, "a volume of %llu bytes: %llu to %llu are possible",
-                       (unsigned long long)bytes, (unsigned long long)BYTES_MIN,
-                       (unsigned long long)BYTES_MAX);
+                       (unsigned long long)bytes, (unsigned long long)CORE_VOLUME_BYTES_MIN,
+                       (unsigned long long)CORE_VOLUME_BYTES_MAX);
     if (code == ERR_OK)
         code = keep_check(c, e);
     if (code == ERR_OK && volume_find(c, tenant, name, false))

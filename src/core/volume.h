@@ -14,6 +14,8 @@
 
 #include "core/core.h"
 
+#define CORE_VOLUME_BYTES_MIN (UINT64_C(1) << 20)
+#define CORE_VOLUME_BYTES_MAX (UINT64_C(4096) << 30)
 #define CORE_VOLUME_NAME_SIZE 101  /* NUL included; [A-Za-z0-9][A-Za-z0-9._-]* */
 #define CORE_VOLUME_PATH_SIZE 1024 /* of a mount, NUL included */
 

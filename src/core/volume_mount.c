@@ -113,10 +113,9 @@ static enum err_code check_one(struct core *c, const char *tenant, const struct 
                        v->v.name, user->s.id);
     err_set(e, ERR_CONFLICT, "volume '%.100s' is in use by sandbox %s, which %s it", v->v.name,
             user->s.id, reads_only(mount_of(user->s.volumes, id)) ? "reads" : "may write to");
-    err_hint(
-        e,
-        "one sandbox at a time may write to a volume, or several read it (\"readOnly\"): end that "
-        "one, pause it with its files alone, or mount the volume read-only in both");
+    err_hint(e, "one sandbox at a time may write to a volume, or several read it (\"readOnly\", or "
+                ":ro behind its name): end that one, pause it with its files alone, or mount it "
+                "read-only in both");
     return ERR_CONFLICT;
 }
 

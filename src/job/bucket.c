@@ -287,7 +287,7 @@ static int fetch_archive(int layer_fd, const struct mark *m)
         return say_failure(errno, "no file for its archive: %s", strerror(errno));
     int rc = bucket_request(&r, &why);
     if (rc < 0)
-        return say_failure(rc == -EFBIG ? EBADMSG : -rc, "its archive stays in the bucket: %s",
+        return say_failure(rc == -EFBIG ? EBADMSG : -rc, "its archive cannot be fetched: %s",
                            why.text);
     rc = check_archive(fd, m);
     if (rc < 0)

@@ -40,7 +40,7 @@ def test_files_are_there_in_the_next_sandbox(cay, volume):
 
 @pytest.mark.parametrize("arguments, said", [
     (("volume", "create", "--size=much", "cli-x"), "--size: \"much\" is not a size such as 500M or 10G"),
-    (("volume", "create", "--size=1", "cli-x"), "a volume of 1 bytes"),
+    (("volume", "create", "--size=1", "cli-x"), '"sizeBytes" must be between 1048576 and 4398046511104'),
     (("volume", "create", "a/b"), "is no name of a volume"),
     (("volume", "rm", "a/b"), "is no name of a volume"),
     (("volume", "rm", "cli-x"), "there is no volume 'cli-x'"),

@@ -159,3 +159,6 @@ def test_idle_times_that_are_refused(cay):
                  {"timeout": 1, "traffic": False, "processes": False}, {"timeout": 1, "cpu": True}):
         assert create_idle(cay, **idle).status == 400, idle
     assert cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "idle": 5}).status == 400
+    for idle, said in (({"timeout": 172800}, '"idle": "timeout" must be between'), ({}, '"idle": "timeout" is missing')):
+        reply = create_idle(cay, **idle)
+        assert reply.status == 400 and said in reply.json["message"], reply.body

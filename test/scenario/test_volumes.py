@@ -75,6 +75,7 @@ def test_where_it_stands(cay, volume):
         # Of the sandbox before, which was not to be, nothing is left soon after.
         reply = until(lambda: (r := refused(cay, ("data", path))) and "just ending" not in r.json["message"] and r)
         assert reply.status == 409 and f"cannot be at {path}: something else" in reply.json["message"]
+        assert "agent answered" not in reply.json["message"] and "host directory" in reply.json["message"]
     for path in ("data", "/", "/proc/x", "/a/../b", "/dev/shm/x", "/run/volumes/0"):
         assert refused(cay, ("data", path)).status == 400
     assert refused(cay, ("nothing", "/v")).status == 404
