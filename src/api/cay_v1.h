@@ -20,8 +20,8 @@
  *    "disk": {"backend": "btrfs", "totalBytes": n, "freeBytes": n},
  *    "pool": [{"template": "host", "ready": 8, "target": 8, "claims": n, "misses": n,
  *              "refills": n}],   the operator's alone: docs/pool.md
- *    "paused": {"frozen": 1, "kept": 2}}   of all tenants, likewise: frozen ones end with the server; those
- *     that are paused with files or memory on the disk are there again after its start
+ *    "paused": {"frozen": 1, "kept": 2}}   of all tenants, likewise: frozen ones end with the
+ *     server; those with files or memory on the disk are there again after its start
  *
  * GET /cay/v1/templates -> 200
  *   [{"id": "base", "ready": false, "building": true, "sizeBytes": n, "madeAt": RFC 3339 or null,
