@@ -32,6 +32,10 @@ void cay_v1_resize(struct api_call *call)
         api_fail_err(call, &e);
         return;
     }
+    if (memory == 0 && disk == 0 && cpu == 0) {
+        api_fail(call, 400, "give at least one of memoryBytes, diskBytes and cpuMilli");
+        return;
+    }
     to = (struct privsep_limits){
         .memory_bytes = (uint64_t)memory, .disk_bytes = (uint64_t)disk, .cpu_milli = (uint32_t)cpu};
     core_sandbox_resize(call->core, call->who.tenant, call->params[0], &to, resized, call);

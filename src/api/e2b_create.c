@@ -271,7 +271,7 @@ static enum err_code read_creation(struct api_call *call, enum creation_kind kin
         return rc;
     rc = kind == CREATE_CAY ? read_policy(call, c, e) : read_network(body, c, e);
     if (rc == ERR_OK)
-        rc = mounts_read(&c->mounts, c->volume_mounts, c->host_mounts, e);
+        rc = mounts_read(&c->mounts, c->volume_mounts, c->host_mounts, kind == CREATE_CAY, e);
     c->r.mounts = c->mounts.list;
     c->r.n_mounts = c->mounts.n;
     return rc;

@@ -139,6 +139,21 @@ struct pause_wish {
     bool healthy; /* requireHealthyGuest */
 };
 
+/* What is asked for twice has to be the same. */
+static enum err_code check_tier(const json_t *body, const char *tier, bool or_files, struct err *e)
+{
+    const json_t *memory = json_object_get(body, "memory");
+    const bool files = strcmp(tier, "files") == 0;
+
+    if ((files && json_is_true(memory)) || (!files && json_is_false(memory)))
+        return err_set(e, ERR_INVALID,
+                       "\"memory\" %s contradicts \"tier\" \"%.40s\": give one of the two",
+                       files ? "true" : "false", tier);
+    if (or_files && strcmp(tier, "memory") != 0)
+        return err_set(e, ERR_INVALID, "\"orFiles\" only applies when \"tier\" is \"memory\"");
+    return ERR_OK;
+}
+
 /* "tier" and "orFiles" are cay's own; E2B's "memory" false means its files alone. */
 _Static_assert(SANDBOX_TIER_COUNT == 4, "a new tier: read_tier names those that there are");
 static enum err_code read_tier(const json_t *body, enum sandbox_tier *out, struct err *e)
@@ -152,9 +167,9 @@ static enum err_code read_tier(const json_t *body, enum sandbox_tier *out, struc
         return e->code;
     if (!name)
         name = memory ? "frozen" : "files";
-    if (core_tier_find(name, or_files, out))
-        return ERR_OK;
-    return err_set(e, ERR_INVALID, "tier: \"%.40s\" is none of frozen, memory and files", name);
+    if (!core_tier_find(name, or_files, out))
+        return err_set(e, ERR_INVALID, "tier: \"%.40s\" is none of frozen, memory and files", name);
+    return check_tier(body, name, or_files, e);
 }
 
 /* False: answered. */

@@ -86,6 +86,10 @@ void e2b_snapshot_list(struct api_call *call)
         !api_call_query(call, "nextToken", p.after, sizeof(p.after)) ||
         !api_call_query_int(call, "limit", 1, LIST_MAX, &limit))
         return;
+    if (p.after[0] && !ids_is_snapshot(p.after)) {
+        api_fail(call, 400, "the query parameter \"nextToken\" is none of this list's");
+        return;
+    }
     p.limit = (size_t)limit;
     p.skipping = p.after[0] != '\0';
     p.items = json_array();

@@ -47,6 +47,22 @@ enum err_code mounts_add_volume(struct mounts *m, const char *field, const char 
     return add(m, field, &mount, path, e);
 }
 
+/* A misspelt "readOnly" would mount what its owner has asked to be read-only so that it can be
+ * written to. */
+static enum err_code check_fields(const char *field, const json_t *one, struct err *e)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach ((json_t *)(uintptr_t)one, key, value)
+        if (strcmp(key, "name") != 0 && strcmp(key, "path") != 0 && strcmp(key, "readOnly") != 0)
+            return err_set(e, ERR_INVALID,
+                           "%s: there is no \"%.40s\": each has a \"name\" and a \"path\", and may "
+                           "have \"readOnly\"",
+                           field, key);
+    return ERR_OK;
+}
+
 static enum err_code read_one(struct mounts *m, const char *field, const json_t *one, bool of_host,
                               struct err *e)
 {
@@ -65,19 +81,20 @@ static enum err_code read_one(struct mounts *m, const char *field, const json_t 
 }
 
 static enum err_code read_all(struct mounts *m, const char *field, const json_t *all, bool of_host,
-                              struct err *e)
+                              bool strict, struct err *e)
 {
     json_t *one;
     size_t i;
 
     json_array_foreach ((json_t *)all, i, one)
-        if (read_one(m, field, one, of_host, e) != ERR_OK)
+        if ((strict && check_fields(field, one, e) != ERR_OK) ||
+            read_one(m, field, one, of_host, e) != ERR_OK)
             return e->code;
     return ERR_OK;
 }
 
 enum err_code mounts_read(struct mounts *m, const json_t *volumes, const json_t *host_dirs,
-                          struct err *e)
+                          bool strict, struct err *e)
 {
     size_t n = json_array_size(volumes) + json_array_size(host_dirs);
 
@@ -85,7 +102,7 @@ enum err_code mounts_read(struct mounts *m, const json_t *volumes, const json_t 
         return err_set(e, ERR_INVALID,
                        "volumeMounts, hostMounts: %zu of them; a sandbox can have %d in all", n,
                        PRIVSEP_CREATE_VOLUMES);
-    if (read_all(m, "volumeMounts", volumes, false, e) != ERR_OK)
+    if (read_all(m, "volumeMounts", volumes, false, strict, e) != ERR_OK)
         return e->code;
-    return read_all(m, "hostMounts", host_dirs, true, e);
+    return read_all(m, "hostMounts", host_dirs, true, true, e);
 }

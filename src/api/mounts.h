@@ -10,9 +10,10 @@ struct mounts {
     size_t n;
 };
 
-/* Reads both arrays of {"name", "path", "readOnly"}, each NULL for none. ERR_INVALID. */
+/* Reads both arrays of {"name", "path", "readOnly"}, each NULL for none. strict: other fields of a
+ * volume are refused, as those of a host directory always are. ERR_INVALID. */
 enum err_code mounts_read(struct mounts *m, const json_t *volumes, const json_t *host_dirs,
-                          struct err *e);
+                          bool strict, struct err *e);
 
 /* Adds a mount of a volume; "NAME:ro" is read-only too. field: as errors name it. ERR_INVALID: it
  * is one too many, or path is none to mount at. */

@@ -260,9 +260,13 @@ static int change_each(struct cli *c, const char *call, const char *done, json_t
 
 int cmd_pause(struct cli *c)
 {
-    bool memory = cli_flag(c, "memory") || cli_flag(c, "or-files");
+    bool memory = cli_flag(c, "memory");
     json_t *body = json_object();
 
+    if (cli_flag(c, "or-files") && !memory) {
+        json_decref(body);
+        return cli_usage(c, "--or-files only goes with --memory: --memory --or-files");
+    }
     if (memory && cli_flag(c, "files")) {
         json_decref(body);
         return cli_usage(c,

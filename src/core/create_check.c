@@ -86,6 +86,11 @@ static enum err_code check_request(struct core *c, const struct sandbox_request 
                        (long long)CORE_AUTO_DELETE_MAX_MS);
     if (r->name && sandbox_name_is_taken(c, r->tenant, r->name))
         return err_set(e, ERR_EXISTS, "there is a sandbox with the name %s already", r->name);
+    if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && r->timeout_tier == SANDBOX_TIER_MEMORY &&
+        r->limits.filters)
+        return err_set(e, ERR_INVALID,
+                       "seccompFilters: not with autoPauseTier \"memory\", as the memory of such a "
+                       "sandbox cannot be kept; autoPauseOrFiles keeps its files alone");
     if (r->on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && r->timeout_tier != SANDBOX_TIER_FROZEN &&
         (code = keep_check(c, e)) != ERR_OK)
         return code;

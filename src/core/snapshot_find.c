@@ -22,6 +22,8 @@ static bool has_name(const struct snapshot *s, const char *name)
 
     if (strcmp(s->id, name) == 0)
         return true;
+    if (ids_is_snapshot(name)) /* of an earlier version a name may look so */
+        return false;
     return n > 0 && strncmp(s->name, name, n) == 0 && (!name[n] || strcmp(name + n, TAG) == 0);
 }
 

@@ -158,8 +158,21 @@ static void fill(struct snapshot *s, const struct sandbox_obj *source, const cha
     (void)snprintf(s->template_id, sizeof(s->template_id), "%s", source->s.template_id);
 }
 
+/* A name that says something else already: a snapshot's comes before the server's templates, and
+ * an id has to find that which it is of. */
+static bool means_another(const char *name)
+{
+    return ids_is_snapshot(name) || ids_is_template(name) || strcmp(name, "host") == 0 ||
+           strcmp(name, "base") == 0;
+}
+
 enum err_code snapshot_check_name(const char *name, struct err *e)
 {
+    if (means_another(name))
+        return err_set(e, ERR_INVALID,
+                       "\"%.100s\" is no name for a snapshot: it is that of a template of the "
+                       "server's, or has the form of an id",
+                       name);
     return !*name || plain_name_is_label(name, CORE_SNAPSHOT_NAME_SIZE - 1)
                ? ERR_OK
                : err_set(e, ERR_INVALID,

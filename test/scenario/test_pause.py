@@ -296,3 +296,22 @@ def test_nothing_is_lost_however_often(cay):
 def enter(box, pid, text):
     data = base64.b64encode(text.encode()).decode()
     assert box.rpc("process.Process/SendInput", {"process": {"pid": pid}, "input": {"pty": data}}).status == 200
+
+
+@pytest.mark.parametrize("body", [{"tier": "memory", "memory": False}, {"tier": "frozen", "memory": False}, {"tier": "files", "memory": True},
+                                  {"orFiles": True}, {"tier": "files", "orFiles": True}, {"memory": False, "orFiles": True}])
+def test_a_pause_that_contradicts_itself_is_refused(cay, body):
+    with cay.create() as box:
+        for path in (f"/sandboxes/{box.id}/pause", f"/cay/v1/sandboxes/{box.id}/pause"):
+            assert cay.call("POST", path, body).status == 400, body
+        assert cay.call("GET", f"/sandboxes/{box.id}").json["state"] == "running"
+
+
+def test_what_asks_for_what_cannot_be_is_refused(cay):
+    made = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "seccompFilters": True, "autoPause": True, "autoPauseTier": "memory"})
+    assert made.status == 400 and "seccompFilters" in made.json["message"], made.body
+    for mount in ("volumeMounts", "hostMounts"):
+        made = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", mount: [{"name": "v", "path": "/w", "readonly": True}]})
+        assert made.status == 400 and '"readonly"' in made.json["message"], made.body
+    with cay.create() as box:
+        assert cay.call("POST", f"/cay/v1/sandboxes/{box.id}/resize", {}).status == 400

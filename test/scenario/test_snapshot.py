@@ -311,3 +311,14 @@ def test_one_that_was_not_answered_is_whole_or_gone(own, victim):
                 with cay.create(template=one) as made:
                     assert made.read("/home/user/file").body == b"one"
                 assert delete(cay, one) == 204
+
+
+def test_a_name_that_means_something_else_is_refused(cay):
+    """A snapshot's comes before the server's templates, and one like an id took the place of the snapshot which that is of."""
+    with cay.create() as box:
+        made = snapshot(cay, box)["snapshotID"]
+        for name in ("host", "base", made, "s" + "0" * 20, "t" + "0" * 20):
+            reply = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {"name": name})
+            assert reply.status == 400 and "no name for a snapshot" in reply.json["message"], (name, reply.body)
+        assert delete(cay, made) == 204
+    assert cay.call("GET", "/snapshots?nextToken=zzz").status == 400

@@ -23,7 +23,7 @@ static enum err_code read_texts(const char *volumes, const char *host_dirs, stru
     *m = (struct mounts){.n = 0};
     *json = json_pack("[o*, o*]", v, h); /* keeps the paths */
     assert_non_null(*json);
-    return mounts_read(m, v, h, e);
+    return mounts_read(m, v, h, false, e);
 }
 
 static void test_both_kinds(void **state)
