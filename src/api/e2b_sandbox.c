@@ -139,7 +139,7 @@ struct pause_wish {
     bool healthy; /* requireHealthyGuest */
 };
 
-/* What is asked for twice has to be the same. */
+/* Fields that ask for the same thing have to agree. */
 static enum err_code check_tier(const json_t *body, const char *tier, bool or_files, struct err *e)
 {
     const json_t *memory = json_object_get(body, "memory");
