@@ -50,7 +50,9 @@ static void end(struct follower *f, void (*how)(struct pipe_writer *o))
 
 static bool is_wanted(const struct follower *f, const struct event *e)
 {
-    if (f->sandbox[0] && e->type != EVENT_DROPPED && strcmp(f->sandbox, e->sandbox) != 0)
+    const bool concerns_all = !e->sandbox[0] && e->type == EVENT_DROPPED;
+
+    if (f->sandbox[0] && !concerns_all && strcmp(f->sandbox, e->sandbox) != 0)
         return false;
     return e->type == EVENT_DROPPED || f->types == 0 || (f->types & (1u << e->type));
 }

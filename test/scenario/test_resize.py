@@ -122,8 +122,8 @@ def test_what_is_not_to_be(cay, box, to, why):
     assert limits(cay, box) == before
 
 
-def test_nothing_asked_for_changes_nothing(cay, box):
-    assert resize(cay, box).status == 200 and limits(cay, box)[0] == 512
+def test_nothing_asked_for_is_refused_and_what_it_has_changes_nothing(cay, box):
+    assert resize(cay, box).status == 400 and limits(cay, box)[0] == 512
     assert good(cay, box, memoryBytes=512 * MIB)[0] == 512
 
 

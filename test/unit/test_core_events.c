@@ -226,6 +226,10 @@ static void what_is_asked_for_is_told(void **state)
     add(w, TENANT, EVENT_VIOLATION, "a");
     add_dropped(w, TENANT, "b", 7, "too_many");
     add_dropped(w, TENANT, NULL, -1, "egress_restarted");
+    add_fields(w, TENANT, EVENT_SNAPSHOT_CREATED, NULL, json_object()); /* an imported one */
+    t = told(w, TENANT, &(struct core_events_filter){.sandbox = "a"});
+    assert_int_equal(count(&t), 3);
+    json_decref(t.lines);
     t = told(w, TENANT,
              &(struct core_events_filter){.types = 1u << EVENT_VIOLATION, .sandbox = "a"});
     assert_int_equal(count(&t), 2);
