@@ -32,7 +32,8 @@ void cay_v1_resize(struct api_call *call)
         api_fail_err(call, &e);
         return;
     }
-    if (memory == 0 && disk == 0 && cpu == 0) {
+    if (memory == 0 && disk == 0 && cpu == 0 &&
+        core_sandbox_find(call->core, call->who.tenant, call->params[0])) {
         api_fail(call, 400, "give at least one of memoryBytes, diskBytes and cpuMilli");
         return;
     }

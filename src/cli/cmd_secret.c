@@ -80,7 +80,7 @@ static enum err_code load_value(const struct cli *c, char *out, struct err *e)
                            : file  ? file
                                    : "standard input");
     if (status != 0)
-        return err_set(e, ERR_INVALID, "--command: it has failed (status %d): nothing was set",
+        return err_set(e, ERR_UNAVAILABLE, "--command: it has failed (status %d): nothing was set",
                        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     if (n == VALUE_MAX)
         return err_set(e, ERR_TOO_LARGE, "a value has less than %d bytes", VALUE_MAX);

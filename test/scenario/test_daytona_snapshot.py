@@ -249,7 +249,7 @@ def test_the_servers_templates_are_for_all_and_stay(mine, account):
         assert {*one} >= REQUIRED and one["state"] in ("active", "inactive", "building") and one["sourceSandboxId"] is None
         assert all(isinstance(one[k], int) and one[k] >= 1 for k in ("cpu", "mem", "disk"))
     assert mine.good("GET", "snapshots/host")["state"] == "active"
-    mine.refused(403, "DELETE", "snapshots/host", why="operator")
+    mine.refused(403, "DELETE", "snapshots/host", why="stays")
     assert account().good("GET", "snapshots/host")["general"]
 
 

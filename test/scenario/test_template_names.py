@@ -97,7 +97,7 @@ def test_those_of_others(cay, mine, other_tenant):
         refused = mine("template", "rm", one)
         assert refused.returncode != 0 and "there is no template" in refused.stderr, refused.stderr
     refused = mine("template", "rm", "host")
-    assert refused.returncode != 0 and "its operator removes it" in refused.stderr, refused.stderr
+    assert refused.returncode != 0 and "this machine itself and stays" in refused.stderr, refused.stderr
     assert status(other_tenant, made)["status"] == "ready"
     # the operator sees it, and removes its own alone
     assert "theirs" in [one["id"] for one in cay.call("GET", "/cay/v1/templates").json]

@@ -91,7 +91,7 @@ def test_what_is_no_place(cay, push, made, registry):
         done = push(made, to, "--plain-http")
         assert done.returncode == 1 and "REGISTRY/REPOSITORY:TAG" in done.stderr, (to, done.stderr)
     done = push(made, f"{registry.host}/x:1", "--timeout=soon")
-    assert done.returncode == 1 and "is not a time" in done.stderr
+    assert done.returncode == 2 and "is not a time" in done.stderr
     assert cay.call("GET", "/v2/sandboxes").json == []
 
 

@@ -39,9 +39,9 @@ def liar():
 
 @pytest.fixture
 def refused(cli, server, cay):  # noqa: F811 - the fixture
-    def run(source, *said, options=("--plain-http",), **environment):
+    def run(source, *said, options=("--plain-http",), status=1, **environment):
         done = cli.imported(source, *options, **environment)
-        assert done.returncode == 1, done.stdout + done.stderr
+        assert done.returncode == status, done.stdout + done.stderr
         assert all(text in done.stderr for text in said), done.stderr
         assert left(server, cay) == []
         return done.stderr
@@ -154,7 +154,7 @@ def test_what_a_registry_does_not_have(refused, registry, tmp_path):
     refused(f"docker://127.0.0.1:{free_port()}/there:1", "connection refused")
     for source in ("docker://", "docker:///x", "docker://a b", "docker://UPPER/x:y:z", f"docker://alice:secret@{registry.host}/there:1"):
         refused(source, "skopeo could not fetch")
-    refused(f"{here}/there:1", "is not a time", options=("--plain-http", "--timeout=soon"))
+    refused(f"{here}/there:1", "is not a time", options=("--plain-http", "--timeout=soon"), status=2)
 
 
 def answers(where, change=None):
