@@ -1,6 +1,8 @@
 """Sandboxes kept with their memory, by the API: pause and resume beside plain copying of as many bytes, creates from one image that
-many sandboxes begin with, and forks. As state.py has them for files."""
+many sandboxes begin with, and forks. As state.py has them for files. Restores stand beside those of CRIU alone (criu_alone.py) too: what
+is beyond those is cay's own, and what is not no change of cay's makes less."""
 
+import contextlib
 import json
 import os
 import statistics
@@ -8,18 +10,21 @@ import subprocess
 import time
 
 import server
+from criu_alone import CRIU, Alone
 from state import Api
 
-CRIU = "/usr/local/sbin/criu"
 DIRTY = (7, 64, 256)  # MiB of a program's memory
 FORKS = (1, 10, 100)
 FORK_MIB = 7
+ALONE = (7, 64)  # MiB with which CRIU is asked alone
 READY = "/tmp/ready"
 # Bytes that no file system and no kernel makes smaller.
-PROGRAM = f"import os, time\nheld = [os.urandom(1 << 20) for _ in range({{mib}})]\nopen('{READY}', 'w').close()\nwhile True:\n time.sleep(60)"
+PROGRAM = "import os, time\nheld = [os.urandom(1 << 20) for _ in range({mib})]\nopen('{ready}', 'w').close()\nwhile True:\n time.sleep(60)"
 NAMES = {**{f"memory_{what}_{mib}": (f"{text} with {mib} MiB of memory", "ms") for mib in DIRTY
             for what, text in (("pause", "pause of a sandbox"), ("resume", "resume of a sandbox"), ("fork", "fork of a sandbox that stays paused,"))},
-         **{f"memory_forks_{n}": (f"fork of {n} with memory, all together", "ms") for n in FORKS}}
+         **{f"memory_resume_{mib}_alone": (f"resume of a sandbox with {mib} MiB, by CRIU's floor", "ms") for mib in ALONE},
+         **{f"memory_forks_{n}": (f"fork of {n} with memory, all together", "ms") for n in FORKS},
+         **{f"memory_forks_{n}_alone": (f"fork of {n} with memory, by CRIU's floor", "ms") for n in FORKS}}
 
 
 def why_not():
@@ -42,7 +47,7 @@ def copying(mib):
     return ms
 
 
-START = {"cmd": f"exec python3 -c \"{PROGRAM.format(mib=FORK_MIB)}\""}
+START = {"cmd": f"exec python3 -c \"{PROGRAM.format(mib=FORK_MIB, ready=READY)}\""}
 CLAIM = ("memory_claim", "create of a template with memory that was started ahead", "ms")
 
 
@@ -57,7 +62,7 @@ class Memory:
     def source(self, mib):
         _, made = self.api.create()
         one = made["sandboxID"]
-        self.api.run(one, "sh", "-c", f"setsid python3 -c \"$0\" >/dev/null 2>&1 </dev/null & until [ -e {READY} ]; do sleep 0.05; done", PROGRAM.format(mib=mib))
+        self.api.run(one, "sh", "-c", f"setsid python3 -c \"$0\" >/dev/null 2>&1 </dev/null & until [ -e {READY} ]; do sleep 0.05; done", PROGRAM.format(mib=mib, ready=READY))
         return one
 
     def pause(self, one):
@@ -75,27 +80,48 @@ class Memory:
             raise SystemExit(f"bench: {len(good)} of {count} forks: {made[-1]}")
         return ms
 
+    def alone(self, mib):
+        return contextlib.closing(Alone(PROGRAM.format(mib=mib, ready="{ready}")))
+
     def kept(self, mib):
         one = self.source(mib)
-        for _ in range(self.count):
-            self.note(f"copy_{mib}", copying(mib))
-            self.note(f"memory_pause_{mib}", self.pause(one))
-            self.note(f"memory_fork_{mib}", self.fork(one, 1))
-            self.note(f"memory_resume_{mib}", self.api.call("POST", f"/sandboxes/{one}/connect", {"timeout": 3600})[0])
+        with self.alone(mib) if mib in ALONE else contextlib.nullcontext() as alone:
+            self.rounds(one, mib, alone)
         self.api.kill(one)
         self.rows([f"memory_{what}_{mib}" for what in ("pause", "resume", "fork")], f"copying {mib} MiB in memory", f"copy_{mib}",
                   {f"memory_resume_{mib}": {"most_value": 100.0} if mib == 64 else {}})
+        if mib in ALONE:
+            self.beside_alone(f"memory_resume_{mib}", f"criu_{mib}", "one restore by CRIU alone, without a sandbox")
+
+    def beside_alone(self, name, other, against):
+        """That row again, beside another floor."""
+        self.out.row(f"{name}_alone", *NAMES[f"{name}_alone"], statistics.median(self.times[name]), against, statistics.median(self.times[other]))
+
+    def rounds(self, one, mib, alone):
+        for _ in range(self.count):
+            self.note(f"copy_{mib}", copying(mib))
+            if alone:
+                self.note(f"criu_{mib}", alone.restores(1))
+            self.note(f"memory_pause_{mib}", self.pause(one))
+            self.note(f"memory_fork_{mib}", self.fork(one, 1))
+            self.note(f"memory_resume_{mib}", self.api.call("POST", f"/sandboxes/{one}/connect", {"timeout": 3600})[0])
 
     def forks(self):
         one = self.source(FORK_MIB)
         self.pause(one)
+        with self.alone(FORK_MIB) as alone:
+            self.forks_beside(one, alone)
+        self.api.kill(one)
+
+    def forks_beside(self, one, alone):
         for n in FORKS:
             for _ in range(max(1, self.count // max(n, 5))):
                 self.note(f"copy_{n}x", n * copying(FORK_MIB))
+                self.note(f"criu_{n}x", alone.restores(n))
                 self.note(f"memory_forks_{n}", self.fork(one, n))
             self.rows([f"memory_forks_{n}"], f"copying {FORK_MIB} MiB in memory, {n} times", f"copy_{n}x",
                       {f"memory_forks_{n}": {"most_value": 541.0} if n == 100 else {}})
-        self.api.kill(one)
+            self.beside_alone(f"memory_forks_{n}", f"criu_{n}x", f"{n} restores by CRIU alone, {min(n, os.cpu_count())} at a time")
 
     def started_ahead(self):
         """Until as many stand as shall."""
