@@ -11,7 +11,7 @@ import time
 
 CRIU = "/usr/local/sbin/criu"
 START_SECONDS = 60
-# What it does not look at costs nothing: control groups, contents and modes of files; errors alone are logged.
+# CRIU looks at no control group, no contents and no mode of a file, and logs errors alone.
 CHEAPEST = ("--manage-cgroups=ignore", "--file-validation", "filesize", "--skip-file-rwx-check", "-v1")
 # PID 1 of the namespace: waits for a line, restores, says how that ended, and keeps the namespace until its input ends.
 INIT = 'read go && "$@"; echo $?; read end'

@@ -1,6 +1,6 @@
 """Sandboxes kept with their memory, by the API: pause and resume beside plain copying of as many bytes, creates from one image that
-many sandboxes begin with, and forks. As state.py has them for files. Restores stand beside those of CRIU alone (criu_alone.py) too: what
-is beyond those is cay's own, and what is not no change of cay's makes less."""
+many sandboxes begin with, and forks. As state.py has them for files. Restores stand beside those of CRIU alone (criu_alone.py) too: time
+beyond those is cay's own."""
 
 import contextlib
 import json

@@ -19,7 +19,8 @@ MEASURED = {"create_ready", "exec_true", "claim", "member", "burst_wall", "burst
             *(f"{what}_at_{n}" for what in ("alone", "create") for n in (0, SANDBOXES, SANDBOXES * 5))}
 ON_DISK = {"pause_files", "wake_files", "snapshot", "stops", "from_snapshot", "rollback", "fork_1", "fork_10", "fork_100"}
 WITH_MEMORY = {*(f"memory_{what}_{mib}" for what in ("pause", "resume", "fork") for mib in (7, 64, 256)),
-               *(f"memory_forks_{n}" for n in (1, 10, 100)), "memory_claim"}
+               *(f"memory_resume_{mib}_alone" for mib in (7, 64)),
+               *(f"memory_forks_{n}{alone}" for n in (1, 10, 100) for alone in ("", "_alone")), "memory_claim"}
 MAY_LACK = ON_DISK | WITH_MEMORY | {"sdk_first_output", "kernels_first", "kernels_memory_first", "kernels_execute", "kernels_added", "kernels_memory", "import_image",
             "create_imported", "build_steps", "build_cached", "peer_bwrap", "peer_crun", "peer_runc", "peer_podman", "peer_runsc"}
 BOUNDED_SECONDS = 300
