@@ -11,8 +11,9 @@ import time
 
 CRIU = "/usr/local/sbin/criu"
 START_SECONDS = 60
-# CRIU looks at no control group, no contents and no mode of a file, and logs errors alone.
-CHEAPEST = ("--manage-cgroups=ignore", "--file-validation", "filesize", "--skip-file-rwx-check", "-v1")
+# CRIU looks at no control group, no contents and no mode of a file, and logs errors alone. Unprivileged, as cay has it, it has what it
+# found out of the kernel where it is told to.
+CHEAPEST = ("--unprivileged", "--manage-cgroups=ignore", "--file-validation", "filesize", "--skip-file-rwx-check", "-v1")
 # PID 1 of the namespace: waits for a line, restores, says how that ended, and keeps the namespace until its input ends.
 INIT = 'read go && "$@"; echo $?; read end'
 
@@ -26,7 +27,7 @@ class Alone:
 
     def __init__(self, program):
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cay-bench-", dir="/dev/shm"))
-        # CRIU keeps there what it found out of the kernel; 130: it waits for no breakpoint, as cay has it.
+        # 130: CRIU waits for no breakpoint, as cay has it.
         self.env = {**os.environ, "XDG_RUNTIME_DIR": str(self.base), "CRIU_FAULT": "130"}
         (self.base / "image").mkdir()
         try:
