@@ -106,6 +106,7 @@ const struct api_route cay_v1_routes[] = {
     {API_READ, "GET", "/cay/v1/tenants/{tenant}/usage", cay_v1_usage_get},
     {API_WRITE, "POST", "/cay/v1/sandboxes", e2b_sandbox_create_cay},
     {API_READ, "GET", "/cay/v1/sandboxes/{id}", cay_v1_sandbox_get},
+    {API_READ, "GET", "/cay/v1/ended", cay_v1_ended_list},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/pause", e2b_sandbox_pause_cay},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/resume", e2b_sandbox_resume_cay},
     {API_WRITE, "POST", "/cay/v1/sandboxes/{id}/archive", cay_v1_archive},

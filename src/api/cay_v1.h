@@ -87,7 +87,12 @@
  *   "diskGiBSeconds": n, "peakSandboxes": n, "builds": n, "templateGiBSeconds": n}]. At most
  *   USAGE_HOURS_MAX. A tenant sees its own.
  *
- * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks:
+ * GET /cay/v1/ended?limit=256 -> 200, the last sandboxes that ended, the newest first, for seven
+ *   days: [{"sandboxID", "templateID", "reason": a word of docs/events.md, "startedAt": RFC 3339,
+ *   "endedAt"}]
+ *
+ * GET /cay/v1/sandboxes/{id} -> 200, what E2B's detail lacks; 404 with the reason and the time of
+ *   its end, where it is one of these:
  *   {"id": id, "state": "running" or "paused", "reason": of a pause, or "", "tier": "frozen",
  *    "memory", "files" or "", "memoryError": why its files alone were kept or started, though its
  *    memory was asked for, or "", "templateAsked": "base", "templateID": "host",
@@ -227,6 +232,7 @@ void cay_v1_resize(struct api_call *call);
 /* cay_v1_sandbox.c; the first is what the second answers: a new reference, or NULL. */
 json_t *cay_v1_sandbox_json(const struct sandbox *s);
 void cay_v1_sandbox_get(struct api_call *call);
+void cay_v1_ended_list(struct api_call *call);
 
 void cay_v1_quota_get(struct api_call *call);
 void cay_v1_quota_set(struct api_call *call);

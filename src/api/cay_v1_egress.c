@@ -9,6 +9,7 @@
 #include "api/e2b.h"
 #include "base/clock.h"
 #include "core/egress_query.h"
+#include "core/ended.h"
 #include "core/policy_check.h"
 #include "http/json.h"
 
@@ -20,7 +21,10 @@
 
 static void no_sandbox(struct api_call *call)
 {
-    api_fail(call, 404, "there is no sandbox '%.32s' (it may have ended)", call->params[0]);
+    struct err e;
+
+    (void)core_sandbox_absent(call->core, call->who.tenant, call->params[0], &e);
+    api_fail_err(call, &e);
 }
 
 void cay_v1_policy_get(struct api_call *call)

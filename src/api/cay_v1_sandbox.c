@@ -2,6 +2,7 @@
 #include "api/cay_v1.h"
 #include "api/e2b.h"
 #include "base/ids.h"
+#include "core/ended.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,9 +45,38 @@ json_t *cay_v1_sandbox_json(const struct sandbox *s)
 void cay_v1_sandbox_get(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
+    struct err e;
 
-    if (s)
+    if (s) {
         api_reply_json(call, 200, cay_v1_sandbox_json(s));
-    else
-        api_fail(call, 404, "there is no sandbox '%.32s' (it may have ended)", call->params[0]);
+        return;
+    }
+    (void)core_sandbox_absent(call->core, call->who.tenant, call->params[0], &e);
+    api_fail_err(call, &e);
+}
+
+static void add_ended(void *arg, const struct core_ended *one)
+{
+    json_array_append_new(arg, json_pack("{s:s, s:s, s:s, s:o, s:o}", "sandboxID", one->id,
+                                         "templateID", one->template_id, "reason", one->reason,
+                                         "startedAt", api_json_time(one->started_real_ms),
+                                         "endedAt", api_json_time(one->ended_real_ms)));
+}
+
+void cay_v1_ended_list(struct api_call *call)
+{
+    int64_t limit = ENDED_OF_A_TENANT;
+    json_t *out;
+    struct err e;
+
+    if (!api_call_query_int(call, "limit", 1, ENDED_OF_A_TENANT, &limit))
+        return;
+    out = json_array();
+    if (core_ended_each(call->core, call->who.tenant, (size_t)limit, add_ended, out, &e) ==
+        ERR_OK) {
+        api_reply_json(call, 200, out);
+        return;
+    }
+    json_decref(out);
+    api_fail_err(call, &e);
 }

@@ -283,7 +283,7 @@ static bool id_is_clean(const char *id)
 static enum err_code no_such_sandbox(const char *id, struct err *e)
 {
     err_set(e, ERR_NOT_FOUND, "there is no sandbox %s", id);
-    err_hint(e, "`cay ls` lists those that are there, `cay events` tells how others ended");
+    err_hint(e, "`cay ls` lists those that are there, `cay ls --ended` tells how others ended");
     return ERR_NOT_FOUND;
 }
 

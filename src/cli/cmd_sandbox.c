@@ -95,30 +95,87 @@ static void print_list(const json_t *all)
     table_free(t);
 }
 
-int cmd_ls(struct cli *c)
+/* From startedAt to endedAt. */
+static void lived_cell(struct table *t, const json_t *item)
 {
-    json_t *all = json_array(), *item;
-    struct api a;
-    struct err e = {.code = ERR_OK};
+    int64_t from, to;
+    char text[32] = "-";
+
+    if (clock_parse_rfc3339(cli_text(item, "startedAt"), &from) == 0 &&
+        clock_parse_rfc3339(cli_text(item, "endedAt"), &to) == 0)
+        table_duration((to - from) / 1000, text, sizeof(text));
+    table_cell(t, "%s", text);
+}
+
+static void print_ended(const json_t *all)
+{
+    static const char *const heads[] = {"SANDBOX", "TEMPLATE", "STATE", "LIVED", "AGO"};
+    struct table *t = table_new(heads, ARRAY_SIZE(heads));
+    json_t *item;
     size_t i;
 
-    if (api_open(&a, c, &e) != ERR_OK) {
-        json_decref(all);
+    json_array_foreach (all, i, item) {
+        table_cell(t, "%s", cli_text(item, "sandboxID"));
+        table_cell(t, "%s", cli_text(item, "templateID"));
+        table_cell(t, "ended (%s)", cli_text(item, "reason"));
+        lived_cell(t, item);
+        time_cell(t, cli_text(item, "endedAt"), false);
+    }
+    table_print(t, stdout);
+    table_free(t);
+}
+
+/* Of a list's answer, which is released. */
+static void print_as_asked(struct cli *c, json_t *all, void (*print)(const json_t *all))
+{
+    json_t *item;
+    size_t i;
+
+    if (c->json)
+        cli_print_json(json_incref(all));
+    else if (cli_flag(c, "quiet"))
+        json_array_foreach (all, i, item)
+            puts(cli_text(item, "sandboxID"));
+    else
+        print(all);
+    json_decref(all);
+}
+
+static int ls_ended(struct cli *c)
+{
+    json_t *all = NULL;
+    struct api a;
+    struct err e;
+    enum err_code code = api_open(&a, c, &e);
+
+    if (code != ERR_OK)
         return cli_fail(c, &e);
-    }
-    if (api_list_all(&a, "/v2/sandboxes", API_LIST_PAGES_MAX, all, &e) == ERR_OK) {
-        if (c->json)
-            cli_print_json(json_incref(all));
-        else if (cli_flag(c, "quiet"))
-            json_array_foreach (all, i, item)
-                puts(cli_text(item, "sandboxID"));
-        else
-            print_list(all);
-        e.code = ERR_OK;
-    }
+    code = api_call(&a, "GET", "/cay/v1/ended", NULL, &all, &e);
+    if (code == ERR_OK)
+        print_as_asked(c, all, print_ended);
+    api_close(&a);
+    return code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+}
+
+int cmd_ls(struct cli *c)
+{
+    json_t *all;
+    struct api a;
+    struct err e;
+    enum err_code code;
+
+    if (cli_flag(c, "ended"))
+        return ls_ended(c);
+    code = api_open(&a, c, &e);
+    if (code != ERR_OK)
+        return cli_fail(c, &e);
+    all = json_array();
+    code = api_list_all(&a, "/v2/sandboxes", API_LIST_PAGES_MAX, all, &e);
+    if (code == ERR_OK)
+        print_as_asked(c, json_incref(all), print_list);
     json_decref(all);
     api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
 /* -- kill -------------------------------------------------------------------------------------- */
@@ -131,7 +188,7 @@ enum err_code sandbox_kill(struct api *a, const char *id, struct err *e)
     snprintf(path, sizeof(path), "/sandboxes/%s", id);
     code = api_call(a, "DELETE", path, NULL, NULL, e);
     if (code == ERR_NOT_FOUND)
-        err_hint(e, "`cay ls` lists those that are there, `cay events` tells how others ended");
+        err_hint(e, "`cay ls` lists those that are there, `cay ls --ended` tells how others ended");
     return code;
 }
 

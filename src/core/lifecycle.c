@@ -15,6 +15,7 @@
 #include "core/create.h"
 #include "core/deferred.h"
 #include "core/egress.h"
+#include "core/ended.h"
 #include "core/events.h"
 #include "core/freeze.h"
 #include "core/idle.h"
@@ -123,8 +124,8 @@ static void begin(struct sandbox_obj *o)
         break;
     case LIFE_START_UNDO: sandbox_move(o, SANDBOX_ENDING); break;
     case LIFE_START_FILES: auto_delete_adopt(o); break;
+    case LIFE_START_END: ended_take_up(o); break;
     case LIFE_START_REFUSE: /* lifecycle_adopt */
-    case LIFE_START_END:
     case LIFE_START_DELETE: break;
     }
 }
@@ -220,7 +221,7 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
     struct err e;
 
     if (!o || o->s.serves_volume || o->kill_wanted || sandbox_life(o)->kill != LIFE_CALL_END) {
-        err_set(&e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
+        (void)core_sandbox_absent(c, tenant, id, &e);
         core_defer_error(c, done, arg, &e);
         return;
     }

@@ -15,6 +15,7 @@
 #include "core/counters.h"
 #include "core/create_error.h"
 #include "core/deferred.h"
+#include "core/ended.h"
 #include "core/events.h"
 #include "core/keep.h"
 #include "core/keep_internal.h"
@@ -187,6 +188,7 @@ void lifecycle_end(struct sandbox_obj *o, const char *reason)
     err_set(&why, ERR_NOT_FOUND, "sandbox %s has ended: %s", o->s.id, reason);
     pause_fail(o, &why);
     sandbox_move(o, SANDBOX_ENDING);
+    ended_write(o);
     sandbox_write_row(o);
     create_fail_text(o, ERR_CANCELED, "the sandbox was ended while it was being made");
     sockets_discard(o);
@@ -218,6 +220,7 @@ void lifecycle_ended(struct sandbox_obj *o, const char *reason)
     if (!life_may_move(o->s.state, SANDBOX_ENDED))
         sandbox_move(o, SANDBOX_ENDING);
     sandbox_move(o, SANDBOX_ENDED);
+    ended_write(o);
     if (store_sandbox_delete(o->core->store, o->s.id, &e) != ERR_OK)
         log_error("sandbox %s: %s", o->s.id, e.text);
     counters_ended(&o->core->counters, o->end_reason);

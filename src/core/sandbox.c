@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "core/core.h"
 #include "core/core_internal.h"
+#include "core/ended.h"
 #include "core/life.h"
 #include "core/registry.h"
 #include "core/state_follow.h"
@@ -98,7 +99,7 @@ enum err_code sandbox_visible(struct core *c, const char *tenant, const char *id
     struct sandbox_obj *o = sandbox_get(c, tenant, id);
 
     if (!o || !sandbox_life(o)->visible || o->s.serves_volume)
-        return err_set(e, ERR_NOT_FOUND, "there is no sandbox '%.32s' (it may have ended)", id);
+        return core_sandbox_absent(c, tenant, id, e);
     *out = o;
     return ERR_OK;
 }

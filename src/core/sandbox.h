@@ -148,6 +148,7 @@ struct sandbox_obj {
     bool no_start_command;  /* at its create */
     bool announced;         /* events: a client may know of it, so that its end is an event too */
     const char *end_reason; /* a literal, in the words of docs/events.md; NULL: not known */
+    bool end_written;       /* ended.c: the reason is in the store */
 };
 
 /* Whose one is that core handed out. */

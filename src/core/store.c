@@ -154,6 +154,16 @@ static const char *const statement_sql[STORE_STATEMENT_COUNT] = {
     [STORE_SIGNED_END_FIND] = "SELECT count(*) FROM signed_ends WHERE sandbox=?1 AND signature=?2",
     [STORE_SIGNED_END_COUNT] = "SELECT count(*) FROM signed_ends WHERE sandbox=?1",
     [STORE_SIGNED_END_PURGE] = "DELETE FROM signed_ends WHERE sandbox=?1 AND until_s<?2",
+    [STORE_ENDED_PUT] = "INSERT OR REPLACE INTO ended VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [STORE_ENDED_FIND] = "SELECT id, template_id, reason, started_ms, ended_ms FROM ended"
+                         " WHERE tenant=?1 AND id=?2 AND ended_ms>=?3",
+    [STORE_ENDED_EACH] =
+        "SELECT id, template_id, reason, started_ms, ended_ms FROM ended"
+        " WHERE tenant=?1 AND ended_ms>=?2 ORDER BY ended_ms DESC, id DESC LIMIT ?3",
+    /* All but the newest ?3 of the tenant's. */
+    [STORE_ENDED_PURGE] =
+        "DELETE FROM ended WHERE tenant=?1 AND (ended_ms<?2 OR (ended_ms, id)<=(SELECT ended_ms, id"
+        " FROM ended WHERE tenant=?1 ORDER BY ended_ms DESC, id DESC LIMIT 1 OFFSET ?3))",
     [STORE_BEGIN] = "BEGIN IMMEDIATE",
     [STORE_COMMIT] = "COMMIT",
     [STORE_ROLLBACK] = "ROLLBACK",

@@ -118,6 +118,10 @@ static const char *const migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN to_disk_ms INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE sandboxes ADD COLUMN destroy_ms INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN parent TEXT NOT NULL DEFAULT '';",
+    "CREATE TABLE ended (tenant TEXT NOT NULL, id TEXT NOT NULL, template_id TEXT NOT NULL,"
+    "  reason TEXT NOT NULL, started_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (tenant, id)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX ended_by_age ON ended (tenant, ended_ms, id);",
 };
 
 static int schema_version(struct store *st)

@@ -129,6 +129,9 @@ def test_create_ls_kill(cay):
     assert cay("kill", sandbox).stdout.strip() == sandbox
     assert cay("kill", sandbox).returncode == 1
     assert sandbox not in cay("ls", "-q").stdout
+    ended = next(line for line in cay("ls", "--ended").stdout.splitlines() if line.startswith(sandbox))
+    assert "ended (killed)" in ended and sandbox in cay("ls", "--ended", "-q").stdout.split()
+    assert sandbox in (s["sandboxID"] for s in json.loads(cay("ls", "--ended", "--json").stdout))
 
 
 def test_ls_shows_the_name_that_daytonas_clients_gave(cay):

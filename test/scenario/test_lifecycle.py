@@ -21,6 +21,29 @@ def test_ttl_ends_it(cay):
     assert box.request("GET", "/health").status == 502
 
 
+def ends(client):
+    return {one["sandboxID"]: one["reason"] for one in client.call("GET", "/cay/v1/ended").json}
+
+
+def test_how_it_ended_is_told_to_its_tenant_alone(cay, other_tenant):
+    """By GET and the list of those that ended."""
+    boxes = {"killed": cay.create(), "timeout": cay.create(timeout_s=1)}
+    made = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "idle": {"timeout": 1}})
+    assert made.status == 201, made.body
+    boxes["idle"] = Sandbox(cay, made.json)
+    assert boxes["killed"].kill().status == 204
+    until(lambda: boxes["idle"].id in ends(cay) and boxes["timeout"].id in ends(cay), 20, "their ends")
+    for reason, box in boxes.items():
+        answer, none = cay.call("GET", f"/cay/v1/sandboxes/{box.id}"), other_tenant.call("GET", f"/cay/v1/sandboxes/{box.id}")
+        assert answer.status == none.status == 404
+        assert f"has ended: {reason}, at 20" in answer.json["message"]
+        assert none.json["message"] == f"there is no sandbox '{box.id}' (it may have ended)"
+        assert ends(cay)[box.id] == reason and box.id not in ends(other_tenant)
+    assert [one["reason"] for one in cay.call("GET", "/cay/v1/ended?limit=1").json] in (["idle"], ["timeout"])
+    for limit in ("0", "257", "x"):
+        assert cay.call("GET", f"/cay/v1/ended?limit={limit}").status == 400
+
+
 def test_timeout_shortens_and_extends(cay):
     with cay.create(timeout_s=100) as box:
         for seconds in (500, 50):

@@ -384,7 +384,7 @@ static void a_core_that_ends_with_it_is_followed_by_one_that_goes_on(void **stat
     assert_true(has_row(w, id));
     fake_set(w->fake, FAKE_HOLD_DROPS, 0);
     world_start_core(w);
-    run_until_deleted(w, id, "\"unknown\"");
+    run_until_deleted(w, id, "\"auto_delete\"");
 }
 
 static void it_waits_for_a_privd_that_is_away(void **state)

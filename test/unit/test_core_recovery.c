@@ -1,8 +1,10 @@
 /* Units of src/core: privd goes away, cayd goes away, answers that do not come. */
 #include "base/clock.h"
 #include "core/core_internal.h"
+#include "core/ended.h"
 #include "core/lifecycle.h"
 #include "core/sandbox.h"
+#include "core/store_ended.h"
 #include "core_world.h"
 
 #include <signal.h>
@@ -189,6 +191,19 @@ static void end_time_of(struct world *w, const char *id)
     (void)world_query(w, sql);
 }
 
+/* To its tenant alone. */
+static void assert_ended(struct world *w, const char *id, const char *reason)
+{
+    char text[64];
+    struct err e;
+
+    snprintf(text, sizeof(text), "sandbox '%s' has ended: %s, ", id, reason);
+    assert_int_equal(core_sandbox_absent(w->core, "default", id, &e), ERR_NOT_FOUND);
+    assert_int_equal(strncmp(e.text, text, strlen(text)), 0);
+    assert_int_equal(core_sandbox_absent(w->core, "other", id, &e), ERR_NOT_FOUND);
+    assert_null(strstr(e.text, "has ended"));
+}
+
 static void at_a_kill_of_cayd_each_is_as_before_or_gone(void **state)
 {
     struct world *w = *state;
@@ -208,6 +223,9 @@ static void at_a_kill_of_cayd_each_is_as_before_or_gone(void **state)
         assert_non_null(core_sandbox_find(w->core, "default", ids[0]));
         assert_null(core_sandbox_find(w->core, "default", ids[1]));
         assert_int_equal(core_sandbox_find(w->core, "default", ids[2]) != NULL, !m->kill);
+        assert_ended(w, ids[1], "timeout");
+        if (m->kill)
+            assert_ended(w, ids[2], "killed");
         assert_in_range(core_sandbox_find(w->core, NULL, ids[0])->end_real_ms - clock_real_ms(),
                         50000, 60000);
         assert_int_equal(fake_counts(w->fake).live, m->lives);
@@ -218,6 +236,40 @@ static void at_a_kill_of_cayd_each_is_as_before_or_gone(void **state)
             world_run_until(w, &gone.calls, 1);
         }
     }
+}
+
+static void count_ended(void *arg, const struct core_ended *one)
+{
+    unsigned *n = arg;
+
+    if (*n == 0)
+        assert_string_equal(one->id, "i1999");
+    (*n)++;
+}
+
+/* Of each tenant the newest, also where many ended in the same millisecond; none that is older than
+ * seven days. */
+static void ends_are_kept_up_to_a_number_and_an_age(void **state)
+{
+    struct world *w = *state;
+    const int64_t now_ms = clock_real_ms();
+    struct store_ended row = {.template_id = "host", .reason = "idle", .ended_real_ms = now_ms};
+    unsigned n = 0;
+    struct err e;
+
+    for (unsigned i = 0; i < ENDED_OF_A_TENANT + 100; i++) {
+        snprintf(row.id, sizeof(row.id), "i%u", 1999 - i);
+        assert_int_equal(store_ended_put(w->core->store, "default", &row, &e), ERR_OK);
+    }
+    assert_int_equal(world_query(w, "SELECT count(*) FROM ended"), ENDED_OF_A_TENANT);
+    snprintf(row.id, sizeof(row.id), "iold");
+    row.ended_real_ms = now_ms - ENDED_LIFE_MS - 1000;
+    assert_int_equal(store_ended_put(w->core->store, "other", &row, &e), ERR_OK);
+    assert_int_equal(core_ended_each(w->core, "other", 10, count_ended, &n, &e), ERR_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(core_ended_each(w->core, "default", SIZE_MAX / 2, count_ended, &n, &e),
+                     ERR_OK);
+    assert_int_equal(n, ENDED_OF_A_TENANT);
 }
 
 /* privd was still making one for an earlier cayd when this one asked for its list. */
@@ -329,6 +381,7 @@ int main(void)
         WORLD(a_level_is_asked_for_and_stored),
         WORLD(what_privd_lost_is_forgotten),
         WORLD(at_a_kill_of_cayd_each_is_as_before_or_gone),
+        WORLD(ends_are_kept_up_to_a_number_and_an_age),
         WORLD(a_stray_that_appears_later_is_ended),
         WORLD(waits_for_privd_end),
         WORLD(a_list_that_is_never_answered_is_asked_for_anew),
