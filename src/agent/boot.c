@@ -10,6 +10,7 @@
 #include "agent/common/logs.h"
 #include "agent/generation.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/test_bypass.h"
 
 #include <arpa/inet.h>
@@ -128,6 +129,12 @@ static int write_names(const char *id)
     return ret < 0 ? ret : write_name_file(etc, AGENT_MACHINE_ID_NAME, machine);
 }
 
+/* A sandbox starts all the same, so that its owner can remove something. */
+static bool is_full(int rc)
+{
+    return rc == -EDQUOT || rc == -ENOSPC;
+}
+
 /* The kernel has looked these up when the claim comes, so that it takes less time then. */
 static void resolve_names(void)
 {
@@ -163,8 +170,12 @@ enum err_code boot_claim(struct agent *a, int boot_fd, struct err *e)
         logs_forget(a);
     memcpy(a->id, claim.id, sizeof(a->id) - 1);
     explicit_bzero(&claim, sizeof(claim));
+    ret = a->command_sandbox ? 0 : write_names(a->id);
+    if (is_full(ret))
+        log_warn("the disk is full: " AGENT_NAMES_DIR "/" AGENT_HOSTS_NAME
+                 " and others with the sandbox's name are not whole until its next start");
     /* Where programs run already, as after a restore, what they made of the files is theirs. */
-    if (!a->command_sandbox && (ret = write_names(a->id)) < 0 && !a->prepared)
+    else if (ret < 0 && !a->prepared)
         return err_set_sys(e, ERR_INTERNAL, ret, "writing the sandbox's name");
     if (a->prepared)
         generation_renew();

@@ -284,6 +284,7 @@ static int start_cold(struct privd *p, struct slot *s)
     if (n < 0)
         return n;
     memcpy(start.volumes, s->volumes, sizeof(start.volumes));
+    volume_sizes(p, s->volumes, start.volume_bytes);
     int r = s->driver->start_begin(p->rt, &s->pooled, &start, &s->task, &s->boot_fd);
 
     for (int i = 0; i < n; i++)

@@ -48,6 +48,16 @@ bool volume_any_writable(const struct privsep_mount v[static PRIVSEP_CREATE_VOLU
     return false;
 }
 
+void volume_sizes(const struct privd *p,
+                  const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES],
+                  uint64_t bytes[static PRIVSEP_CREATE_VOLUMES])
+{
+    for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++)
+        bytes[i] = v[i].number && v[i].flags != PRIVSEP_MOUNT_HOST_DIR
+                       ? p->volumes.all[v[i].number].bytes
+                       : 0;
+}
+
 /* Whether one that has `has` bars `wanted`; wanted NULL: every use of that number does. */
 static bool bars(const struct privsep_mount *has, uint32_t number,
                  const struct privsep_mount *wanted)

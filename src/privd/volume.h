@@ -31,6 +31,11 @@ void volume_list_requested(struct privd *p, const struct reply_to *to, const str
 /* Whether there are entries at all. */
 bool volume_any(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);
 
+/* The size of each, as far as it is known; of none, and of directories of the host, 0. */
+void volume_sizes(const struct privd *p,
+                  const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES],
+                  uint64_t bytes[static PRIVSEP_CREATE_VOLUMES]);
+
 /* Whether one of them is to be written to. */
 bool volume_any_writable(const struct privsep_mount v[static PRIVSEP_CREATE_VOLUMES]);
 

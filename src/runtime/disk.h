@@ -6,9 +6,19 @@
  * sandbox's layer is a tmpfs of its own that ends with it. Names of layers are <slot>.<gen>.
  * Private to the runtime. */
 
+#include "runtime/disk_room.h"
 #include "runtime/runtime.h"
 
 struct disk;
+
+/* A volume that a sandbox is to have. bytes: its limit, which is set anew; 0: it is not known, and
+ * stays. */
+struct disk_volume {
+    uint32_t number;
+    bool read_only;
+    uint64_t bytes;
+    struct disk_rooms *rooms;
+};
 
 struct disk_backend {
     const char *name;
@@ -50,7 +60,7 @@ struct disk_backend {
      * written to by an overlay; read-only where it is not to be. */
     int (*volume_make)(const struct disk *d, uint32_t n, uint64_t bytes);
     int (*volume_remove)(const struct disk *d, uint32_t n);
-    int (*volume_tree)(const struct disk *d, uint32_t n, bool read_only, int userns_fd);
+    int (*volume_tree)(const struct disk *d, const struct disk_volume *v, int userns_fd);
     /* The sealed memory of a sandbox, a file of root's alone in its layer, beside its files:
      * its size counts as the sandbox's. make: a new one, to be written; else the one that is there,
      * to be read. A descriptor or -errno; -ENOENT. remove: its absence is success. */
@@ -59,7 +69,8 @@ struct disk_backend {
     /* The sealed memory goes, and so do the files that carry the name of a layer's last sandbox, as
      * a start makes them anew. A restore keeps them: a program may have them open. */
     int (*layer_forget)(const struct disk *d, uint32_t slot, uint32_t gen);
-    int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes);
+    int (*layer_limit)(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes,
+                       struct disk_rooms *rooms);
     int (*layer_usage)(const struct disk *d, uint32_t slot, uint32_t gen, uint64_t *used_bytes,
                        uint64_t *limit_bytes);
     /* A detached mount of the layer with the ids of a user namespace, holding the directories of

@@ -75,10 +75,11 @@ static int btrfs_layer_give_back(struct disk *d, uint32_t slot, uint32_t gen)
     return rc < 0 ? btrfs_layer_destroy(d, slot, gen) : 0;
 }
 
-static int btrfs_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes)
+static int btrfs_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes,
+                             struct disk_rooms *rooms)
 {
     CLEANUP_CLOSE int fd = open_layer(d, slot, gen);
-    return fd < 0 ? fd : btrfs_limit(fd, bytes);
+    return fd < 0 ? fd : disk_room_limit(rooms, d->root_fd, fd, bytes);
 }
 
 static int btrfs_layer_usage(const struct disk *d, uint32_t slot, uint32_t gen,
@@ -441,15 +442,17 @@ static int settle_volume(int fd)
     return syncfs(fd) < 0 ? -errno : forget_volatile(fd);
 }
 
-static int btrfs_volume_tree(const struct disk *d, uint32_t n, bool read_only, int userns_fd)
+static int btrfs_volume_tree(const struct disk *d, const struct disk_volume *v, int userns_fd)
 {
-    CLEANUP_CLOSE int fd = open_volume(d, n);
-    int rc = fd < 0 ? fd : read_only ? 0 : settle_volume(fd);
+    CLEANUP_CLOSE int fd = open_volume(d, v->number);
+    int rc = fd < 0 ? fd : v->read_only ? 0 : settle_volume(fd);
 
+    if (rc == 0 && !v->read_only && v->bytes > 0)
+        rc = disk_room_limit(v->rooms, d->root_fd, fd, v->bytes);
     return rc < 0 ? rc
                   : mnt_clone_idmapped(fd, "",
                                        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME |
-                                           (read_only ? MOUNT_ATTR_RDONLY : 0),
+                                           (v->read_only ? MOUNT_ATTR_RDONLY : 0),
                                        userns_fd);
 }
 

@@ -13,7 +13,8 @@ static int memory_nothing(struct disk *d, uint32_t slot, uint32_t gen)
     return 0;
 }
 
-static int memory_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes)
+static int memory_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes,
+                              struct disk_rooms *rooms)
 {
     return 0; /* it is the size of the tmpfs */
 }

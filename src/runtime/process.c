@@ -180,15 +180,21 @@ static int start_whole(const struct process_start_args *a, struct inside *in,
 
 static int start_sandbox(void *arg, struct task_result *out)
 {
-    const struct process_start_args *a = arg;
+    struct process_start_args *a = arg;
     struct inside in = inside_new(a->start);
+    struct disk_rooms rooms = {.n = 0};
+    int rc;
 
     in.filter = a->start->limits.filters ? &a->rt->asking_filter : &a->rt->filter;
     in.agent_fd = a->rt->agent_fd;
     in.boot_fd = a->boot.agent_fd;
+    a->rooms = &rooms;
     if (a->start->image)
-        return process_restore(a, &in, out);
-    return a->slot->userns_fd < 0 ? start_whole(a, &in, out) : start_in_slot(a, &in, out);
+        rc = process_restore(a, &in, out);
+    else
+        rc = a->slot->userns_fd < 0 ? start_whole(a, &in, out) : start_in_slot(a, &in, out);
+    disk_rooms_end(&rooms);
+    return rc;
 }
 
 int process_start_begin(struct runtime *rt, const struct runtime_slot *slot,

@@ -13,7 +13,8 @@ static int limit_layer(const struct process_start_args *a)
 {
     struct disk *disk = &a->rt->disk;
     uint64_t bytes = TEST_BYPASS(DISK_LIMIT) ? 0 : a->start->limits.disk_bytes;
-    return disk->backend->layer_limit(disk, a->slot->number, a->slot->gen, bytes);
+    return disk->backend->layer_limit(disk, a->slot->number, a->slot->gen, bytes,
+                                      a->start->kept ? a->rooms : NULL);
 }
 
 /* Only in test builds: whether a node is to be the host's. */

@@ -60,7 +60,7 @@ static bool has_other_disk(const struct resize_args *a)
 
 static int limit_disk(const struct resize_args *a, uint64_t bytes)
 {
-    return a->rt->disk.backend->layer_limit(&a->rt->disk, a->sb.slot, a->sb.gen, bytes);
+    return a->rt->disk.backend->layer_limit(&a->rt->disk, a->sb.slot, a->sb.gen, bytes, NULL);
 }
 
 /* Written data is counted once it is on the disk. */

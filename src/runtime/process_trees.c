@@ -58,27 +58,27 @@ static int open_host_dir(const struct runtime *rt, uint32_t number)
     return mnt_clone(fd, "", RUNTIME_LOWER_ATTR);
 }
 
-static int open_volume(const struct process_start_args *a, const struct privsep_mount *v,
-                       int userns_fd)
+static int open_volume(const struct process_start_args *a, size_t i, int userns_fd)
 {
+    const struct privsep_mount *v = &a->start->volumes[i];
+    const struct disk_volume volume = {.number = v->number,
+                                       .read_only = v->flags & PRIVSEP_MOUNT_READ_ONLY,
+                                       .bytes = a->start->volume_bytes[i],
+                                       .rooms = a->rooms};
     const struct disk *disk = &a->rt->disk;
 
     if (v->flags == PRIVSEP_MOUNT_HOST_DIR)
         return open_host_dir(a->rt, v->number);
-    return disk->backend->volume_tree
-               ? disk->backend->volume_tree(disk, v->number, v->flags & PRIVSEP_MOUNT_READ_ONLY,
-                                            userns_fd)
-               : -EOPNOTSUPP;
+    return disk->backend->volume_tree ? disk->backend->volume_tree(disk, &volume, userns_fd)
+                                      : -EOPNOTSUPP;
 }
 
 static int open_volumes(const struct process_start_args *a, int userns_fd, struct inside *in)
 {
     for (size_t i = 0; i < PRIVSEP_CREATE_VOLUMES; i++) {
-        const struct privsep_mount *v = &a->start->volumes[i];
-
-        if (!v->number)
+        if (!a->start->volumes[i].number)
             continue;
-        in->volume_fds[i] = open_volume(a, v, userns_fd);
+        in->volume_fds[i] = open_volume(a, i, userns_fd);
         if (in->volume_fds[i] < 0)
             return in->volume_fds[i];
     }

@@ -12,6 +12,7 @@ struct process_start_args {
     const struct runtime_slot *slot;
     const struct runtime_start *start;
     struct process_boot boot;
+    struct disk_rooms *rooms;
 };
 
 /* Fills in's lower_fd, view_fd, mask_fd, usr_fd, upper_fd and volume_fds: detached mounts, which

@@ -238,6 +238,7 @@ struct runtime_start {
     int records_fd;               /* with kept: as of runtime_end */
     struct privsep_limits limits;
     struct privsep_mount volumes[PRIVSEP_CREATE_VOLUMES]; /* whole starts only */
+    uint64_t volume_bytes[PRIVSEP_CREATE_VOLUMES];        /* of each its size; 0: not known */
 };
 
 struct runtime_claim {

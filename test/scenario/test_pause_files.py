@@ -61,6 +61,38 @@ def test_its_files_are_there_and_it_boots_anew(cay):
                                    ("sandbox.ended", "killed")]
 
 
+# Bytes until there is no room, then files of none, whose names take the rest.
+FILL = """import itertools
+big = open('big', 'ab', 0)
+try:
+    while big.write(bytes(1 << 20)): pass
+except OSError: pass
+try:
+    for n in itertools.count(): open(f'{n}' + 'x' * 200, 'x')
+except OSError as e: print(e.errno)
+"""
+
+
+def test_one_that_filled_its_disk_is_resumed_and_can_be_emptied(cay):
+    """As often as it is. Its room is what it was: a start that brought some would show as a file that grew. Control: it is full."""
+    def fill():
+        assert box.run(f"cd /tmp && python3 -c \"{FILL}\"", timeout=120).out == "122\n"
+        return box.run("stat -c %s /tmp/big").out
+
+    with cay.create() as box:
+        assert box.run("rm -f /tmp/big; fallocate -l 800M /tmp/big").exit_code == 0
+        size = fill()
+        for _ in range(3):
+            assert pause_files(cay, box) == 204
+            reply = resume(cay, box)
+            assert reply.status == 201, reply.body
+            assert int(fill()) - int(size) < 1 << 20
+        assert box.run("echo more > /tmp/more").exit_code != 0
+        assert box.run("rm -f /tmp/big /tmp/*x && echo more > /tmp/more && cat /tmp/more").out == "more\n"
+        assert pause_files(cay, box) == 204 and resume(cay, box).status == 201
+        assert box.run("cat /tmp/more; hostname; grep -c $(hostname) /etc/hosts").out == f"more\n{box.id}\n1\n"
+
+
 def test_its_samples(cay):
     """Of files alone there is nothing to measure: the answer is what was measured before, and nothing is an answer, too."""
     def metrics(box):

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from client import Client
-from test_pause_files import disk, needs_a_disk, pause_files, resume  # noqa: F401 (a fixture)
+from test_pause_files import FILL, disk, needs_a_disk, pause_files, resume  # noqa: F401 (a fixture)
 from test_recovery import kill_daemons, wait_ready
 from waitlib import until
 
@@ -83,6 +83,25 @@ def test_where_it_stands(cay, volume):
     with with_volume(cay, ("data", "/opt")) as box:
         assert box.run("echo x > /opt/file && readlink /opt; rm /opt 2>/dev/null || echo refused").out == "/run/volumes/0\nrefused\n"
         assert box.run("mount | grep -c ' /run/volumes/0 .*nosuid.*nodev'").out == "1\n"
+
+
+def test_one_that_is_full_can_be_emptied(cay, volume):
+    """By the next sandbox that has it, and without one. Its size stays what it was, however often it was mounted full."""
+    made, sizes = volume("full", 4 * MIB), []
+    for _ in range(3):
+        with with_volume(cay, ("full", "/v")) as box:
+            assert box.run(f"cd /v && python3 -c \"{FILL}\"").out == "122\n"
+            sizes.append(int(box.run("stat -c %s /v/big").out))
+            assert " rw," in box.run("grep ' /run/volumes/0 ' /proc/mounts").out
+    assert sizes[-1] - sizes[0] < MIB and 2 * MIB < sizes[0] < 4 * MIB
+    token = cay.call("GET", f"/volumes/{made['volumeID']}").json["token"]
+
+    def remove():
+        return cay.call("DELETE", f"/volumecontent/{made['volumeID']}/path?path=/big", headers={"Authorization": f"Bearer {token}"}, key=False)
+
+    assert until(lambda: remove().status == 204)
+    with with_volume(cay, ("full", "/v")) as box:
+        assert box.run("rm -rf /v/*; head -c 2M /dev/urandom > /v/new; stat -c %s /v/new").out == f"{2 * MIB}\n"
 
 
 def test_pause_fork_snapshot_and_rollback(cay, volume):
