@@ -9,15 +9,24 @@
 
 #include <string.h>
 
-#define TEXT_MAX (256u * 1024) /* about 20 KiB are used */
+#define TEXT_MAX (256u * 1024) /* about 35 KiB are used */
 
 static const char *const dialects[API_METRICS_COUNT] = {
     [API_METRICS_E2B] = "e2b", [API_METRICS_DAYTONA] = "daytona", [API_METRICS_CAY] = "cay"};
 
-static const char *const step_words[COUNTER_STEP_COUNT] = {[COUNTER_CREATE] = "create",
-                                                           [COUNTER_CREATE_MADE] = "create_made",
-                                                           [COUNTER_CREATE_AGENT] = "create_agent",
-                                                           [COUNTER_KILL] = "kill"};
+static const char *const step_words[COUNTER_STEP_COUNT] = {
+    [COUNTER_CREATE] = "create",
+    [COUNTER_CREATE_MADE] = "create_made",
+    [COUNTER_CREATE_AGENT] = "create_agent",
+    [COUNTER_KILL] = "kill",
+    [COUNTER_PAUSE_FROZEN] = "pause_frozen",
+    [COUNTER_PAUSE_MEMORY] = "pause_memory",
+    [COUNTER_PAUSE_FILES] = "pause_files",
+    [COUNTER_RESUME_FROZEN] = "resume_frozen",
+    [COUNTER_RESUME_MEMORY] = "resume_memory",
+    [COUNTER_RESUME_FILES] = "resume_files",
+    [COUNTER_SNAPSHOT] = "snapshot",
+    [COUNTER_FORK] = "fork"};
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
@@ -61,6 +70,9 @@ static void put_sandboxes(struct text_writer *t, const struct core *c)
     for (enum sandbox_state s = 0; s < SANDBOX_STATE_COUNT; s++)
         if (!life_of(s)->gone) /* no sandbox is in that state for longer than a turn */
             put_count(t, "cay_sandboxes", "state", life_of(s)->name, core_count_in(c, s));
+    family(t, "cay_sandboxes_paused", "gauge", "Paused sandboxes by what is kept of them.");
+    for (size_t i = 0; core_paused_tier(i); i++)
+        put_count(t, "cay_sandboxes_paused", "tier", core_paused_tier(i), core_count_paused(c, i));
     family(t, "cay_sandboxes_created", "counter", "Creates that were answered with a sandbox.");
     put_count(t, "cay_sandboxes_created_total", NULL, NULL, n->created);
     family(t, "cay_sandbox_creates_failed", "counter", "Creates that were refused or failed.");
@@ -74,6 +86,10 @@ static void put_sandboxes(struct text_writer *t, const struct core *c)
     family(t, "cay_sandbox_step_seconds", "histogram", "How long steps of a sandbox's life took.");
     for (unsigned i = 0; i < COUNTER_STEP_COUNT; i++)
         put_histogram(t, "cay_sandbox_step_seconds", "step", step_words[i], &n->steps[i]);
+    family(t, "cay_sandbox_steps_failed", "counter",
+           "Pauses, resumes, snapshots and forks that were begun and failed.");
+    for (unsigned i = COUNTER_PAUSE_FROZEN; i < COUNTER_STEP_COUNT; i++)
+        put_count(t, "cay_sandbox_steps_failed_total", "step", step_words[i], n->step_failed[i]);
 }
 
 static void put_egress(struct text_writer *t, const struct core *c)

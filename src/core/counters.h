@@ -17,6 +17,15 @@ enum counter_step {
     COUNTER_CREATE_MADE,  /* of it: until cay-privd had made the sandbox */
     COUNTER_CREATE_AGENT, /* of it: until its agent had its environment */
     COUNTER_KILL,         /* from the call until nothing of the sandbox is left */
+    /* From here on trace.c adds, as the spans of docs/traces.md begin and end. */
+    COUNTER_PAUSE_FROZEN,
+    COUNTER_PAUSE_MEMORY,
+    COUNTER_PAUSE_FILES,
+    COUNTER_RESUME_FROZEN,
+    COUNTER_RESUME_MEMORY,
+    COUNTER_RESUME_FILES,
+    COUNTER_SNAPSHOT,
+    COUNTER_FORK,
     COUNTER_STEP_COUNT
 };
 
@@ -26,6 +35,7 @@ struct counters {
     uint64_t ended[COUNTERS_REASONS]; /* in the order of counters_reason */
     uint64_t violations, asks, events_dropped;
     struct histogram steps[COUNTER_STEP_COUNT];
+    uint64_t step_failed[COUNTER_STEP_COUNT]; /* from COUNTER_PAUSE_FROZEN on */
 };
 
 /* The i-th word of docs/events.md that an end may have as its reason; "other" for the last; NULL:
@@ -41,3 +51,7 @@ const struct counters *core_counters(const struct core *c);
 
 /* How many sandboxes are in that state now. */
 size_t core_count_in(const struct core *c, enum sandbox_state state);
+
+/* How many are paused, by the i-th word of core_pause_tier_name. NULL: past the last. */
+const char *core_paused_tier(size_t i);
+size_t core_count_paused(const struct core *c, size_t i);

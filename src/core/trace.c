@@ -118,6 +118,41 @@ void trace_begin(struct core *c, struct trace_span *s, enum trace_name name, uin
 {
     if (c->traces)
         begin(s, &c->trace, name, at_us);
+    else
+        *s = (struct trace_span){.name = name, .begun_us = at_us};
+    s->timed = true;
+}
+
+/* A row without a tier is for all. A create is counted where its steps are known (create.c). */
+static const struct change {
+    enum trace_name name;
+    const char *tier;
+    enum counter_step step;
+} changes[] = {
+    {TRACE_PAUSE, "frozen", COUNTER_PAUSE_FROZEN},
+    {TRACE_PAUSE, "memory", COUNTER_PAUSE_MEMORY},
+    {TRACE_PAUSE, "files", COUNTER_PAUSE_FILES},
+    {TRACE_RESUME, "frozen", COUNTER_RESUME_FROZEN},
+    {TRACE_RESUME, "memory", COUNTER_RESUME_MEMORY},
+    {TRACE_RESUME, "files", COUNTER_RESUME_FILES},
+    {TRACE_SNAPSHOT, NULL, COUNTER_SNAPSHOT},
+    {TRACE_FORK, NULL, COUNTER_FORK},
+};
+
+static void count(struct counters *n, const struct trace_span *s, const char *tier,
+                  uint64_t ended_us, enum err_code code)
+{
+    const struct change *ch = changes, *end = changes + ARRAY_SIZE(changes);
+
+    while (ch < end &&
+           (ch->name != s->name || (ch->tier && (!tier || strcmp(ch->tier, tier) != 0))))
+        ch++;
+    if (ch == end)
+        return;
+    if (code == ERR_OK)
+        histogram_add(&n->steps[ch->step], ended_us - MIN(s->begun_us, ended_us));
+    else
+        n->step_failed[ch->step]++;
 }
 
 static void copy_text(char *out, size_t size, const char *text)
@@ -151,9 +186,11 @@ static void record(struct traces *t, const struct trace_span *s, uint64_t ended_
 void trace_end(struct core *c, struct trace_span *s, const struct trace_about *about,
                enum err_code code)
 {
+    if (s->timed)
+        count(&c->counters, s, about->tier, clock_mono_us(), code);
     if (c->traces && s->on)
         record(c->traces, s, clock_mono_us(), about, code);
-    s->on = s->unsampled = false;
+    s->on = s->unsampled = s->timed = false;
 }
 
 void trace_step(struct core *c, const struct trace_span *parent, enum trace_name name,

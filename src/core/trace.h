@@ -1,7 +1,7 @@
 #pragma once
 /* Traces: spans of creates, pauses, resumes, snapshots and forks and of their steps, for a
- * collector of the operator's (docs/traces.md). Without one ([traces] otlp_url) all of this does
- * nothing.
+ * collector of the operator's (docs/traces.md). Without one ([traces] otlp_url) nothing of this is
+ * recorded; how long each took is counted for GET /metrics all the same (counters.h).
  *
  * A span belongs to what it measures: begun there, and ended there once. Ending it copies it to a
  * queue of TRACE_WAITING_MAX, whose oldest entry goes, counted, for a new one: nothing ever waits
@@ -59,6 +59,7 @@ struct trace_context {
 struct trace_span {
     bool on;        /* it will be recorded */
     bool unsampled; /* it will not, nor what is below it */
+    bool timed;     /* its end is counted, with a collector or without */
     bool is_call, has_parent;
     enum trace_name name;
     uint8_t trace[TRACE_ID_BYTES], id[TRACE_SPAN_ID_BYTES], parent[TRACE_SPAN_ID_BYTES];

@@ -44,6 +44,38 @@ def test_what_happens_is_counted(cay):
     assert after[("cay_ready", ())] == 1
 
 
+def test_pauses_resumes_snapshots_and_forks_are_timed(cay):
+    """In each tier; those that are paused are counted by it."""
+    tiers = ["frozen"] + (["files"] if cay.call("GET", "/cay/v1/status").json["disk"]["backend"] == "btrfs" else [])
+    for tier in tiers:
+        before, _ = read(cay)
+        with cay.create() as box:
+            assert cay.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {"tier": tier}).status == 200
+            paused, _ = read(cay)
+            assert grown(before, paused, "cay_sandboxes_paused", tier=tier) == 1
+            assert cay.call("POST", f"/v2/sandboxes/{box.id}/connect", {"timeout": 60}).status == 201
+        after, _ = read(cay)
+        for step in (f"pause_{tier}", f"resume_{tier}"):
+            assert grown(before, after, "cay_sandbox_step_seconds_count", step=step) == 1
+            assert grown(before, after, "cay_sandbox_step_seconds_sum", step=step) > 0
+            assert grown(before, after, "cay_sandbox_steps_failed_total", step=step) == 0
+        assert grown(before, after, "cay_sandboxes_paused", tier=tier) == 0
+    if "files" not in tiers:
+        return
+    before, _ = read(cay)
+    with cay.create() as box:
+        assert cay.call("POST", f"/sandboxes/{box.id}/snapshots", {"name": "timed"}).status == 201
+        assert cay.call("DELETE", "/templates/timed").status == 204
+        forks = cay.call("POST", f"/sandboxes/{box.id}/fork", {"count": 2})
+        assert forks.status == 201, forks.body
+    for one in cay.call("GET", "/v2/sandboxes").json:
+        if one["sandboxID"] in forks.body.decode():
+            cay.call("DELETE", f"/sandboxes/{one['sandboxID']}")
+    after, _ = read(cay)
+    assert grown(before, after, "cay_sandbox_step_seconds_count", step="snapshot") == 2  # the fork's copy too
+    assert grown(before, after, "cay_sandbox_step_seconds_count", step="fork") == 1
+
+
 def test_each_state_of_the_table_has_its_count(cay):
     table = (REPOSITORY / "docs/architecture.md").read_text().split("<!-- table: life -->\n")[1].split("<!-- end -->")[0]
     states = {line.split("|")[1].strip() for line in table.splitlines()[2:]} - {"ended"}

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/otlp_url.h"
 #include "core/core_internal.h"
+#include "core/counters.h"
 #include "core/fork.h"
 #include "core/snapshot.h"
 #include "core/trace_internal.h"
@@ -408,6 +409,34 @@ static void record(struct world *w, unsigned n)
     }
 }
 
+/* For GET /metrics; a create's are counted elsewhere. */
+static void ends_are_counted_by_step(void **state)
+{
+    struct world *w = *state;
+    const struct counters *n = core_counters(w->core);
+    struct trace_about about = {.tenant = "default", .tier = "memory"};
+    struct trace_span s;
+    uint64_t count = 0;
+
+    trace_begin(w->core, &s, TRACE_PAUSE, clock_mono_us() - 3000);
+    trace_end(w->core, &s, &about, ERR_OK);
+    trace_end(w->core, &s, &about, ERR_OK);
+    trace_begin(w->core, &s, TRACE_RESUME, clock_mono_us());
+    trace_end(w->core, &s, &about, ERR_TIMEOUT);
+    trace_begin(w->core, &s, TRACE_CREATE, clock_mono_us());
+    trace_end(w->core, &s, &about, ERR_OK);
+    about.tier = NULL;
+    trace_begin(w->core, &s, TRACE_FORK, clock_mono_us());
+    trace_end(w->core, &s, &about, ERR_OK);
+    assert_int_equal(n->steps[COUNTER_PAUSE_MEMORY].count, 1);
+    assert_true(n->steps[COUNTER_PAUSE_MEMORY].sum_us >= 3000);
+    assert_int_equal(n->step_failed[COUNTER_RESUME_MEMORY], 1);
+    assert_int_equal(n->steps[COUNTER_FORK].count, 1);
+    for (unsigned i = 0; i < COUNTER_STEP_COUNT; i++)
+        count += n->steps[i].count + n->step_failed[i];
+    assert_int_equal(count, 3);
+}
+
 /* The time of the next attempt has come. */
 static void attempt(struct world *w, struct proxy *p, const char *answer)
 {
@@ -570,6 +599,7 @@ int main(void)
         WORLD(without_a_collector_there_are_none),
         WORLD(a_fork_has_all_that_it_begins_below_it),
         WORLD(a_pause_and_a_resume_say_their_tier),
+        WORLD(ends_are_counted_by_step),
         WORLD(what_may_be_sent_again_is_until_it_is_given_up),
         WORLD(what_may_not_is_given_up_at_once),
         WORLD(an_egress_that_is_away_is_no_attempt),
