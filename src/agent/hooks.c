@@ -276,7 +276,7 @@ static void hooks_read(struct http_exchange *x, char *text, size_t len)
     struct err e;
 
     if (json_parse(text, len, true, &body, &e) != ERR_OK ||
-        read_request(body, &dir, &env, &e) != ERR_OK) {
+        init_set_limits(a, body, &e) != ERR_OK || read_request(body, &dir, &env, &e) != ERR_OK) {
         http_respond_error(x, 400, "%s", e.text);
     } else {
         if (a->hooks)

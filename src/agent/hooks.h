@@ -2,8 +2,9 @@
 /* Programs of the sandbox's own that are run before it is paused and after it was resumed: the
  * files in /etc/cay/pause.d and /etc/cay/resume.d (docs/hooks.md). cayd asks for them with
  *
- *   POST /cay/hooks {"hook": "pause", "tier": "frozen", "reason": "api"}
+ *   POST /cay/hooks {"hook": "pause", "tier": "frozen", "reason": "api", "limits": {..}}
  *
+ * ("limits" as in /init: a resize of a frozen sandbox is told to its agent with its resume's hooks),
  * and is answered when the last has ended, at the latest after AGENT_HOOKS_MS:
  *   {"ran": 2, "failed": [{"name": "10-flush", "error": "exit status 1: no such table"}]}
  *

@@ -122,6 +122,28 @@ static enum err_code read_limits(const json_t *body, struct agent_limits *out, s
     return ERR_OK;
 }
 
+static void set_limits(struct agent *a, const struct agent_limits *to)
+{
+    if (to->memory_bytes)
+        a->limits.memory_bytes = to->memory_bytes;
+    if (to->disk_bytes)
+        a->limits.disk_bytes = to->disk_bytes;
+    if (to->cpu_milli)
+        a->limits.cpu_milli = to->cpu_milli;
+    if (to->output_bytes_per_second)
+        process_limit_output(a, to->output_bytes_per_second);
+}
+
+enum err_code init_set_limits(struct agent *a, const json_t *body, struct err *e)
+{
+    struct agent_limits to = {0};
+    enum err_code code = read_limits(body, &to, e);
+
+    if (code == ERR_OK)
+        set_limits(a, &to);
+    return code;
+}
+
 static enum err_code read_init(const json_t *body, struct init *in, struct err *e)
 {
     const char *timestamp = NULL;
@@ -169,14 +191,7 @@ static void apply(struct agent *a, const struct init *in)
         snprintf(a->default_workdir, sizeof(a->default_workdir), "%s", in->workdir);
     if (in->authority)
         trust_install(a, in->authority);
-    if (in->limits.memory_bytes)
-        a->limits.memory_bytes = in->limits.memory_bytes;
-    if (in->limits.disk_bytes)
-        a->limits.disk_bytes = in->limits.disk_bytes;
-    if (in->limits.cpu_milli)
-        a->limits.cpu_milli = in->limits.cpu_milli;
-    if (in->limits.output_bytes_per_second)
-        process_limit_output(a, in->limits.output_bytes_per_second);
+    set_limits(a, &in->limits);
 }
 
 static void answer_init(struct http_exchange *x)

@@ -14,6 +14,9 @@ int64_t create_send(struct sandbox_obj *o, uint32_t template_number, uint32_t ke
  * out. */
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes);
 
+/* "limits" of a request to an agent: a new object. NULL: memory is out. */
+json_t *create_limits(const struct privsep_limits *l);
+
 /* The text of it for o, with the sandbox's own variables and what else its agent has to know:
  * malloc'd; NULL: memory is out. */
 char *create_make_init(struct sandbox_obj *o);

@@ -23,6 +23,12 @@ static int add_identity(json_t *env, const struct core_names *names, const struc
            json_object_set_new(env, names->template_id, json_string(s->template_requested));
 }
 
+json_t *create_limits(const struct privsep_limits *l)
+{
+    return json_pack("{s:I, s:I, s:I}", "memoryBytes", (json_int_t)l->memory_bytes, "diskBytes",
+                     (json_int_t)l->disk_bytes, "cpuMilli", (json_int_t)l->cpu_milli);
+}
+
 json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t output_bytes)
 {
     const struct sandbox *s = &o->s;
@@ -31,15 +37,14 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t outp
     json_t *body;
 
     clock_format_rfc3339(clock_real_ms(), now);
-    body = json_pack("{s:O, s:s, s:s, s:s, s:I, s:b, s:{s:I, s:I, s:I, s:I}}", "envVars", env,
-                     "defaultUser", DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp",
-                     now, "startWaitMs", (json_int_t)o->core->config.agent_timeout_ms * 4 / 5,
-                     "startMustRun", !sandbox_life(o)->files, "limits", "memoryBytes",
-                     (json_int_t)s->limits.memory_bytes, "diskBytes",
-                     (json_int_t)s->limits.disk_bytes, "cpuMilli", (json_int_t)s->limits.cpu_milli,
-                     "outputBytesPerSecond", (json_int_t)output_bytes);
+    body = json_pack("{s:O, s:s, s:s, s:s, s:I, s:b, s:o}", "envVars", env, "defaultUser",
+                     DEFAULT_USER, "defaultWorkdir", DEFAULT_WORKDIR, "timestamp", now,
+                     "startWaitMs", (json_int_t)o->core->config.agent_timeout_ms * 4 / 5,
+                     "startMustRun", !sandbox_life(o)->files, "limits", create_limits(&s->limits));
     if (body &&
-        ((o->no_start_command && json_object_set_new(body, "startCommand", json_false()) < 0) ||
+        (json_object_set_new(json_object_get(body, "limits"), "outputBytesPerSecond",
+                             json_integer((json_int_t)output_bytes)) < 0 ||
+         (o->no_start_command && json_object_set_new(body, "startCommand", json_false()) < 0) ||
          (pem && json_object_set_new(body, "caBundle", json_string(pem)) < 0))) {
         json_decref(body);
         return NULL;

@@ -6,6 +6,7 @@
 #include "contract/agent_boot.h"
 #include "core/call.h"
 #include "core/core_internal.h"
+#include "core/create.h"
 #include "core/events.h"
 #include "core/life.h"
 #include "core/sandbox.h"
@@ -80,10 +81,13 @@ static void on_resume_hooks(struct core *c, const char *id, const struct err *wh
         report(o, "resume", why, http_status, body, len);
 }
 
-/* NULL: memory is out. */
-static char *make_body(const char *hook, const char *tier, const char *reason)
+/* With the limits, as an agent that was frozen was not told of a resize meanwhile. NULL: memory is
+ * out. */
+static char *make_body(const struct sandbox_obj *o, const char *hook, const char *tier,
+                       const char *reason)
 {
-    json_t *body = json_pack("{s:s, s:s, s:s}", "hook", hook, "tier", tier, "reason", reason);
+    json_t *body = json_pack("{s:s, s:s, s:s, s:o}", "hook", hook, "tier", tier, "reason", reason,
+                             "limits", create_limits(&o->s.limits));
     char *text = json_text(body, JSON_COMPACT);
 
     json_decref(body);
@@ -107,13 +111,13 @@ void hooks_before_pause(struct sandbox_obj *o, const char *tier)
 
     o->hooks_requested = true;
     /* without a body, as memory is out, the agent refuses */
-    call_hooks(o, make_body("pause", tier, reason), on_pause_hooks);
+    call_hooks(o, make_body(o, "pause", tier, reason), on_pause_hooks);
 }
 
 /* Nothing waits for these, and nothing is set aside for them any more. */
 void hooks_after_resume(struct sandbox_obj *o, const char *tier, const char *reason)
 {
-    char *body = core_admits(o->core) ? make_body("resume", tier, reason) : NULL;
+    char *body = core_admits(o->core) ? make_body(o, "resume", tier, reason) : NULL;
 
     if (body)
         call_hooks(o, body, on_resume_hooks);

@@ -1,7 +1,8 @@
 /* A resize: asked about (operator's and tenant's limits), written, then asked of privd where the
  * sandbox lives. Until the answer its tenant is charged for the greater of both of each limit, and
  * after a refusal the row is what it was. An answer that never comes leaves the row with what was
- * wanted: the next LIST tells what holds (resize_on_listed). */
+ * wanted: the next LIST tells what holds (resize_on_listed). What holds is told to the agent before
+ * the answer, as its texts name it; one that is frozen learns it with its resume (hooks.c). */
 
 #include "core/resize.h"
 
@@ -9,6 +10,7 @@
 #include "base/share.h"
 #include "core/call.h"
 #include "core/core_internal.h"
+#include "core/create.h"
 #include "core/deferred.h"
 #include "core/life.h"
 #include "core/logs.h"
@@ -17,9 +19,12 @@
 #include "core/state_follow.h"
 #include "core/store_sandbox.h"
 #include "core/template.h"
+#include "http/json.h"
 
 #include <errno.h>
 #include <inttypes.h>
+
+#define AGENT_ANSWER_MAX (16u * 1024u)
 
 struct resize_op {
     struct privsep_limits from, to;
@@ -199,24 +204,70 @@ static void answered(struct sandbox_obj *o, const struct resize_op *op, int stat
         log_error("sandbox %s: %s", o->s.id, e.text);
 }
 
+/* failed: NULL where the limits hold. */
+static void finish(struct core *c, const char *id, struct resize_op *op, const struct err *failed)
+{
+    const struct sandbox_obj *o = sandbox_get(c, NULL, id);
+    bool good = o && !c->stopping && !failed;
+    struct err why;
+
+    if (c->stopping)
+        err_set(&why, ERR_CANCELED, "the server is stopping");
+    else if (!o)
+        err_set(&why, ERR_NOT_FOUND, "the sandbox ended while it was resized");
+    else if (failed)
+        why = *failed;
+    if (op->done)
+        op->done(op->arg, good ? &o->s : NULL, good ? NULL : &why);
+    op_free(op);
+}
+
+/* The limits hold whatever the agent says: a sandbox is not to keep its tenant from them. */
+static void on_told(struct core *c, const char *id, const struct err *why, int http_status,
+                    const char *body, size_t len, void *arg)
+{
+    if ((why || http_status / 100 != 2) && !c->stopping)
+        log_warn("sandbox %s: its agent did not learn its limits: %s", id,
+                 why ? why->text : "it refused them");
+    finish(c, id, arg, NULL);
+}
+
+/* Others' resizes do not wait for an agent: its place of the share is given back first. */
+static void tell_agent(struct sandbox_obj *o, struct resize_op *op)
+{
+    json_t *body = json_pack("{s:o, s:b}", "limits", create_limits(&o->s.limits), "startCommand",
+                             false);
+    const struct call_agent_request r = {.method = "POST",
+                                         .target = "/init",
+                                         .body = json_text(body, JSON_COMPACT),
+                                         .max_response_bytes = AGENT_ANSWER_MAX,
+                                         .timeout_ms = o->core->config.agent_timeout_ms};
+
+    json_decref(body);
+    share_return(op->share);
+    op->share = NULL;
+    if (r.body) {
+        call_agent(o, &r, on_told, op);
+        return;
+    }
+    log_warn("sandbox %s: its agent did not learn its limits: memory is out", o->s.id);
+    finish(o->core, o->s.id, op, NULL);
+}
+
 static void on_answer(struct core *c, const char *id, int status, const struct privsep_msg *m,
                       int *fds, size_t n_fds, void *arg)
 {
     struct resize_op *op = arg;
     struct sandbox_obj *o = sandbox_get(c, NULL, id);
+    bool there = o && !c->stopping;
     struct err why;
 
-    if (c->stopping)
-        err_set(&why, ERR_CANCELED, "the server is stopping");
-    else if (o)
+    if (there)
         answered(o, op, status, m, &why);
+    if (there && status == 0 && sandbox_life(o)->reachable)
+        tell_agent(o, op);
     else
-        err_set(&why, ERR_NOT_FOUND, "the sandbox ended while it was resized");
-    if (op->done && o && status == 0 && !c->stopping)
-        op->done(op->arg, &o->s, NULL);
-    else if (op->done)
-        op->done(op->arg, NULL, &why);
-    op_free(op);
+        finish(c, id, op, there && status != 0 ? &why : NULL);
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */

@@ -72,6 +72,22 @@ def test_memory_shrinks_and_grows_while_it_runs(cay, box):
     assert box.run("echo still").out == "still\n"
 
 
+def test_what_is_out_of_memory_is_told_the_limit_in_force(cay, box):
+    """Also where it was frozen when it was resized; and the agent's own figures have it."""
+    def told():
+        done = cay.call("POST", f"/cay/v1/sandboxes/{box.id}/exec", {"shell": "exec python3 -c 'bytearray(300 << 20)'"})
+        return done.json["reason"], box.request("GET", "/metrics").json["mem_total_mib"]
+
+    good(cay, box, memoryBytes=200 * MIB)
+    reason, total = told()
+    assert "limit of 200 MiB" in reason and total == 200
+    assert cay.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {}).status in (200, 204)
+    good(cay, box, memoryBytes=220 * MIB)
+    assert cay.call("POST", f"/cay/v1/sandboxes/{box.id}/resume", {}).status in (200, 201)
+    until(lambda: "limit of 220 MiB" in told()[0], 20)  # no resume waits for its hooks, with which it is told
+    assert told()[1] == 220
+
+
 def test_the_kernel_has_them(cay, own_server, box):
     if not list(files(own_server, "memory.limit_in_bytes")):
         pytest.skip("version 2 of control groups: test_memory_shrinks_and_grows_while_it_runs looks from inside")

@@ -41,7 +41,8 @@ struct agent_spawn {
     uint32_t netlink_pass[2]; /* of netlink.h */
 };
 
-/* The sandbox's limits, as cayd sent them in /init; 0: not sent, then the kernel is asked. */
+/* The sandbox's limits, as cayd sent them last: in /init, after a resize too, and with the hooks of a
+ * resume. 0: not sent, then the kernel is asked. */
 struct agent_limits {
     uint64_t memory_bytes;
     uint64_t disk_bytes;
@@ -138,4 +139,6 @@ void process_oom_get(struct http_exchange *x, struct agent *a);
 void envs_get(struct http_exchange *x, struct agent *a);
 void envs_change(struct http_exchange *x, struct agent *a);
 void init_post(struct http_exchange *x, struct agent *a);
+/* Takes over the limits in a request's "limits"; what it does not name stays. */
+enum err_code init_set_limits(struct agent *a, const json_t *body, struct err *e);
 void logs_get(struct http_exchange *x, struct agent *a);
