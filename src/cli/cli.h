@@ -21,7 +21,7 @@ enum cli_exit {
     CLI_FAILED = 1,
     CLI_USAGE = 2,
     CLI_TIMEOUT = 124,    /* exec, run: --timeout ended the command */
-    CLI_CANNOT = 125,     /* exec, run: cay or the server failed */
+    CLI_CANNOT = 125,     /* exec, run: cay or the server failed, the sandbox ended or was paused */
     CLI_NOT_RUN = 126,    /* exec, run: the program could not be started */
     CLI_NO_PROGRAM = 127, /* exec, run: there is no such program */
     CLI_SIGNALLED = 128   /* + signal number */

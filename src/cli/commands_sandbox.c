@@ -35,7 +35,7 @@
 
 #define TEXT_STATUS                                                                                \
     "The exit status is the command's own. 128 + N: it was ended by signal N. 124: --timeout was " \
-    "over. 125: cay or the server failed, or the sandbox ended. 126: the program could not be "    \
+    "over. 125: cay or the server failed, or the sandbox ended or was paused. 126: the program could not be "    \
     "started. 127: there is no such program.\n\n"                                                  \
     "With a terminal on both sides the command gets one too, and keys go to it as they are "       \
     "typed. "                                                                                      \

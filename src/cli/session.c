@@ -318,6 +318,47 @@ static enum err_code open_stream(struct session *s, const char *bytes, size_t le
     return err_set(s->e, ERR_EXHAUSTED, "out of memory");
 }
 
+/* What its files alone are kept of has no command left; one with its memory has. */
+static void explain_pause(const struct session *s, const json_t *sandbox)
+{
+    const char *id = s->spec->sandbox->id;
+    bool files = strcmp(cli_text(sandbox, "tier"), "files") == 0;
+
+    err_set(s->e, ERR_UNAVAILABLE, "the sandbox %s was paused while the command ran", id);
+    err_hint(s->e,
+             files ? "Its files alone are kept, and the command has ended: `cay resume %s` starts "
+                     "the sandbox; then run the command again."
+                   : "The command stands still: `cay resume %s` lets it go on, without this "
+                     "terminal, its input and its output.",
+             id);
+}
+
+/* The sandbox itself is asked what became of it. */
+static void explain_end(const struct session *s)
+{
+    const char *id = s->spec->sandbox->id;
+    json_t *sandbox = NULL;
+    char path[128];
+    enum err_code code;
+
+    (void)snprintf(path, sizeof(path), "/cay/v1/sandboxes/%s", id);
+    code = api_call(s->api, "GET", path, NULL, &sandbox, s->e);
+    if (code == ERR_OK && strcmp(cli_text(sandbox, "state"), "paused") == 0) {
+        explain_pause(s, sandbox);
+    } else if (code == ERR_OK) {
+        err_set(s->e, ERR_UNAVAILABLE, "the connection to the sandbox %s ended, and it runs", id);
+        err_hint(s->e,
+                 "It was paused and resumed meanwhile, or its agent began anew: `cay exec %s "
+                 "ps` shows whether the command goes on.",
+                 id);
+    } else if (code == ERR_NOT_FOUND) {
+        err_set(s->e, ERR_UNAVAILABLE, "the sandbox %s ended while the command ran", id);
+        err_hint(s->e, "It was killed, or its time was over: --ttl of `cay create` and `cay run` "
+                       "sets it.");
+    } /* else the error of that call: the server is gone, or refuses */
+    json_decref(sandbox);
+}
+
 /* The stream is over without a last word of the process. */
 static void explain_loss(struct session *s)
 {
@@ -331,10 +372,7 @@ static void explain_loss(struct session *s)
     }
     if (status == 0 && s->e->code != ERR_OK)
         return;
-    err_set(s->e, ERR_UNAVAILABLE, "the sandbox %s ended while the command ran",
-            s->spec->sandbox->id);
-    err_hint(s->e,
-             "It was killed, or its time was over: --ttl of `cay create` and `cay run` sets it.");
+    explain_end(s);
 }
 
 static void run_stream(struct session *s)
@@ -344,13 +382,13 @@ static void run_stream(struct session *s)
         s->ended = true;
         s->status = CLI_CANNOT;
     }
+    side_free(s, &s->input);
+    side_free(s, &s->control);
+    curl_multi_remove_handle(s->api->multi, s->stream.curl);
     if (!s->ended)
         explain_loss(s);
     if (s->broken_pipe)
         s->status = CLI_SIGNALLED + SIGPIPE;
-    side_free(s, &s->input);
-    side_free(s, &s->control);
-    curl_multi_remove_handle(s->api->multi, s->stream.curl);
 }
 
 static void set_raw(struct termios *before, bool *changed)

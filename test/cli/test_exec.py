@@ -106,6 +106,26 @@ def test_a_killed_sandbox_is_said_so(cay):
     assert b"ended while the command ran" in running.stderr.read()
 
 
+@pytest.mark.parametrize("option, goes_on", [((), b"lets it go on"), (("--files",), b"run the command again")])
+def test_a_paused_sandbox_is_said_so(cay, option, goes_on):
+    """And how to go on; the command of one that is frozen does."""
+    other = cay("create", "host", "-q").stdout.strip()
+    running = cay.start("exec", other, "sh", "-c", "echo ready; exec sleep 3600")
+    assert running.stdout.readline() == b"ready\n"
+    paused = cay("pause", *option, other)
+    if option and "btrfs" in paused.stderr:
+        cay("kill", other)
+        running.wait(30)
+        pytest.skip(paused.stderr)
+    assert paused.returncode == 0, paused.stderr
+    assert running.wait(30) == 125
+    said = running.stderr.read()
+    assert b"was paused while the command ran" in said and goes_on in said and f"`cay resume {other}`".encode() in said
+    assert cay("resume", other).returncode == 0
+    assert ("sleep" in cay("exec", other, "sh", "-c", "cat /proc/[0-9]*/comm").stdout) == (not option)
+    assert cay("kill", other).returncode == 0
+
+
 def ids(cay):
     return set(cay("ls", "-q").stdout.split())
 
