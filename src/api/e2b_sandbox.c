@@ -245,6 +245,23 @@ void e2b_sandbox_pause_cay(struct api_call *call)
         pause_as_read(call);
 }
 
+/* One that is paused has no time that an end could be set for: it begins with the resume, which
+ * names it. 404, as upstream, whose clients know no other answer to it. */
+static void set_end(struct api_call *call, int64_t ttl_ms, bool extend_only)
+{
+    const struct sandbox *s = find(call);
+
+    if (!s)
+        return;
+    if (life_of(s->state)->group == LIFE_GROUP_PAUSED)
+        api_fail(call, 404,
+                 "Sandbox \"%s\" is paused: its time begins when it is resumed. Connect to it with "
+                 "the timeout that it is to have",
+                 s->id);
+    else if (set_ttl(call, ttl_ms, extend_only))
+        api_reply_empty(call, 204);
+}
+
 static void timeout(struct api_call *call)
 {
     int64_t seconds = 0;
@@ -258,8 +275,7 @@ static void timeout(struct api_call *call)
         return;
     }
     /* Zero and less mean now, as upstream. */
-    if (set_ttl(call, seconds > 0 ? seconds * 1000 : 1, false))
-        api_reply_empty(call, 204);
+    set_end(call, seconds > 0 ? seconds * 1000 : 1, false);
 }
 
 static void refresh(struct api_call *call)
@@ -274,8 +290,7 @@ static void refresh(struct api_call *call)
         api_fail_err(call, &e);
         return;
     }
-    if (set_ttl(call, MAX(seconds * 1000, E2B_TIMEOUT_V1_MS), true))
-        api_reply_empty(call, 204);
+    set_end(call, MAX(seconds * 1000, E2B_TIMEOUT_V1_MS), true);
 }
 
 const struct api_route e2b_sandbox_routes[] = {

@@ -97,6 +97,19 @@ def test_a_pause_is_no_time_of_a_command(cay, paused):
         until(lambda: not lives(), 30)
 
 
+@pytest.mark.parametrize("call, body", [("timeout", {"timeout": 60}), ("timeout", {"timeout": 0}), ("refreshes", {"duration": 60})])
+def test_an_end_is_not_set_for_one_that_is_paused(cay, call, body):
+    """404, as upstream; the resume's own holds."""
+    with cay.create() as box:
+        assert pause(cay, box) == 204
+        reply = cay.call("POST", f"/sandboxes/{box.id}/{call}", body)
+        assert reply.status == 404 and "is paused" in reply.json["message"] and "Connect" in reply.json["message"], reply.body
+        assert connect(cay, box, 100).status == 201
+        seen = cay.call("GET", f"/sandboxes/{box.id}").json
+        assert abs(when(seen["endAt"]) - when(seen["startedAt"]) - 100) < 1
+        assert cay.call("POST", f"/sandboxes/{box.id}/{call}", {"timeout": 60, "duration": 60}).status == 204  # the control
+
+
 def test_the_old_resume(cay):
     with cay.create() as box:
         assert cay.call("POST", f"/sandboxes/{box.id}/resume", {"timeout": 60}).status == 409
