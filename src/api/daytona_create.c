@@ -94,7 +94,7 @@ static enum err_code read_auto_delete(struct api_call *call, struct creation *c,
                                     INT32_MIN, INT32_MAX, &minutes, e);
 
     c->r.auto_delete_ms = MAX(minutes, 0) * DAYTONA_MINUTE_MS;
-    if (minutes > 0 || (minutes < 0 && core_keeps_files(call->core))) {
+    if (minutes > 0 || (minutes < 0 && core_keeps_files(call->core, NULL))) {
         c->r.on_timeout = SANDBOX_ON_TIMEOUT_PAUSE;
         c->r.timeout_tier = SANDBOX_TIER_FILES;
     }

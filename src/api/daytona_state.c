@@ -73,11 +73,17 @@ static void stopped(void *arg, const struct sandbox *s, const struct err *why)
         answer(call, call->state);
 }
 
-/* Its programs go on for the moment of a stop: files are kept of what runs. */
+/* Its programs go on for the moment of a stop: files are kept of what runs. Where none can be kept
+ * the stop is refused before that, as they would go on for good. */
 static void stop_paused(struct api_call *call, const struct sandbox *s)
 {
     char id[IDS_SANDBOX_SIZE];
+    struct err e;
 
+    if (!core_keeps_files(call->core, &e)) {
+        api_fail_err(call, &e);
+        return;
+    }
     if (!remember(call, s))
         return;
     memcpy(id, s->id, sizeof(id));

@@ -269,8 +269,9 @@ void core_sandbox_kill(struct core *c, const char *tenant, const char *id, core_
 void core_sandbox_pause(struct core *c, const char *tenant, const char *id, enum sandbox_tier tier,
                         core_sandbox_cb done, void *arg);
 
-/* Can this server's disk keep files without their sandbox (SANDBOX_TIER_FILES)? */
-bool core_keeps_files(const struct core *c);
+/* Can this server's disk keep files without their sandbox (SANDBOX_TIER_FILES)? why: where it
+ * cannot; may be NULL. */
+bool core_keeps_files(const struct core *c, struct err *why);
 
 /* done with NULL where its agent answers GET /health in time; ERR_UNAVAILABLE where it does not. */
 void core_sandbox_agent_answers(struct core *c, const char *tenant, const char *id,

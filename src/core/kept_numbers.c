@@ -32,9 +32,11 @@ enum err_code keep_check(const struct core *c, struct err *e)
     return ERR_UNIMPLEMENTED;
 }
 
-bool core_keeps_files(const struct core *c)
+bool core_keeps_files(const struct core *c, struct err *why)
 {
-    return c->kepts.can;
+    struct err ignored;
+
+    return keep_check(c, why ? why : &ignored) == ERR_OK;
 }
 
 /* -- numbers ----------------------------------------------------------------------------------- */

@@ -271,6 +271,7 @@ def test_a_clock_that_is_set_deletes_none(place, gone):
 
 
 def test_where_no_files_can_be_kept_it_is_refused():
+    """And so is the stop of one that is paused: it stays so."""
     server = conftest.OwnServer(privd_args=("--disk-backend=memory",))
     try:
         client = Client(server.url, server.key())
@@ -281,5 +282,9 @@ def test_where_no_files_can_be_kept_it_is_refused():
             assert made["autoDeleteInterval"] == 0
             assert client.call("POST", f"/api/sandbox/{made['id']}/autodelete/15", b"").status in (409, 501)
             assert client.call("GET", f"/api/sandbox/{made['id']}").json["autoDeleteInterval"] == 0
+            assert client.call("POST", f"/api/sandbox/{made['id']}/pause", b"").status == 200
+            reply = client.call("POST", f"/api/sandbox/{made['id']}/stop", b"")
+            assert reply.status == 501 and "memory" in reply.json["message"], reply.body
+            assert client.call("GET", f"/api/sandbox/{made['id']}").json["state"] == "paused"
     finally:
         server.stop()
