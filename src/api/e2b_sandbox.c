@@ -74,8 +74,12 @@ static bool read_connect(struct api_call *call, struct connection *out, struct e
     if (e2b_read_timeout(call->body, E2B_TIMEOUT_V2_MS, &out->ttl_ms, e) == ERR_OK &&
         json_get_bool(call->body, "memory", NULL, JSON_OPTIONAL, &out->memory, e) == ERR_OK &&
         json_get_bool(call->body, "orFiles", NULL, JSON_OPTIONAL, &out->or_files, e) == ERR_OK &&
-        e2b_check_max(call, out->ttl_ms, e) == ERR_OK)
-        return true;
+        e2b_check_max(call, out->ttl_ms, e) == ERR_OK) {
+        if (out->memory || !out->or_files)
+            return true;
+        err_set(e, ERR_INVALID,
+                "\"orFiles\" contradicts \"memory\" false, which boots on the files in any case");
+    }
     api_fail_err(call, e);
     return false;
 }

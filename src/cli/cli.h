@@ -97,8 +97,15 @@ int cli_each(const struct cli *c, const char *name, int (*f)(void *arg, const ch
 /* Text and hint on stderr. */
 void cli_print_error(const struct err *e);
 
+/* The code of an error about an option's value, which ends in cli_fail: of these programs alone, so
+ * that no server's answer has it. */
+#define CLI_ERR_WRONG_OPTION ((enum err_code)ERR_CODE_COUNT)
+
+/* The text begins with the option: "--ttl: ...". Returns CLI_ERR_WRONG_OPTION. */
+enum err_code cli_wrong_option(struct err *e, const char *fmt, ...) PRINTF(2, 3);
+
 /* Prints "cay: text" and the hint to standard error ({"error": ...} to standard output with --json)
- * and returns CLI_FAILED, or CLI_USAGE where the value of an option is wrong. */
+ * and returns CLI_FAILED, or CLI_USAGE where the value of an option is wrong (cli_wrong_option). */
 int cli_fail(const struct cli *c, const struct err *e);
 int cli_fail_as(const struct cli *c, int status, const struct err *e);
 

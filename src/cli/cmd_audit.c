@@ -165,7 +165,7 @@ int cmd_audit(struct cli *c)
     }
     if (e.code == ERR_OK && sandbox &&
         add_filter(filters, sizeof(filters), c, "sandbox", sandbox) < 0)
-        err_set(&e, ERR_INVALID, "--sandbox: \"%s\" is no sandbox", sandbox);
+        cli_wrong_option(&e, "--sandbox: \"%s\" is no sandbox", sandbox);
     if (e.code == ERR_OK)
         follow(c, &a, filters, &e);
     api_close(&a);

@@ -57,7 +57,7 @@ static enum err_code add_mounts(const struct cli *c, json_t *body, struct err *e
             continue;
         json_object_set_new(body, kinds[i].field, list);
         if (cli_each(c, kinds[i].option, kinds[i].add, list) != 0)
-            return err_set(e, ERR_INVALID, "--%s: not %s", kinds[i].option, kinds[i].form);
+            return cli_wrong_option(e, "--%s: not %s", kinds[i].option, kinds[i].form);
     }
     return ERR_OK;
 }
@@ -71,14 +71,14 @@ static enum err_code add_idle(const struct cli *c, json_t *body, struct err *e)
     uint64_t ms = 0;
 
     if (!idle && counts)
-        return err_set(e, ERR_INVALID, "--idle-counts: it says what counts for --idle=TIME");
+        return cli_wrong_option(e, "--idle-counts: it says what counts for --idle=TIME");
     if (!idle)
         return ERR_OK;
     if (config_parse_time_ms(idle, &ms) < 0 || ms == 0)
-        return err_set(e, ERR_INVALID, "--idle: \"%s\" is not a time such as 30s, 5m or 2h", idle);
+        return cli_wrong_option(e, "--idle: \"%s\" is not a time such as 30s, 5m or 2h", idle);
     if (counts && strcmp(counts, "both") != 0 && traffic && processes)
-        return err_set(e, ERR_INVALID, "--idle-counts: \"%s\" is none of traffic, processes, both",
-                       counts);
+        return cli_wrong_option(e, "--idle-counts: \"%s\" is none of traffic, processes, both",
+                                counts);
     json_object_set_new(body, "idle",
                         json_pack("{s:I, s:b, s:b}", "timeout", (json_int_t)((ms + 999) / 1000),
                                   "traffic", traffic, "processes", processes));
@@ -97,9 +97,9 @@ static enum err_code create_request(const struct cli *c, const char *template_na
     json_object_set_new(body, "envVars", env);
     json_object_set_new(body, "metadata", metadata);
     if (cli_each(c, "env", add_pair, env) != 0)
-        return err_set(e, ERR_INVALID, "--env: not NAME=VALUE");
+        return cli_wrong_option(e, "--env: not NAME=VALUE");
     if (cli_each(c, "metadata", add_pair, metadata) != 0)
-        return err_set(e, ERR_INVALID, "--metadata: not NAME=VALUE");
+        return cli_wrong_option(e, "--metadata: not NAME=VALUE");
     if (given && policy_from(given, &policy, e) != ERR_OK)
         return e->code;
     if (policy)
@@ -115,7 +115,7 @@ static enum err_code create_request(const struct cli *c, const char *template_na
     if (!ttl)
         return ERR_OK;
     if (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0)
-        return err_set(e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
+        return cli_wrong_option(e, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
     json_object_set_new(body, "timeout", json_integer((json_int_t)((ttl_ms + 999) / 1000)));
     return ERR_OK;
 }
@@ -144,7 +144,7 @@ static void name_option(const struct cli *c, struct err *e)
     struct err said = *e;
 
     if (cli_value(c, "ttl") && strncmp(said.text, field, strlen(field)) == 0)
-        err_set(e, said.code, "--ttl=%.32s:%s", cli_value(c, "ttl"), said.text + strlen(field));
+        cli_wrong_option(e, "--ttl=%.32s:%s", cli_value(c, "ttl"), said.text + strlen(field));
 }
 
 static enum err_code create(const struct cli *c, struct api *a, const char *template_name,

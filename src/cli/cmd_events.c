@@ -134,7 +134,7 @@ static enum err_code watch(struct watch *w, struct api *a, const char *filters, 
                           before >= 0 ? from
                           : since     ? since
                                       : "0") < 0)
-            return err_set(e, ERR_INVALID, "--since: \"%.64s\" is no event's id", since);
+            return cli_wrong_option(e, "--since: \"%.64s\" is no event's id", since);
         e->code = ERR_OK;
         if (api_lines(a, path, NULL, LINE_MAX_BYTES, take_line, w, e) == ERR_OK && !again)
             return ERR_OK;
@@ -162,7 +162,7 @@ static enum err_code add_sandbox(struct api *a, const char *given, char *path, s
     }
     return cli_add_query(path, size, "sandbox", given) == 0
                ? ERR_OK
-               : err_set(e, ERR_INVALID, "--sandbox: \"%.64s\" is no sandbox", given);
+               : cli_wrong_option(e, "--sandbox: \"%.64s\" is no sandbox", given);
 }
 
 int cmd_events(struct cli *c)

@@ -31,6 +31,16 @@ static bool wants_policy(const struct cli *c)
     return c->command->run == cmd_exec && cli_value(c, "policy");
 }
 
+/* The two of a pair that cannot both be meant; NULL: there is none. */
+static const char *contradiction(const struct cli *c)
+{
+    if (cli_flag(c, "tty") && cli_flag(c, "no-tty"))
+        return "--tty and --no-tty contradict each other: give one of the two";
+    if (cli_flag(c, "interactive") && cli_flag(c, "no-stdin"))
+        return "--interactive and --no-stdin contradict each other: give one of the two";
+    return NULL;
+}
+
 static bool wants_terminal(const struct cli *c)
 {
     if (cli_flag(c, "tty"))
@@ -67,7 +77,7 @@ static json_t *process_of(const struct cli *c, char **argv, int argc, bool pty, 
     if (cli_each(c, "env", add_env, envs) == 0)
         return process;
     json_decref(process);
-    err_set(e, ERR_INVALID, "--env: not NAME=VALUE");
+    cli_wrong_option(e, "--env: not NAME=VALUE");
     return NULL;
 }
 
@@ -124,8 +134,7 @@ static int run_session(const struct cli *c, struct api *a, const struct api_sand
     const char *timeout = cli_value(c, "timeout");
 
     if (timeout && (config_parse_time_ms(timeout, &spec.timeout_ms) < 0 || spec.timeout_ms == 0)) {
-        err_set(e, ERR_INVALID, "--timeout: \"%s\" is not a time such as 500ms, 30s or 5m",
-                timeout);
+        cli_wrong_option(e, "--timeout: \"%s\" is not a time such as 500ms, 30s or 5m", timeout);
         return CLI_USAGE;
     }
     if (wants_policy(c))
@@ -143,8 +152,8 @@ int exec_in(const struct cli *c, struct api *a, const char *id, char **argv, int
     int status;
 
     if (wants_policy(c) && (pty || argc == 0)) {
-        err_set(&e, ERR_INVALID,
-                "--policy is for one command without a terminal: its input is read before it "
+        cli_wrong_option(
+            &e, "--policy is for one command without a terminal: its input is read before it "
                 "starts");
         return cli_fail_as(c, CLI_USAGE, &e);
     }
@@ -165,6 +174,8 @@ int cmd_exec(struct cli *c)
     struct err e;
     int status;
 
+    if (contradiction(c))
+        return cli_usage(c, "%s", contradiction(c));
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail_as(c, CLI_CANNOT, &e);
     status = exec_in(c, &a, c->operands[0], c->operands + 1, c->operand_count - 1);
@@ -194,6 +205,8 @@ int cmd_run(struct cli *c)
     struct err e;
     int status;
 
+    if (contradiction(c))
+        return cli_usage(c, "%s", contradiction(c));
     if (api_open(&a, c, &e) != ERR_OK)
         return cli_fail_as(c, CLI_CANNOT, &e);
     /* From here on a signal waits until there is a session to give it to: otherwise it could leave

@@ -231,6 +231,8 @@ int cmd_kill(struct cli *c)
         json_array_append_new(ids, json_string_nocheck(c->operands[k]));
     if (c->operand_count == 0 && !cli_flag(c, "all"))
         status = cli_usage(c, "kill needs a sandbox, or --all");
+    else if (c->operand_count > 0 && cli_flag(c, "all"))
+        status = cli_usage(c, "--all ends every sandbox of the key: name sandboxes, or give --all");
     else if (api_open(&a, c, &e) != ERR_OK)
         status = cli_fail(c, &e);
     else {
@@ -350,9 +352,13 @@ int cmd_resume(struct cli *c)
     uint64_t ttl_ms;
     struct err e;
 
+    if (cli_flag(c, "files") && cli_flag(c, "or-files")) {
+        json_decref(body);
+        return cli_usage(c, "--files boots on its files in any case: use --files or --or-files");
+    }
     if (ttl && (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0)) {
         json_decref(body);
-        err_set(&e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
+        cli_wrong_option(&e, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
         return cli_fail(c, &e);
     }
     if (ttl)

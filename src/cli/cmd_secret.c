@@ -141,9 +141,9 @@ static enum err_code add_kind(json_t *bind, const char *kind, struct err *e)
             json_object_set_new(bind, kinds[i].key2, json_string(rest + first + 1));
         return ERR_OK;
     }
-    err_set(e, ERR_INVALID, "--kind: \"%s\" is not known", kind);
+    cli_wrong_option(e, "--kind: \"%s\" is not known", kind);
     err_hint(e, "%s", KINDS);
-    return ERR_INVALID;
+    return e->code;
 }
 
 /* The host of --oauth's address is what the secret is bound to, besides its domains. */
@@ -155,11 +155,11 @@ static enum err_code add_oauth(const struct cli *c, json_t *bind, struct err *e)
     size_t n;
 
     if (cli_value(c, "kind"))
-        return err_set(e, ERR_INVALID, "--oauth: says the kind itself, without --kind");
+        return cli_wrong_option(e, "--oauth: says the kind itself, without --kind");
     if (!cli_value(c, "client-id"))
-        return err_set(e, ERR_INVALID, "--oauth: needs --client-id");
+        return cli_wrong_option(e, "--oauth: needs --client-id");
     if (strncasecmp(url, scheme, sizeof(scheme) - 1) != 0)
-        return err_set(e, ERR_INVALID, "--oauth: must be https://HOST/PATH of the token server");
+        return cli_wrong_option(e, "--oauth: must be https://HOST/PATH of the token server");
     n = MIN(strcspn(host, "/?#"), sizeof(text) - 1);
     for (size_t i = 0; i < n; i++)
         text[i] = (char)tolower((unsigned char)host[i]);
@@ -178,7 +178,7 @@ static enum err_code check_oauth_options(const struct cli *c, struct err *e)
 
     for (size_t i = 0; i < ARRAY_SIZE(options) && !cli_value(c, "oauth"); i++)
         if (cli_value(c, options[i]))
-            return err_set(e, ERR_INVALID, "--%s: goes with --oauth=URL", options[i]);
+            return cli_wrong_option(e, "--%s: goes with --oauth=URL", options[i]);
     return ERR_OK;
 }
 
@@ -197,9 +197,8 @@ static enum err_code make_bind(const struct cli *c, json_t *bind, struct err *e)
     add_list(c, bind, "method", "methods");
     add_list(c, bind, "path", "paths");
     if (!json_object_get(bind, "domains"))
-        return err_set(e, ERR_INVALID,
-                       "--domain: at least one host has to be named that may see "
-                       "the value");
+        return cli_wrong_option(e, "--domain: at least one host has to be named that may see "
+                                   "the value");
     if (prefix)
         json_object_set_new(bind, "prefix", json_string(prefix));
     add_list(c, bind, "header", "headers");
@@ -302,9 +301,9 @@ static enum err_code read_every(const struct cli *c, unsigned *out, struct err *
     unsigned long seconds = text ? strtoul(text, &end, 10) : 0;
 
     if (text && (*end || end == text || seconds == 0 || seconds > EVERY_MAX_S))
-        return err_set(e, ERR_INVALID, "--every: must be 1 to %u seconds", EVERY_MAX_S);
+        return cli_wrong_option(e, "--every: must be 1 to %u seconds", EVERY_MAX_S);
     if (text && !cli_value(c, "command"))
-        return err_set(e, ERR_INVALID, "--every: goes with --command, which is run again");
+        return cli_wrong_option(e, "--every: goes with --command, which is run again");
     *out = (unsigned)seconds;
     return ERR_OK;
 }

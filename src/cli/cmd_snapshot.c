@@ -176,9 +176,9 @@ static enum err_code fork_request(const struct cli *c, json_t *body, struct err 
     long n = count ? strtol(count, &end, 10) : 1;
 
     if (count && (*end || end == count || n < 1 || n > 100))
-        return err_set(e, ERR_INVALID, "--count: \"%.20s\" is none of 1 to 100", count);
+        return cli_wrong_option(e, "--count: \"%.20s\" is none of 1 to 100", count);
     if (ttl && (config_parse_time_ms(ttl, &ttl_ms) < 0 || ttl_ms == 0))
-        return err_set(e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
+        return cli_wrong_option(e, "--ttl: \"%s\" is not a time such as 30s, 5m or 2h", ttl);
     json_object_set_new(body, "count", json_integer(n));
     if (cli_flag(c, "memory"))
         json_object_set_new(body, "memory", json_true());

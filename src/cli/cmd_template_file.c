@@ -120,7 +120,7 @@ static enum err_code read_options(struct build *b, const char *path, struct err 
         return err_set(e, ERR_INVALID, "\"%s\" cannot be the name of a template of one's own",
                        b->name);
     if (ttl && (config_parse_time_ms(ttl, &b->ttl_ms) < 0 || b->ttl_ms < 1000))
-        return err_set(e, ERR_INVALID, "--ttl: \"%s\" is not a time such as 30m or 2h", ttl);
+        return cli_wrong_option(e, "--ttl: \"%s\" is not a time such as 30m or 2h", ttl);
     if (policy)
         return policy_from(policy, &b->policy, e);
     b->policy = json_pack("{s:[s]}", "presets", "package-registries");

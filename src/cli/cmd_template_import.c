@@ -63,10 +63,10 @@ static enum err_code add_start(const struct import *m, json_t *start, struct err
 
     json_array_extend(words, c->cmd);
     if (json_array_size(words) == 0)
-        err_set(e, ERR_INVALID, "--start: the image has neither ENTRYPOINT nor CMD");
+        cli_wrong_option(e, "--start: the image has neither ENTRYPOINT nor CMD");
     else if (user && user[0] && strspn(user, "0123456789") == strlen(user) &&
              strcmp(user, "0") != 0)
-        err_set(e, ERR_INVALID, "--start: the image's user %s has no name", user);
+        cli_wrong_option(e, "--start: the image's user %s has no name", user);
     else
         cmd = build_file_quote("exec", words);
     json_decref(words);

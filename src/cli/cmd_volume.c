@@ -13,7 +13,7 @@ int cmd_volume_create(struct cli *c)
     struct api a;
 
     if (size && (config_parse_bytes(size, &bytes) < 0 || bytes == 0))
-        err_set(&e, ERR_INVALID, "--size: \"%.40s\" is not a size such as 500M or 10G", size);
+        cli_wrong_option(&e, "--size: \"%.40s\" is not a size such as 500M or 10G", size);
     else if (size)
         json_object_set_new(body, "sizeBytes", json_integer((json_int_t)bytes));
     if (e.code != ERR_OK || api_open(&a, c, &e) != ERR_OK) {

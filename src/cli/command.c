@@ -70,20 +70,30 @@ void cli_print_error(const struct err *e)
 int cli_fail_as(const struct cli *c, int status, const struct err *e)
 {
     if (c->json) {
-        cli_print_json(json_pack("{s:{s:s, s:s, s:s}}", "error", "code", err_code_name(e->code),
-                                 "message", e->text, "hint", e->hint));
+        cli_print_json(
+            json_pack("{s:{s:s, s:s, s:s}}", "error", "code",
+                      err_code_name(e->code == CLI_ERR_WRONG_OPTION ? ERR_INVALID : e->code),
+                      "message", e->text, "hint", e->hint));
         return status;
     }
     cli_print_error(e);
     return status;
 }
 
-/* An error whose text begins with the name of an option says that its value is wrong. */
 int cli_fail(const struct cli *c, const struct err *e)
 {
-    bool is_usage = e->code == ERR_INVALID && strncmp(e->text, "--", 2) == 0;
+    return cli_fail_as(c, e->code == CLI_ERR_WRONG_OPTION ? CLI_USAGE : CLI_FAILED, e);
+}
 
-    return cli_fail_as(c, is_usage ? CLI_USAGE : CLI_FAILED, e);
+enum err_code cli_wrong_option(struct err *e, const char *fmt, ...)
+{
+    char text[sizeof(e->text)];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return err_set(e, CLI_ERR_WRONG_OPTION, "%s", text);
 }
 
 int cli_usage(const struct cli *c, const char *fmt, ...)

@@ -35,7 +35,8 @@
 
 #define TEXT_STATUS                                                                                \
     "The exit status is the command's own. 128 + N: it was ended by signal N. 124: --timeout was " \
-    "over. 125: cay or the server failed, or the sandbox ended or was paused. 126: the program could not be "    \
+    "over. 125: cay or the server failed, or the sandbox ended or was paused. 126: the program "   \
+    "could not be "                                                                                \
     "started. 127: there is no such program.\n\n"                                                  \
     "With a terminal on both sides the command gets one too, and keys go to it as they are "       \
     "typed. "                                                                                      \
@@ -164,7 +165,7 @@ const struct cli_command commands_sandbox[] = {
     },
     {
         .name = "kill",
-        .operands = "[--all] [SANDBOX...]",
+        .operands = "--all | SANDBOX...",
         .summary = "end sandboxes",
         .options = OPTIONS({'a', "all", NULL, "All sandboxes of this key.", NULL}, OPTION_QUIET),
         .examples = EXAMPLES({"cay kill ib3k0", "one"}, {"cay kill --all", "all"}),

@@ -49,7 +49,7 @@ enum err_code skopeo_read_timeout(struct skopeo *s, const struct cli *c, struct 
 
     s->timeout_ms = SKOPEO_TIMEOUT_MS;
     if (given && (config_parse_time_ms(given, &s->timeout_ms) < 0 || s->timeout_ms == 0))
-        return err_set(e, ERR_INVALID, "--timeout: \"%.40s\" is not a time, as 10m", given);
+        return cli_wrong_option(e, "--timeout: \"%.40s\" is not a time, as 10m", given);
     return ERR_OK;
 }
 

@@ -438,6 +438,18 @@ def test_a_key_that_only_sees_is_told_so(cay, tmp_path):
         cay("kill", box)
 
 
+@pytest.mark.parametrize("command, options, good", [
+    ("resume", ("--files", "--or-files"), None), ("pause", ("--files", "--memory"), None), ("pause", ("--or-files",), None),
+    ("exec", ("--tty", "--no-tty"), ("--no-tty",)), ("exec", ("--interactive", "--no-stdin"), ("--interactive",)),
+    ("kill", ("--all",), None)])
+def test_options_that_contradict_each_other_are_refused(cay, box, command, options, good):
+    rest = ("true",) if command == "exec" else ()
+    done = cay(command, *options, box, *rest)
+    assert done.returncode == 2 and options[0] in done.stderr, done.stderr
+    assert box in cay("ls", "-q").stdout.split() and "paused" not in cay("ls").stdout
+    assert good is None or cay(command, *good, box, *rest).returncode == 0
+
+
 def test_errors_say_what_to_do(cay):
     done = cay("ls", "--url=http://127.0.0.1:1")
     assert done.returncode == 1
@@ -448,6 +460,7 @@ def test_errors_say_what_to_do(cay):
     for wrong in ["--ttl=soon"], ["--env=A"], ["--metadata=job"], ["--idle-counts=all", "--idle=5m"]:
         refused = cay("create", *wrong)
         assert refused.returncode == 2 and wrong[0].split("=")[0] in refused.stderr
+        assert json.loads(cay("create", "--json", *wrong).stdout)["error"]["code"] == "invalid"
 
 
 @pytest.mark.parametrize("arguments, said, step", [

@@ -320,6 +320,15 @@ def test_a_pause_that_contradicts_itself_is_refused(cay, body):
         assert cay.call("GET", f"/sandboxes/{box.id}").json["state"] == "running"
 
 
+def test_a_resume_that_contradicts_itself_is_refused(cay):
+    with cay.create() as box:
+        assert pause(cay, box) == 204
+        for path in (f"/sandboxes/{box.id}/resume", f"/cay/v1/sandboxes/{box.id}/resume", f"/v2/sandboxes/{box.id}/connect"):
+            reply = cay.call("POST", path, {"memory": False, "orFiles": True})
+            assert reply.status == 400 and "orFiles" in reply.json["message"], reply.body
+        assert state(cay, box) == "paused"
+
+
 def test_what_asks_for_what_cannot_be_is_refused(cay):
     made = cay.call("POST", "/cay/v1/sandboxes", {"templateID": "host", "seccompFilters": True, "autoPause": True, "autoPauseTier": "memory"})
     assert made.status == 400 and "seccompFilters" in made.json["message"], made.body
