@@ -4,7 +4,8 @@
  *
  *   POST /cay/hooks {"hook": "pause", "tier": "frozen", "reason": "api", "limits": {..}}
  *
- * ("limits" as in /init: a resize of a frozen sandbox is told to its agent with its resume's hooks),
+ * ("limits" as in /init: the agent of a frozen sandbox that was resized learns them with its
+ * resume's hooks),
  * and is answered when the last has ended, at the latest after AGENT_HOOKS_MS:
  *   {"ran": 2, "failed": [{"name": "10-flush", "error": "exit status 1: no such table"}]}
  *

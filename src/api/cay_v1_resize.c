@@ -1,5 +1,6 @@
 /* POST /cay/v1/sandboxes/{id}/resize: docs/resize.md. */
 #include "api/cay_v1.h"
+#include "core/limit.h"
 #include "core/resize.h"
 #include "http/json.h"
 
@@ -15,6 +16,20 @@ static void resized(void *arg, const struct sandbox *s, const struct err *why)
         api_fail_err(call, why);
 }
 
+/* 0: it is not given. Core alone knows the most that a sandbox of its template may have. */
+static enum err_code read_one(const struct api_call *call, enum core_limit limit, int64_t *out,
+                              struct err *e)
+{
+    int64_t n = INT64_MIN;
+    enum err_code code = json_get_int(call->body, core_limit_name(limit), NULL, JSON_OPTIONAL,
+                                      INT64_MIN + 1, INT64_MAX, &n, e);
+
+    if (code != ERR_OK || n == INT64_MIN)
+        return code;
+    *out = n;
+    return core_limit_check(limit, n, false, e);
+}
+
 void cay_v1_resize(struct api_call *call)
 {
     int64_t memory = 0, disk = 0, cpu = 0;
@@ -23,12 +38,9 @@ void cay_v1_resize(struct api_call *call)
 
     if (!api_call_body_of(call, "memoryBytes diskBytes cpuMilli"))
         return;
-    if (json_get_int(call->body, "memoryBytes", NULL, JSON_OPTIONAL, 1, INT64_MAX, &memory, &e) !=
-            ERR_OK ||
-        json_get_int(call->body, "diskBytes", NULL, JSON_OPTIONAL, 1, INT64_MAX, &disk, &e) !=
-            ERR_OK ||
-        json_get_int(call->body, "cpuMilli", NULL, JSON_OPTIONAL, 1, UINT32_MAX, &cpu, &e) !=
-            ERR_OK) {
+    if (read_one(call, CORE_LIMIT_MEMORY, &memory, &e) != ERR_OK ||
+        read_one(call, CORE_LIMIT_DISK, &disk, &e) != ERR_OK ||
+        read_one(call, CORE_LIMIT_CPU, &cpu, &e) != ERR_OK) {
         api_fail_err(call, &e);
         return;
     }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/build.h"
 #include "core/key.h"
+#include "core/limit.h"
 #include "core/publish.h"
 #include "http/json.h"
 
@@ -178,11 +179,13 @@ void cay_v1_template_list(struct api_call *call)
     api_reply_json(call, 200, out);
 }
 
-static bool read_limit(struct api_call *call, const char *name, int64_t max, int64_t *out)
+static bool read_limit(struct api_call *call, enum core_limit limit, int64_t *out)
 {
     struct err e;
 
-    if (json_get_int(call->body, name, NULL, JSON_OPTIONAL, 0, max, out, &e) == ERR_OK)
+    if (json_get_int(call->body, core_limit_name(limit), NULL, JSON_OPTIONAL, INT64_MIN, INT64_MAX,
+                     out, &e) == ERR_OK &&
+        core_limit_check(limit, *out, true, &e) == ERR_OK)
         return true;
     api_fail_err(call, &e);
     return false;
@@ -198,10 +201,9 @@ void cay_v1_template_limits(struct api_call *call)
 
     if (!api_call_body_of(call, "memoryBytes diskBytes cpuMilli pids seccompFilters"))
         return;
-    if (!read_limit(call, "memoryBytes", INT64_MAX, &memory) ||
-        !read_limit(call, "diskBytes", INT64_MAX, &disk) ||
-        !read_limit(call, "cpuMilli", UINT32_MAX, &cpu) ||
-        !read_limit(call, "pids", UINT32_MAX, &pids))
+    if (!read_limit(call, CORE_LIMIT_MEMORY, &memory) ||
+        !read_limit(call, CORE_LIMIT_DISK, &disk) || !read_limit(call, CORE_LIMIT_CPU, &cpu) ||
+        !read_limit(call, CORE_LIMIT_PIDS, &pids))
         return;
     if (json_get_bool(call->body, "seccompFilters", NULL, JSON_OPTIONAL, &filters, &e) != ERR_OK) {
         api_fail_err(call, &e);

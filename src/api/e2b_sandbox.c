@@ -249,8 +249,8 @@ void e2b_sandbox_pause_cay(struct api_call *call)
         pause_as_read(call);
 }
 
-/* One that is paused has no time that an end could be set for: it begins with the resume, which
- * names it. 404, as upstream, whose clients know no other answer to it. */
+/* A paused sandbox has no time that could be set: that begins with the resume, which names it. 404,
+ * as upstream, whose clients know no other answer to it. */
 static void set_end(struct api_call *call, int64_t ttl_ms, bool extend_only)
 {
     const struct sandbox *s = find(call);

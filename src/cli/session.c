@@ -318,7 +318,7 @@ static enum err_code open_stream(struct session *s, const char *bytes, size_t le
     return err_set(s->e, ERR_EXHAUSTED, "out of memory");
 }
 
-/* What its files alone are kept of has no command left; one with its memory has. */
+/* The command is kept with the memory of its sandbox, not with the files alone. */
 static void explain_pause(const struct session *s, const json_t *sandbox)
 {
     const char *id = s->spec->sandbox->id;

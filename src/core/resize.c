@@ -1,8 +1,8 @@
 /* A resize: asked about (operator's and tenant's limits), written, then asked of privd where the
  * sandbox lives. Until the answer its tenant is charged for the greater of both of each limit, and
  * after a refusal the row is what it was. An answer that never comes leaves the row with what was
- * wanted: the next LIST tells what holds (resize_on_listed). What holds is told to the agent before
- * the answer, as its texts name it; one that is frozen learns it with its resume (hooks.c). */
+ * wanted: the next LIST tells what holds (resize_on_listed). The agent learns the limits before the
+ * answer, as its texts name them; one that is frozen learns them with its resume (hooks.c). */
 
 #include "core/resize.h"
 
@@ -13,6 +13,7 @@
 #include "core/create.h"
 #include "core/deferred.h"
 #include "core/life.h"
+#include "core/limit.h"
 #include "core/logs.h"
 #include "core/quota.h"
 #include "core/sandbox.h"
@@ -59,16 +60,20 @@ static enum err_code write_row(struct sandbox_obj *o, const struct privsep_limit
 /* -- may it ------------------------------------------------------------------------------------ */
 
 /* A limit that does not grow may stay above a maximum that was lowered since. */
-static enum err_code check_one(const char *name, uint64_t from, uint64_t to, uint64_t least,
-                               uint64_t most, struct err *e)
+static enum err_code check_one(enum core_limit limit, uint64_t from, uint64_t to, uint64_t most,
+                               struct err *e)
 {
-    if (to != from && to < least)
-        return err_set(e, ERR_INVALID, "%s: found %" PRIu64 ", at least %" PRIu64 " is needed",
-                       name, to, least);
+    const char *name = core_limit_name(limit);
+    char text[CORE_LIMIT_TEXT];
+
+    core_limit_text(limit, core_limit_min(limit), text);
+    if (to != from && to < core_limit_min(limit))
+        return err_set(e, ERR_INVALID, "%s: found %" PRIu64 ", at least %s is needed", name, to,
+                       text);
     if (to <= from || to <= most)
         return ERR_OK;
-    err_set(e, ERR_INVALID, "%s: found %" PRIu64 ", a sandbox has at most %" PRIu64 " here", name,
-            to, most);
+    core_limit_text(limit, most, text);
+    err_set(e, ERR_INVALID, "%s: found %" PRIu64 ", a sandbox has at most %s here", name, to, text);
     err_hint(e, "the operator sets it: [sandbox] in cay.conf, or `cay template limits`");
     return ERR_INVALID;
 }
@@ -82,12 +87,12 @@ static enum err_code check_sizes(const struct sandbox_obj *o, const struct privs
                                          : o->core->config.limits;
     enum err_code code;
 
-    if ((code = check_one("memoryBytes", from->memory_bytes, to->memory_bytes, RESIZE_MEMORY_MIN,
+    if ((code = check_one(CORE_LIMIT_MEMORY, from->memory_bytes, to->memory_bytes,
                           most.memory_bytes, e)) != ERR_OK ||
-        (code = check_one("diskBytes", from->disk_bytes, to->disk_bytes, RESIZE_DISK_MIN,
-                          most.disk_bytes, e)) != ERR_OK)
+        (code = check_one(CORE_LIMIT_DISK, from->disk_bytes, to->disk_bytes, most.disk_bytes, e)) !=
+            ERR_OK)
         return code;
-    return check_one("cpuMilli", from->cpu_milli, to->cpu_milli, RESIZE_CPU_MIN, most.cpu_milli, e);
+    return check_one(CORE_LIMIT_CPU, from->cpu_milli, to->cpu_milli, most.cpu_milli, e);
 }
 
 static bool is_live(const struct sandbox_obj *o)
@@ -223,8 +228,8 @@ static void finish(struct core *c, const char *id, struct resize_op *op, const s
 }
 
 /* The limits hold whatever the agent says: a sandbox is not to keep its tenant from them. */
-static void on_told(struct core *c, const char *id, const struct err *why, int http_status,
-                    const char *body, size_t len, void *arg)
+static void on_agent_answer(struct core *c, const char *id, const struct err *why, int http_status,
+                            const char *body, size_t len, void *arg)
 {
     if ((why || http_status / 100 != 2) && !c->stopping)
         log_warn("sandbox %s: its agent did not learn its limits: %s", id,
@@ -233,7 +238,7 @@ static void on_told(struct core *c, const char *id, const struct err *why, int h
 }
 
 /* Others' resizes do not wait for an agent: its place of the share is given back first. */
-static void tell_agent(struct sandbox_obj *o, struct resize_op *op)
+static void inform_agent(struct sandbox_obj *o, struct resize_op *op)
 {
     json_t *body = json_pack("{s:o, s:b}", "limits", create_limits(&o->s.limits), "startCommand",
                              false);
@@ -247,7 +252,7 @@ static void tell_agent(struct sandbox_obj *o, struct resize_op *op)
     share_return(op->share);
     op->share = NULL;
     if (r.body) {
-        call_agent(o, &r, on_told, op);
+        call_agent(o, &r, on_agent_answer, op);
         return;
     }
     log_warn("sandbox %s: its agent did not learn its limits: memory is out", o->s.id);
@@ -265,7 +270,7 @@ static void on_answer(struct core *c, const char *id, int status, const struct p
     if (there)
         answered(o, op, status, m, &why);
     if (there && status == 0 && sandbox_life(o)->reachable)
-        tell_agent(o, op);
+        inform_agent(o, op);
     else
         finish(c, id, op, there && status != 0 ? &why : NULL);
 }

@@ -5,10 +5,6 @@
 
 #include "core/core.h"
 
-#define RESIZE_MEMORY_MIN (32u * 1024u * 1024u)
-#define RESIZE_DISK_MIN   (16u * 1024u * 1024u)
-#define RESIZE_CPU_MIN    10u
-
 /* Of to memory_bytes, disk_bytes and cpu_milli; 0: stays. done when they hold. ERR_INVALID: less
  * than there may be, or more than a sandbox of its template gets; ERR_EXHAUSTED: beyond its
  * tenant's quota; ERR_CONFLICT: it uses more, or is being changed; ERR_UNIMPLEMENTED: the disk of

@@ -1,14 +1,9 @@
 /* The limits of a template's sandboxes: its own where it has some, else the server's. */
 #include "core/core.h"
 #include "core/core_internal.h"
+#include "core/limit.h"
 #include "core/store_template.h"
 #include "core/template.h"
-
-#include <inttypes.h>
-#include <string.h>
-
-#define MIB UINT64_C(1048576)
-#define TIB (MIB * MIB)
 
 static struct privsep_limits merge(const struct privsep_limits *own, const struct privsep_limits *d)
 {
@@ -26,26 +21,15 @@ struct privsep_limits core_template_limits(const struct core *c, const struct te
     return merge(&t->limits, &c->config.limits);
 }
 
-/* The same ranges as those of the settings [sandbox] memory, disk, cpu_milli and pids. */
 static enum err_code check(const struct privsep_limits *l, struct err *e)
 {
-    const struct {
-        const char *name;
-        uint64_t value, min, max;
-    } all[] = {
-        {"memoryBytes", l->memory_bytes, 32 * MIB, 16 * TIB},
-        {"diskBytes", l->disk_bytes, 16 * MIB, 64 * TIB},
-        {"cpuMilli", l->cpu_milli, 10, 1024000},
-        {"pids", l->pids, 16, 1000000},
-    };
+    enum err_code code;
 
-    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-        if (all[i].value != 0 && (all[i].value < all[i].min || all[i].value > all[i].max))
-            return err_set(e, ERR_INVALID,
-                           "%s: found %" PRIu64 ", allowed are %" PRIu64 " to %" PRIu64
-                           ", or 0 for the server's own",
-                           all[i].name, all[i].value, all[i].min, all[i].max);
-    return ERR_OK;
+    if ((code = core_limit_check(CORE_LIMIT_MEMORY, (int64_t)l->memory_bytes, true, e)) != ERR_OK ||
+        (code = core_limit_check(CORE_LIMIT_DISK, (int64_t)l->disk_bytes, true, e)) != ERR_OK ||
+        (code = core_limit_check(CORE_LIMIT_CPU, l->cpu_milli, true, e)) != ERR_OK)
+        return code;
+    return core_limit_check(CORE_LIMIT_PIDS, l->pids, true, e);
 }
 
 enum err_code core_template_set_limits(struct core *c, const char *name,

@@ -84,7 +84,7 @@ def test_what_is_out_of_memory_is_told_the_limit_in_force(cay, box):
     assert cay.call("POST", f"/cay/v1/sandboxes/{box.id}/pause", {}).status in (200, 204)
     good(cay, box, memoryBytes=220 * MIB)
     assert cay.call("POST", f"/cay/v1/sandboxes/{box.id}/resume", {}).status in (200, 201)
-    until(lambda: "limit of 220 MiB" in told()[0], 20)  # no resume waits for its hooks, with which it is told
+    until(lambda: "limit of 220 MiB" in told()[0], 20)  # no resume waits for its hooks, with which the agent learns it
     assert told()[1] == 220
 
 
@@ -127,9 +127,9 @@ def test_disk_shrinks_and_grows_and_what_is_used_is_not_taken(cay, box):
 
 
 @pytest.mark.parametrize("to, why", [
-    ({"memoryBytes": 513 * MIB}, "at most"), ({"diskBytes": 2 * GIB}, "at most"), ({"cpuMilli": 1024000}, "at most"),
-    ({"memoryBytes": 31 * MIB}, "at least"), ({"diskBytes": MIB}, "at least"), ({"cpuMilli": 9}, "at least"),
-    ({"memoryBytes": 0}, "memoryBytes"), ({"memoryBytes": -1}, "memoryBytes"), ({"memoryBytes": "1"}, "memoryBytes"),
+    ({"memoryBytes": 513 * MIB}, "at most 536870912 bytes (512 MiB)"), ({"diskBytes": 2 * GIB}, "at most"), ({"cpuMilli": 1024000}, "at most"),
+    ({"memoryBytes": 31 * MIB}, "(32 MiB to 16 TiB)"), ({"diskBytes": MIB}, "(16 MiB to 64 TiB)"), ({"cpuMilli": 9}, "10 to 1024000 thousandths"),
+    ({"memoryBytes": 0}, "found 0, allowed are"), ({"memoryBytes": -1}, "found -1, allowed are"), ({"memoryBytes": "1"}, "memoryBytes"),
     ({"cpuMilli": 1 << 32}, "cpuMilli"), ({"pids": 100}, "pids")])
 def test_what_is_not_to_be(cay, box, to, why):
     before = limits(cay, box)

@@ -174,8 +174,8 @@ def test_without_them(cay):
 
 @pytest.mark.parametrize("body,why", [
     ({"memoryBytes": MIB}, "memoryBytes: found 1048576, allowed are 33554432"),
-    ({"cpuMilli": 5}, "cpuMilli: found 5"), ({"pids": 2000000}, "pids: found 2000000"), ({"diskBytes": 1}, "diskBytes"),
-    ({"seccompFilters": 64}, "seccompFilters"), ({"memory": 256 * MIB}, 'there is no "memory"'), ({"memoryBytes": "1G"}, "memoryBytes"), ({"pids": -1}, "pids")])
+    ({"cpuMilli": 5}, "cpuMilli: found 5"), ({"pids": 2000000}, "pids: found 2000000, allowed are 16 to 1000000 processes"), ({"diskBytes": 1}, "(16 MiB to 64 TiB)"),
+    ({"seccompFilters": 64}, "seccompFilters"), ({"memory": 256 * MIB}, 'there is no "memory"'), ({"memoryBytes": "1G"}, "memoryBytes"), ({"pids": -1}, "pids: found -1"), ({"cpuMilli": (1 << 32) + 100}, "allowed are 10 to")])
 def test_wrong_ones_change_nothing(cay, body, why):
     before = limits(cay)
     reply = cay.call("PUT", "/cay/v1/templates/host/limits", body)

@@ -41,8 +41,8 @@ struct agent_spawn {
     uint32_t netlink_pass[2]; /* of netlink.h */
 };
 
-/* The sandbox's limits, as cayd sent them last: in /init, after a resize too, and with the hooks of a
- * resume. 0: not sent, then the kernel is asked. */
+/* The sandbox's limits, as cayd sent them last: in /init, also after a resize, and with the hooks
+ * of a resume. 0: not sent, then the kernel is asked. */
 struct agent_limits {
     uint64_t memory_bytes;
     uint64_t disk_bytes;
