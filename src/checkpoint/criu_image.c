@@ -115,24 +115,24 @@ static int check_head(const uint8_t *head, uint32_t magic)
     return found[0] == MAGIC_COMMON && found[1] == magic ? 0 : -EBADMSG;
 }
 
-static int read_all(int fd, struct file *out)
+static int read_all(int fd, off_t max, struct file *out)
 {
     struct stat st;
 
     if (fstat(fd, &st) < 0)
         return -errno;
-    if (!S_ISREG(st.st_mode) || st.st_size < HEAD_SIZE || st.st_size > CRIU_IMAGE_FILE_MAX)
+    if (!S_ISREG(st.st_mode) || st.st_size < HEAD_SIZE || st.st_size > max)
         return -EBADMSG;
     out->n = (size_t)st.st_size;
     out->bytes = malloc(out->n);
     return out->bytes ? io_read_full(fd, out->bytes, out->n) : -ENOMEM;
 }
 
-static int file_open(int dir_fd, const char *name, uint32_t magic, struct file *out)
+static int file_open_long(int dir_fd, const char *name, uint32_t magic, off_t max, struct file *out)
 {
     CLEANUP_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct file f = {0};
-    int rc = fd < 0 ? -errno : read_all(fd, &f);
+    int rc = fd < 0 ? -errno : read_all(fd, max, &f);
 
     if (rc == 0)
         rc = check_head(f.bytes, magic);
@@ -144,6 +144,11 @@ static int file_open(int dir_fd, const char *name, uint32_t magic, struct file *
     f.n -= HEAD_SIZE;
     *out = f;
     return 0;
+}
+
+static int file_open(int dir_fd, const char *name, uint32_t magic, struct file *out)
+{
+    return file_open_long(dir_fd, name, magic, CRIU_IMAGE_FILE_MAX, out);
 }
 
 /* 1; 0: there is none; -EBADMSG. */
@@ -161,6 +166,22 @@ static int next_message(struct file *f, const uint8_t **message, size_t *n)
     *message = f->at;
     *n = length;
     return skip(&f->at, &f->n, length) < 0 ? -EBADMSG : 1;
+}
+
+int criu_image_each(int dir_fd, const char *name, uint32_t magic,
+                    int (*each)(void *arg, const uint8_t *message, size_t n), void *arg)
+{
+    CLEANUP(file_close) struct file f = {0};
+    const uint8_t *message;
+    size_t n;
+    int more, rc = file_open_long(dir_fd, name, magic, CRIU_IMAGE_FILES_MAX, &f);
+
+    if (rc < 0)
+        return rc;
+    while ((more = next_message(&f, &message, &n)) == 1)
+        if ((rc = each(arg, message, n)) != 0)
+            return rc;
+    return more;
 }
 
 /* That it is there, of that kind, and has more than its head. */

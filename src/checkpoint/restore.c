@@ -15,6 +15,7 @@
 #include "checkpoint/notes.h"
 #include "checkpoint/restore_options.h"
 #include "checkpoint/terminals.h"
+#include "checkpoint/volume_files.h"
 #include "sys/fdpass.h"
 #include "sys/mnt.h"
 #include "sys/pid.h"
@@ -184,7 +185,8 @@ static int prepare(struct words *words, struct checkpoint_why *why)
     rc = plain_root();
     if (rc < 0)
         return checkpoint_fail(why, rc, "the sandbox's root: %s", strerror(-rc));
-    return restore_options_make(words, notes.program, why);
+    rc = volume_files_check(CHECKPOINT_DIR_FD, CHECKPOINT_ROOT, why);
+    return rc < 0 ? rc : restore_options_make(words, notes.program, why);
 }
 
 /* CRIU has written of an error since all processes were made. It may then wait for ever: for one of

@@ -110,6 +110,23 @@ def test_a_directory_of_the_same_name_is_opened(kept, volume):  # noqa: F811
     assert until(lambda: box.run("cat /tmp/found").out, 20, "it goes on") == "new"
 
 
+@pytest.mark.parametrize("script", ["mkfifo {0}", "ln {1} {0}"], ids=["FIFO", "link to a FIFO"])
+def test_a_file_that_became_a_fifo_holds_nothing_up(kept, own, volume, script):  # noqa: F811
+    """CRIU would wait in its opening, with a place of those that all tenants' restores have. Control: the file again."""
+    box = holder(kept, HOLDS.replace("os.O_RDONLY | os.O_DIRECTORY", "os.O_RDONLY").replace("os.listdir(held)", "os.read(held, 9).decode()"),
+                 before="echo -n abc > /w/dir; ls > /w/other; mkfifo /w/queue")
+    assert pause(kept, box).status == 200
+    changed_by_another(kept, "mv /w/dir /w/file && " + script.format("/w/dir", "/w/queue"))
+    log = len(own.log.read_text())
+    reply = resumed(kept, box)
+    assert reply.status == 500 and "does not come back" in reply.json["message"], reply.body
+    assert "/dir, which a program has open, is no file any more" in own.log.read_text()[log:]
+    changed_by_another(kept, "rm /w/dir && mv /w/file /w/dir")
+    assert resumed(kept, box).status == 201
+    box.run("touch /tmp/go")
+    assert until(lambda: box.run("cat /tmp/found").out, 20, "it goes on") == "a b c"
+
+
 @pytest.mark.parametrize("code, said", [(REMOVED, "removed there"), (IN_FLIGHT, "removed there"), (MAPPED, "mapfil"),
                                         (SOCKET, "socket whose name is in a volume"), (NETLINK, "netlink socket")],
                          ids=["removed", "in flight", "mapped", "socket", "netlink"])
