@@ -364,7 +364,9 @@ struct privsep_msg {
             uint8_t owner[PRIVSEP_OWNER_SIZE];
             /* of an event, 1: no memory lies beside the files; 0: it does, or is not known of */
             uint32_t without_memory;
-            uint32_t creates; /* of COPY: how many follow, 0..PRIVSEP_COPY_CREATES_MAX */
+            /* of COPY: how many follow, 0..PRIVSEP_COPY_CREATES_MAX; from two on nothing but
+             * CREATE with a copy, and DROP, is done with it */
+            uint32_t creates;
         } kept;
         struct {
             uint32_t number; /* 1..PRIVSEP_VOLUMES_MAX, the peer's choice */

@@ -28,7 +28,7 @@ static void next(struct privd *p);
 
 uint32_t copy_ahead(const struct privd *p, uint32_t number)
 {
-    return p->copier.creates[number] > 1 ? p->copier.creates[number] : 0;
+    return p->kept.creates[number] > 1 ? p->kept.creates[number] : 0;
 }
 
 static void answer(struct privd *p, uint32_t number, const struct reply_to *to, int status)
@@ -136,7 +136,7 @@ static void on_copied(void *arg, uint32_t events)
     if (rc == -EAGAIN && watch(p, on_copied) == 0)
         return;
     go_on(p);
-    if (rc == 0 && p->copier.creates[p->copier.number] == 1) { /* it has this one itself */
+    if (rc == 0 && p->kept.creates[p->copier.number] == 1) { /* it has this one itself */
         end(p, 0);
         next(p);
         return;
@@ -235,6 +235,6 @@ void copy_requested(struct privd *p, struct slot *s, const struct reply_to *to,
         return;
     }
     p->copier.requested[r.number] = *to;
-    p->copier.creates[r.number] = (uint8_t)m->u.kept.creates;
+    p->kept.creates[r.number] = (uint8_t)m->u.kept.creates;
     next(p);
 }

@@ -20,7 +20,6 @@ struct copier {
     bool over;                           /* status: how it ended; thawing is waited for */
     int status, source_status;
     struct reply_to requested[PRIVSEP_KEPT_MAX + 1]; /* by number */
-    uint8_t creates[PRIVSEP_KEPT_MAX + 1];           /* that were to follow, by number */
     struct task task;
     struct loop_source source;
     struct loop_timer timer; /* the next, from outside of whatever ended this one */

@@ -146,12 +146,23 @@ static bool is_wanted(const struct privd *p, uint32_t number, bool only_taken)
     return false;
 }
 
-int keep_may_take(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
-                  uint32_t template_number)
+static int may_end(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
+                   uint32_t template_number)
 {
     int rc = keep_may_copy(p, number, owner, template_number);
 
     return (rc == 0 || rc == -EINVAL) && is_wanted(p, number, false) ? -EBUSY : rc;
+}
+
+/* Copies that were made ahead end by DROP, with their number. Where it were taken they would stay,
+ * and be those of the next that has it, which may be another owner's. Test: test_kept.py, "to none
+ * of another number". */
+int keep_may_take(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
+                  uint32_t template_number)
+{
+    int rc = may_end(p, number, owner, template_number);
+
+    return (rc == 0 || rc == -EINVAL) && copy_ahead(p, number) > 0 ? -EBUSY : rc;
 }
 
 /* A number alone does not tell whose files they are, as it is used again: a peer that is mistaken
@@ -222,8 +233,6 @@ static void dropped(struct privd *p, uint32_t number, int status)
     struct reply_to to = p->dropper.requested[number];
 
     p->dropper.requested[number] = (struct reply_to){0};
-    if (status == 0)
-        p->copier.creates[number] = 0;
     kept_settle(&p->kept, number, status == 0 ? KEPT_NONE : KEPT_WHOLE);
     answer(p, &to, PRIVSEP_DROP, number, status);
 }
@@ -264,7 +273,7 @@ static void drop_next(struct privd *p)
 void keep_drop_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m)
 {
     uint32_t number = m->u.kept.number;
-    int rc = keep_may_take(p, number, m->u.kept.owner, 0);
+    int rc = may_end(p, number, m->u.kept.owner, 0);
 
     if (rc == -EINVAL) /* of whatever template */
         rc = 0;

@@ -27,8 +27,8 @@ void keep_requested(struct privd *p, struct slot *s, const struct reply_to *to,
 void keep_drop_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
 void keep_list_requested(struct privd *p, const struct reply_to *to, const struct privsep_msg *m);
 
-/* Whether a create on that template may take it: 0, -ENOENT, -EBUSY, -EPERM (it is another
- * owner's), -EINVAL (it lies on another template). */
+/* Whether a create on that template may take it: 0, -ENOENT, -EBUSY (it is in use, or copies of it
+ * were made for creates), -EPERM (it is another owner's), -EINVAL (it lies on another template). */
 int keep_may_take(struct privd *p, uint32_t number, const uint8_t owner[static PRIVSEP_OWNER_SIZE],
                   uint32_t template_number);
 

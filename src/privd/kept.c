@@ -79,6 +79,15 @@ bool kept_uses_template(const struct kept *k, uint32_t template_number)
     return false;
 }
 
+/* A count that stayed would have the next that has the number take copies that are not its own.
+ * Test: test_kept.py, "to none of another number". */
+static void has_become(struct kept *k, const struct kept_record *r)
+{
+    k->all[r->number] = *r;
+    if (r->state == KEPT_NONE)
+        k->creates[r->number] = 0;
+}
+
 int kept_write(struct kept *k, const struct kept_record *r)
 {
     struct kept_record w = *r;
@@ -92,7 +101,7 @@ int kept_write(struct kept *k, const struct kept_record *r)
     while (n < 0 && errno == EINTR);
     if (n != (ssize_t)sizeof(w))
         return n < 0 ? -errno : -ENOSPC;
-    k->all[w.number] = w;
+    has_become(k, &w);
     return 0;
 }
 
@@ -125,7 +134,7 @@ void kept_settle(struct kept *k, uint32_t number, enum kept_state state)
         return;
     log_error("kept layer %u: its record cannot be written: %s; the next start corrects it", number,
               strerror(-rc));
-    k->all[number] = r;
+    has_become(k, &r);
 }
 
 /* A sandbox that lives has its layer: it was not yet taken from it, or it has become its own. */

@@ -45,6 +45,8 @@ struct kept {
     int fd;
     struct kept_record all[PRIVSEP_KEPT_MAX + 1]; /* by number; the first is not used */
     bool without_memory[PRIVSEP_KEPT_MAX + 1];    /* of those that are whole, by the disk */
+    /* How many creates were to follow COPY; a number that is free has none. */
+    uint8_t creates[PRIVSEP_KEPT_MAX + 1];
 };
 
 /* Opens or makes state_dir/kept and reads it. A damaged record is KEPT_NONE. 0 or -errno. */

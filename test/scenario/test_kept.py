@@ -343,6 +343,36 @@ def test_copies_for_creates_are_made_at_once_and_end_with_their_number(privd):  
     assert being_made(privd) == [] and kepts(c) == {2, 3}
 
 
+def test_copies_that_were_made_for_creates_go_to_none_of_another_number(privd):  # noqa: F811
+    """Their number ends by DROP alone, which removes them: the next that has the number, which may be another's, must not begin with them."""
+    c = privd.channel()
+    s, other = c.create("isource"), c.create("iother")
+    write_marks(privd, s, "five")
+    write_marks(privd, other, "six")
+    assert c.ask(COPY, kept_body(2, creates=8), slot=s.slot, gen=s.gen).status == 0
+    taken = create_on(c, "itakes", 2)
+    if taken.status == 0:
+        assert keep(c, other, 2, OTHER).status == 0
+        assert marks(privd, create_copy(c, "inext", 2, OTHER)).split()[0] == "six"
+    assert taken.status == -errno.EBUSY and kepts(c) == {2}
+    assert drop(c, 2).status == 0 and being_made(privd) == [] and names_on_disk(privd) == []
+    assert keep(c, other, 2, OTHER).status == 0
+    assert marks(privd, create_on(c, "inext", 2, owner=OTHER)).split()[0] == "six"
+
+
+def test_a_number_whose_copy_failed_can_be_had_as_any(privd):  # noqa: F811
+    """How many creates were to follow is forgotten with it."""
+    c = privd.channel()
+    before, s = c.create("ibefore"), c.create("isource")
+    first = c.send(COPY, kept_body(1, creates=100), slot=before.slot, gen=before.gen)
+    seq = c.send(COPY, kept_body(2, creates=8), slot=s.slot, gen=s.gen)  # which waits for that one
+    assert c.kill(s).status == 0
+    assert c.wait(seq).status == -errno.ESTALE and c.wait(first).status == 0
+    assert drop(c, 1).status == 0 and kepts(c) == set() and being_made(privd) == []
+    assert keep(c, c.create("iother"), 2).status == 0
+    assert create_on(c, "inext", 2).status == 0
+
+
 def test_nothing_else_is_done_with_what_the_last_has(privd):  # noqa: F811
     c = privd.channel()
     s = c.create("isource")
