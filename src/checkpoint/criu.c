@@ -150,6 +150,13 @@ static bool is_summary(const char *line)
     return strncmp(line, "Error (criu/cr-dump.c", 21) == 0;
 }
 
+/* Errors that follow the end of the action script are no cause: CRIU lets the processes go on. */
+static bool is_settled(const char *last, bool is_restore)
+{
+    return last &&
+           (is_restore || strncmp(last, CRIU_SCRIPT_FAILED, strlen(CRIU_SCRIPT_FAILED)) == 0);
+}
+
 static bool is_noise(const char *line)
 {
     const char *at = strstr(line, "rlimit: Can't setup RLIMIT_NOFILE");
@@ -200,19 +207,23 @@ void criu_hide_numbers(char *text)
     *to = '\0';
 }
 
-/* The last line of CRIU's log that says what went wrong, but the first of a restore, where each
- * caller adds one. It has names of the tenant's in it, so what is not printable is not shown. */
+const char *criu_cause(const char *log, bool is_restore)
+{
+    const char *last = NULL;
+
+    for (const char *at = strstr(log, "Error ("); at; at = strstr(at + 1, "Error ("))
+        if (!is_noise(at) && !is_settled(last, is_restore) && !(last && is_summary(at)))
+            last = at;
+    return last;
+}
+
+/* It has names of the tenant's in it, so what is not printable is not shown. */
 static void read_log(const struct criu_limits *limits, struct checkpoint_why *why)
 {
     static char text[LOG_MAX];
     ssize_t n = io_read_text_at(limits->beside_fd, limits->log, text, sizeof(text));
-    const char *last = NULL;
-    bool is_restore = strcmp(limits->log, CRIU_RESTORE_LOG) == 0;
+    const char *last = n < 0 ? NULL : criu_cause(text, strcmp(limits->log, CRIU_RESTORE_LOG) == 0);
 
-    for (const char *at = n < 0 ? NULL : strstr(text, "Error ("); at;
-         at = strstr(at + 1, "Error ("))
-        if (!is_noise(at) && !(last && (is_restore || is_summary(at))))
-            last = at;
     if (!last)
         return;
     snprintf(why->text, sizeof(why->text), CRIU_SAYS "%.*s", (int)strcspn(last, "\n"), last);

@@ -10,6 +10,8 @@
 #define CRIU_DUMP_LOG    "dump.log"
 #define CRIU_RESTORE_LOG "restore.log"
 #define CRIU_SAYS        "CRIU: " /* before a line of its log */
+/* The beginning of a line of a dump's: its action script refuses it, or was ended. */
+#define CRIU_SCRIPT_FAILED "Error (criu/action-scripts.c"
 
 /* Words that a dump and a restore of the same image have to have in common: no right on the host is
  * asked for; a file is known by its size, as a build id is read from the file, and cay-init's may
@@ -42,6 +44,10 @@ extern const char *const criu_environment[];
 /* In a line of its log that is shown to a tenant: numbers of processes, which are the host's,
  * become "?". The source file's name and line at its beginning stay. */
 void criu_hide_numbers(char *text);
+
+/* The line of a log, as far as its end, that says what went wrong: the last, but the first of a
+ * restore, where each caller adds one, and that of an action script. NULL: there is none. */
+const char *criu_cause(const char *log, bool is_restore);
 
 /* Whether a line of a restore's from that byte on tells of an error. */
 bool criu_log_has_error(size_t from);

@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "checkpoint/agent_socket.h"
 #include "checkpoint/connections.h"
+#include "checkpoint/criu.h"
 #include "checkpoint/volume_sockets.h"
 
 #include <errno.h>
@@ -185,6 +186,8 @@ int refusal_of_criu(const char *line)
 {
     static const int of_the_host[] = {ENOSPC, EFBIG, EDQUOT, ENOMEM, EMFILE, ENFILE, EIO};
 
+    if (strncmp(line, CRIU_SAYS CRIU_SCRIPT_FAILED, strlen(CRIU_SAYS CRIU_SCRIPT_FAILED)) == 0)
+        return -EIO; /* it was ended: else it has told its reason itself, before */
     for (size_t i = 0; i < ARRAY_SIZE(of_the_host); i++)
         if (strstr(line, strerror(of_the_host[i])))
             return -of_the_host[i];

@@ -21,5 +21,6 @@ int refusal_of(const char *status, const char *pid, unsigned filters, struct che
 bool refusal_is_shared_memory_file(const char *line);
 
 /* The meaning of a line of CRIU's log that says why a dump failed: -EOPNOTSUPP, since a process has
- * what it cannot keep, but for words of the kernel that say what the host lacked. */
+ * what it cannot keep, but for words of the kernel that say what the host lacked, and the end of
+ * the action script, which does not say it. */
 int refusal_of_criu(const char *line);

@@ -269,10 +269,43 @@ static void words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep(vo
         {"CRIU: Error (criu/mem.c:1): Can't map: Cannot allocate memory", -ENOMEM},
         {"CRIU: Error (criu/pipes.c:1): Can't create pipe: Too many open files", -EMFILE},
         {"CRIU: Error (criu/bfd.c:1): Error flushing image: Input/output error", -EIO},
+        {"CRIU: Error (criu/action-scripts.c:97): Script /proc/?/exe exited with -1", -EIO},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         assert_int_equal(refusal_of_criu(cases[i].line), cases[i].rc);
+}
+
+/* As CRIU writes it where its action script was killed: that its processes cannot be let go of as
+ * they are, which follows, is of no process. */
+static void the_cause_is_one_line_of_the_log(void **state)
+{
+#define LIMIT  "Error (criu/util.c:1): rlimit: Can't setup RLIMIT_NOFILE for self: not permitted\n"
+#define KILLED "Error (criu/util.c:660): killed by signal 9: Killed\n"
+#define SCRIPT "Error (criu/action-scripts.c:97): Script /proc/9/exe exited with -1\n"
+#define DETACH "Error (compel/src/lib/infect.c:417): Unable to detach from 9: No such process\n"
+#define FAILED "Error (criu/cr-dump.c:1975): Dumping FAILED.\n"
+    static const struct {
+        const char *log;
+        bool is_restore;
+        const char *cause;
+    } cases[] = {
+        {LIMIT KILLED SCRIPT "Error (criu/cr-dump.c:2011): failed with -1!\n" DETACH FAILED, false,
+         SCRIPT},
+        {LIMIT KILLED DETACH FAILED, false, DETACH},
+        {LIMIT KILLED DETACH, true, KILLED},
+        {LIMIT FAILED, false, FAILED},
+        {LIMIT, false, NULL},
+        {"", true, NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const char *cause = criu_cause(cases[i].log, cases[i].is_restore);
+
+        assert_int_equal(cause != NULL, cases[i].cause != NULL);
+        if (cause)
+            assert_memory_equal(cause, cases[i].cause, strlen(cases[i].cause));
+    }
 }
 
 static void mounts_are_external_but_those_that_criu_makes(void **state)
@@ -465,6 +498,7 @@ int main(void)
         cmocka_unit_test(connections_that_wait_for_cay_init_are_found),
         cmocka_unit_test(numbers_of_processes_are_not_shown),
         cmocka_unit_test(words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep),
+        cmocka_unit_test(the_cause_is_one_line_of_the_log),
         cmocka_unit_test(mounts_are_external_but_those_that_criu_makes),
         cmocka_unit_test(options_of_a_process_are_whole),
         cmocka_unit_test(mounts_below_a_root_are_told_by_their_path),
