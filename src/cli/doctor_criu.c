@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define LEAST      "4.2.1" /* that of scripts/criu */
-#define CHANGES    "Changes: cay 7"
+#define CHANGES    "Changes: cay 8"
 #define ANSWER_S   5 /* for what is no CRIU, and does not end */
 #define HOW_TO_GET "`make criu` builds " LEAST " or newer"
 
@@ -62,7 +62,7 @@ static int first_output(const char *path, char *out, size_t size)
     return 0;
 }
 
-/* "Version: 4.2.1", and "Changes: cay 7" in a line of its own */
+/* "Version: 4.2.1", and "Changes: cay 8" in a line of its own */
 static bool read_version(const char *path, char *out, size_t size, bool *changed)
 {
     static const char head[] = "Version: ";

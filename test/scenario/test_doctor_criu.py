@@ -12,11 +12,11 @@ DIRECTORIES = "/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin"
 
 @pytest.mark.parametrize("program, level, told", [
     (None, "missing", "`make criu` builds 4.2.1"),
-    ("echo Version: 4.2.1; echo Changes: cay 7; echo GitID: v4.2.1", "ok", "/usr/local/sbin/criu is CRIU 4.2.1"),
-    ("echo Version: 4.10; echo Changes: cay 7", "ok", "CRIU 4.10"),
+    ("echo Version: 4.2.1; echo Changes: cay 8; echo GitID: v4.2.1", "ok", "/usr/local/sbin/criu is CRIU 4.2.1"),
+    ("echo Version: 4.10; echo Changes: cay 8", "ok", "CRIU 4.10"),
     ("echo Version: 4.2.1; echo GitID: v4.2.1", "limited", "CRIU 4.2.1 without cay's changes: `make criu`"),
-    ("echo Version: 4.2.1; echo Changes: cay 70", "limited", "without cay's changes"),
-    ("echo Version: 4.2.1 Changes: cay 7", "limited", "without cay's changes"),
+    ("echo Version: 4.2.1; echo Changes: cay 80", "limited", "without cay's changes"),
+    ("echo Version: 4.2.1 Changes: cay 8", "limited", "without cay's changes"),
     ("echo Version: 3.17.1", "limited", "CRIU 3.17.1, too old"),
     ("echo Version: 4.2", "limited", "CRIU 4.2, too old"),
     ("echo something else", "limited", "does not tell a version"),
