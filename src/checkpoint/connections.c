@@ -20,12 +20,23 @@ bool connections_is_half_closed(const struct inet_diag_msg *m)
            ((1u << m->idiag_state & CLOSED_THERE) && m->idiag_rqueue > 1);
 }
 
-static bool is_found(const void *arg UNUSED, const void *answer, size_t len)
+bool connections_is_begun(const struct inet_diag_msg *m)
+{
+    return m->idiag_inode != 0 && m->idiag_state == TCP_SYN_SENT;
+}
+
+static bool is_half_closed(const void *arg UNUSED, const void *answer, size_t len)
 {
     return len >= sizeof(struct inet_diag_msg) && connections_is_half_closed(answer);
 }
 
-static int find(int family, bool *found)
+static bool is_begun(const void *arg UNUSED, const void *answer, size_t len)
+{
+    return len >= sizeof(struct inet_diag_msg) && connections_is_begun(answer);
+}
+
+static int find_in(int family, uint32_t states,
+                   bool (*is_one)(const void *arg, const void *answer, size_t len), bool *found)
 {
     const struct {
         struct nlmsghdr head;
@@ -35,14 +46,25 @@ static int find(int family, bool *found)
                           .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
                  .what = {.sdiag_family = (uint8_t)family,
                           .sdiag_protocol = IPPROTO_TCP,
-                          .idiag_states = CLOSED_HERE | CLOSED_THERE}};
+                          .idiag_states = states}};
 
-    return diag_find(&request, sizeof(request), is_found, NULL, found);
+    return diag_find(&request, sizeof(request), is_one, NULL, found);
+}
+
+static int find(uint32_t states, bool (*is_one)(const void *arg, const void *answer, size_t len),
+                bool *found)
+{
+    int rc = find_in(AF_INET, states, is_one, found);
+
+    return rc < 0 || *found ? rc : find_in(AF_INET6, states, is_one, found);
 }
 
 int connections_find_half_closed(bool *found)
 {
-    int rc = find(AF_INET, found);
+    return find(CLOSED_HERE | CLOSED_THERE, is_half_closed, found);
+}
 
-    return rc < 0 || *found ? rc : find(AF_INET6, found);
+int connections_find_begun(bool *found)
+{
+    return find(1u << TCP_SYN_SENT, is_begun, found);
 }

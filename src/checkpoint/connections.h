@@ -11,5 +11,10 @@
  * was not read. */
 bool connections_is_half_closed(const struct inet_diag_msg *m);
 
+/* Is the other side still waited for? CRIU keeps it and cannot restore it: its memory would be
+ * lost. */
+bool connections_is_begun(const struct inet_diag_msg *m);
+
 /* Any such one in the network namespace of this process? 0 and *found, or -errno. */
 int connections_find_half_closed(bool *found);
+int connections_find_begun(bool *found);

@@ -145,14 +145,19 @@ static int check_mappings(const struct check *c)
 /* This process is in the sandbox's network namespace. */
 static int check_connections(struct checkpoint_why *why)
 {
-    bool found;
-    int rc = connections_find_half_closed(&found);
+    bool half = false, begun = false;
+    int rc = connections_find_half_closed(&half);
 
+    if (rc == 0)
+        rc = connections_find_begun(&begun);
     if (rc < 0)
         return checkpoint_fail(why, rc, "asking for the sandbox's connections: %s", strerror(-rc));
-    return found ? checkpoint_fail(
-                       why, -EOPNOTSUPP,
-                       "a program has a TCP connection that is closed in one direction alone")
+    if (half)
+        return checkpoint_fail(
+            why, -EOPNOTSUPP,
+            "a program has a TCP connection that is closed in one direction alone");
+    return begun ? checkpoint_fail(why, -EOPNOTSUPP,
+                                   "a program has a TCP connection that is just being made")
                  : 0;
 }
 

@@ -115,6 +115,17 @@ static void half_closed_connections_are_told(void **state)
     }
 }
 
+static void begun_connections_are_told(void **state)
+{
+    const struct inet_diag_msg begun = {.idiag_state = TCP_SYN_SENT, .idiag_inode = 7};
+    const struct inet_diag_msg of_none = {.idiag_state = TCP_SYN_SENT};
+    const struct inet_diag_msg whole = {.idiag_state = TCP_ESTABLISHED, .idiag_inode = 7};
+
+    assert_true(connections_is_begun(&begun));
+    assert_false(connections_is_begun(&of_none));
+    assert_false(connections_is_begun(&whole));
+}
+
 static void listen_on(int fd, int family, struct sockaddr_storage *at, socklen_t *size)
 {
     const struct sockaddr_in v4 = {.sin_family = AF_INET,
@@ -494,6 +505,7 @@ int main(void)
         cmocka_unit_test(threads_that_lose_something_are_refused),
         cmocka_unit_test(shared_mappings_of_memory_files_are_seen),
         cmocka_unit_test(half_closed_connections_are_told),
+        cmocka_unit_test(begun_connections_are_told),
         cmocka_unit_test(a_half_closed_connection_is_found_in_either_family),
         cmocka_unit_test(connections_that_wait_for_cay_init_are_found),
         cmocka_unit_test(numbers_of_processes_are_not_shown),
