@@ -16,6 +16,7 @@
 #include "checkpoint/agent_socket.h"
 #include "checkpoint/connections.h"
 #include "checkpoint/criu.h"
+#include "checkpoint/unsent.h"
 #include "checkpoint/volume_sockets.h"
 
 #include <errno.h>
@@ -145,17 +146,23 @@ static int check_mappings(const struct check *c)
 /* This process is in the sandbox's network namespace. */
 static int check_connections(struct checkpoint_why *why)
 {
-    bool half = false, begun = false;
+    bool half = false, begun = false, unsent = false;
     int rc = connections_find_half_closed(&half);
 
     if (rc == 0)
         rc = connections_find_begun(&begun);
+    if (rc == 0)
+        rc = unsent_find(&unsent);
     if (rc < 0)
         return checkpoint_fail(why, rc, "asking for the sandbox's connections: %s", strerror(-rc));
     if (half)
         return checkpoint_fail(
             why, -EOPNOTSUPP,
             "a program has a TCP connection that is closed in one direction alone");
+    if (unsent)
+        return checkpoint_fail(why, -EOPNOTSUPP,
+                               "a program has sent more by a TCP connection inside than the other "
+                               "end has room for");
     return begun ? checkpoint_fail(why, -EOPNOTSUPP,
                                    "a program has a TCP connection that is just being made")
                  : 0;

@@ -228,6 +228,9 @@ REFUSED = {
     "begun": ("exec python3 -c 'import socket, time; l = socket.create_server((\"127.0.0.1\", 0), backlog=0); "
               "h = [socket.socket() for _ in range(4)]; [(c.setblocking(False), c.connect_ex(l.getsockname())) for c in h]; time.sleep(1000)'",
               "a program has a TCP connection that is just being made"),
+    "unsent": ("exec python3 -c 'import socket, time; l = socket.create_server((\"127.0.0.1\", 0)); "
+               "c = socket.create_connection(l.getsockname()); a, _ = l.accept(); a.setblocking(False); a.send(bytes(1 << 20)); time.sleep(1000)'",
+               "a program has sent more by a TCP connection inside than the other end has room for"),
     "memory file": ("exec python3 -c 'import mmap, os, time; fd = os.memfd_create(\"pool\"); os.truncate(fd, 4096); m = mmap.mmap(fd, 4096); "
                     "time.sleep(1000)'", r"process \d+ shares a mapping of a memory file \(memfd_create\), which would no longer be that file's"),
 }

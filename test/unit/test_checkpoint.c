@@ -9,6 +9,7 @@
 #include "checkpoint/dump_options.h"
 #include "checkpoint/notes.h"
 #include "checkpoint/refusal.h"
+#include "checkpoint/unsent.h"
 #include "skip.h"
 #include "sys/netlink.h"
 
@@ -180,6 +181,46 @@ static void in_either_family(void)
 {
     one_is_found_in(AF_INET);
     one_is_found_in(AF_INET6);
+}
+
+static void unsent_is_found_in(int family)
+{
+    static char bytes[1 << 20];
+    struct sockaddr_storage at;
+    socklen_t size = sizeof(at);
+    bool found = true;
+    int door = socket(family, SOCK_STREAM, 0), fd = socket(family, SOCK_STREAM, 0);
+
+    listen_on(door, family, &at, &size);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&at, size), 0);
+    int other = accept(door, NULL, NULL);
+    assert_true(other >= 0);
+    assert_int_equal(send(fd, bytes, 1000, 0), 1000); /* there is room for these */
+    assert_int_equal(recv(other, bytes, 1000, MSG_WAITALL | MSG_PEEK), 1000);
+    assert_int_equal(unsent_find(&found), 0);
+    assert_false(found);
+    assert_true(send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0);
+    assert_int_equal(unsent_find(&found), 0);
+    assert_true(found);
+    close(fd);
+    close(other);
+    close(door);
+}
+
+static void unsent_in_either_family(void)
+{
+    bool found = true;
+
+    assert_int_equal(unsent_find(&found), 0);
+    assert_false(found);
+    unsent_is_found_in(AF_INET);
+    unsent_is_found_in(AF_INET6);
+}
+
+static void unsent_bytes_are_found_in_either_family(void **state)
+{
+    NEEDS_ROOT;
+    in_a_network(unsent_in_either_family);
 }
 
 static void a_half_closed_connection_is_found_in_either_family(void **state)
@@ -507,6 +548,7 @@ int main(void)
         cmocka_unit_test(half_closed_connections_are_told),
         cmocka_unit_test(begun_connections_are_told),
         cmocka_unit_test(a_half_closed_connection_is_found_in_either_family),
+        cmocka_unit_test(unsent_bytes_are_found_in_either_family),
         cmocka_unit_test(connections_that_wait_for_cay_init_are_found),
         cmocka_unit_test(numbers_of_processes_are_not_shown),
         cmocka_unit_test(words_of_criu_tell_what_the_host_lacks_from_what_it_does_not_keep),

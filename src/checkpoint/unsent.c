@@ -1,0 +1,82 @@
+#include "checkpoint/unsent.h"
+
+#include "base/util.h"
+#include "checkpoint/diag.h"
+
+#include <arpa/inet.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/tcp.h> /* netinet/tcp.h has a shorter tcp_info */
+#include <netinet/in.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* States by the kernel's numbers, which netinet/tcp.h names. */
+#define ESTABLISHED 1
+#define CLOSE_WAIT  8
+
+/* Both ends have one address, or it is one of the range that every machine has for itself. */
+static bool is_inside(const struct inet_diag_msg *m)
+{
+    const __be32 *from = m->id.idiag_src, *to = m->id.idiag_dst;
+    bool mapped = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)to);
+
+    if (m->idiag_family == AF_INET)
+        return from[0] == to[0] || ntohl(to[0]) >> 24 == IN_LOOPBACKNET;
+    return memcmp(from, to, sizeof(m->id.idiag_src)) == 0 ||
+           (mapped && ntohl(to[3]) >> 24 == IN_LOOPBACKNET);
+}
+
+static uint32_t unsent_bytes(const struct rtattr *a)
+{
+    struct tcp_info info = {0};
+
+    if (a->rta_type != INET_DIAG_INFO)
+        return 0;
+    memcpy(&info, RTA_DATA(a), MIN(RTA_PAYLOAD(a), sizeof(info)));
+    return info.tcpi_notsent_bytes;
+}
+
+bool unsent_is_on(const struct inet_diag_msg *m, size_t len)
+{
+    const size_t head = NLMSG_ALIGN(sizeof(*m));
+    const struct rtattr *a = (const void *)((const char *)m + head);
+    long left = (long)len - (long)head;
+
+    if (len < sizeof(*m) || m->idiag_inode == 0 || !is_inside(m))
+        return false;
+    for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
+        if (unsent_bytes(a) > 0)
+            return true;
+    return false;
+}
+
+static bool is_one(const void *arg UNUSED, const void *answer, size_t len)
+{
+    return unsent_is_on(answer, len);
+}
+
+static int find(int family, bool *found)
+{
+    const struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 what;
+    } request = {.head = {.nlmsg_len = sizeof(request),
+                          .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                          .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+                 .what = {.sdiag_family = (uint8_t)family,
+                          .sdiag_protocol = IPPROTO_TCP,
+                          .idiag_ext = 1u << (INET_DIAG_INFO - 1),
+                          .idiag_states = 1u << ESTABLISHED | 1u << CLOSE_WAIT}};
+
+    return diag_find(&request, sizeof(request), is_one, NULL, found);
+}
+
+int unsent_find(bool *found)
+{
+    int rc = find(AF_INET, found);
+
+    return rc < 0 || *found ? rc : find(AF_INET6, found);
+}
