@@ -296,6 +296,18 @@ def test_cut_extended_and_foreign_files_are_refused(places):
     assert places[1].left() == NOTHING and import_(places[1], signed(squashfs, header)).status == 201
 
 
+def test_names_that_mean_something_else_are_refused(places):
+    """Of a template of the server's, or like an id: a create by it would begin with the file. The control is another name."""
+    id_, _ = snapshot(places[0])
+    file = exported(places[0], id_)
+    for name in ("host", "base", id_, "s" + "0" * 20, "t" + "0" * 20):
+        r = import_(places[1], file, name)
+        assert r.status == 400 and "no name for a snapshot" in r.json["message"], (name, r.body)
+    assert places[1].left() == NOTHING
+    r = import_(places[1], file, "host-of-mine")
+    assert r.status == 201 and r.json["names"] == ["host-of-mine:default"]
+
+
 def test_sizes_that_no_sandbox_can_have_are_refused(places):
     """Its creates would ask for them. The control: the least and the most that one can have."""
     squashfs, header, _ = parts(exported(places[0], snapshot(places[0])[0]))
