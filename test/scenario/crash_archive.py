@@ -1,11 +1,15 @@
 """Changes of test_crash_matrix.py around archives: the kept files of another sandbox become one file, and it is woken from that. It has
-its files at each moment, as a layer or as an archive, and nothing else is there of it. A snapshot becomes a file for other servers, and
+its files at each moment, as a layer or as an archive, here or in a bucket, and nothing else is there of it. A snapshot becomes a file for other servers, and
 such a file a snapshot: it is there whole, or not there."""
 
 import http.client
 import os
 
+from bucketlib import Bucket
+from conftest import OwnServer
 from crash_changes import MARK, Frozen, Kill, disk, others, take_away, tier
+from crash_programs import KEEP_ARGS, PRIVD_ARGS, Outfit
+from test_archive_bucket_server import away
 from test_pause import connect
 from test_pause_files import kept_on_disk, pause_files
 from test_snapshot import all_ids
@@ -19,9 +23,8 @@ def archive(cay, box):
 class Archive(Kill):
     goes_on_s = 1
 
-    def __init__(self):
-        super().__init__("files")
-        self.good = 200
+    def __init__(self, good=200):
+        super().__init__("files", good)
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
@@ -52,8 +55,7 @@ class Archive(Kill):
 
 class Wake(Archive):
     def __init__(self):
-        super().__init__()
-        self.good = 201
+        super().__init__(201)
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
@@ -66,6 +68,43 @@ class Wake(Archive):
         """It runs, or is paused as it was."""
         now = tier(cay, self.other) or "running"
         assert now == "running" if status == self.good else now in ("running", "archive"), now
+
+
+class Bucketed(Outfit):
+    """Servers whose archives are in a bucket."""
+
+    def __init__(self):
+        super().__init__()
+        self.bucket = Bucket()
+        self.bucket.write_credentials(self.home / "keys")
+
+    def server(self):
+        options = {name.replace("_", "-"): value for name, value in self.bucket.options(self.home / "keys").items()}
+        return OwnServer(privd_args=(*PRIVD_ARGS, *(f"--{name}={value}" for name, value in options.items())), keep_args=KEEP_ARGS,
+                         cayd_args=tuple(f"--archive-{name.removeprefix('bucket-')}={value}" for name, value in options.items()))
+
+    def settled(self):
+        until(lambda: self.bucket.keys() == [], 100, "no object is left in the bucket")
+
+    def remove(self):
+        self.bucket.stop()
+        super().remove()
+
+
+class ToBucket(Archive):
+    """An archive that an answer of success tells of is there, and no more here; where its cay-job was killed it stays here until cayd's next
+    start."""
+
+    def told(self, cay, status):
+        super().told(cay, status)
+        if status == self.good and self.killed != "cay-job":
+            until(lambda: len(away(self.server)) == 1, 60, "it is in the bucket", patient=True)
+
+
+class FromBucket(Wake):
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        until(lambda: len(away(self.server)) == 1, 60, "it is in the bucket", patient=True)
 
 
 def export(cay, id_):
@@ -134,4 +173,5 @@ class Import(Frozen):
         return super().check(own_server, cay, box, status)
 
 
-CHANGES = {"archive": Archive(), "archive-wake": Wake(), "snapshot-export": Export(), "snapshot-import": Import()}
+AWAY = {"archive-bucket": ToBucket(), "archive-bucket-wake": FromBucket()}
+CHANGES = {"archive": Archive(), "archive-wake": Wake(), "snapshot-export": Export(), "snapshot-import": Import(), **AWAY}

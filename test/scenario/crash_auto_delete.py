@@ -1,16 +1,12 @@
 """A change of test_crash_matrix.py without a request: a sandbox that was stopped is deleted when its autoDeleteInterval is over. Time is moved
 for cayd alone (clocklib)."""
 
-import pathlib
-import shutil
-import tempfile
-
 import clocklib
 import leftovers
 from conftest import BUILD, OwnServer
-from crash_changes import MARK, Frozen, others, take_away
+from crash_changes import MARK, Beside, others
 from crash_points import is_gone
-from crash_programs import KEEP_ARGS, PRIVD_ARGS
+from crash_programs import KEEP_ARGS, PRIVD_ARGS, Outfit
 from test_pause_files import kept_on_disk
 from test_recovery import daemons
 from waitlib import until
@@ -18,12 +14,11 @@ from waitlib import until
 MINUTES = 5
 
 
-class Clocked:
+class Clocked(Outfit):
     """Servers whose cayd has a clock of its own."""
 
     def __init__(self):
-        self.home = pathlib.Path(tempfile.mkdtemp(prefix="cay-test-", dir="/var/tmp"))
-        self.home.chmod(0o755)
+        super().__init__()
         self.clock = clocklib.Clock(self.home)
 
     def server(self):
@@ -32,19 +27,12 @@ class Clocked:
         server.clock = self.clock
         return server
 
-    def remove(self):
-        shutil.rmtree(self.home)
 
-
-class AutoDelete(Frozen):
+class AutoDelete(Beside):
     """It is gone with all that it had, whichever program ends meanwhile: cayd goes on with it, or begins it again."""
-
-    def __init__(self):
-        self.start, self.wanted, self.good = "running", "running", 204
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         reply = cay.call("POST", "/api/sandbox", {"snapshot": "host", "autoDeleteInterval": MINUTES})
         assert reply.status == 200, reply.body
         self.other = reply.json["id"]
@@ -69,4 +57,4 @@ class AutoDelete(Frozen):
         return super().check(own_server, cay, box, status)
 
 
-CHANGES = {"auto-delete": AutoDelete()}
+CHANGES = {"auto-delete": AutoDelete(204)}

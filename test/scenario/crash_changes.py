@@ -153,15 +153,23 @@ class Fork(Snapshot):
         return now
 
 
-class Rollback(Files):
-    """It has the snapshot's files, or its own, running or kept; nothing else is kept."""
+class Beside(Frozen):
+    """A change that leaves the sandbox running, whose success is the status `good`."""
 
-    def __init__(self):
-        self.start, self.wanted, self.good = "running", "running", 200
+    def __init__(self, good):
+        self.start, self.wanted, self.good = "running", "running", good
+
+    def bring(self, cay, box, wanted):
+        """Without what an earlier point has left."""
+        super().bring(cay, box, wanted)
+        take_away(cay, box)
+
+
+class Rollback(Beside, Files):
+    """It has the snapshot's files, or its own, running or kept; nothing else is kept."""
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         box.write("/home/user/now", b"then")
         assert cay.call("POST", f"/sandboxes/{box.id}/snapshots", {"name": "then"}).status == 201
         box.write("/home/user/now", b"own")
@@ -181,15 +189,11 @@ class Rollback(Files):
         return now
 
 
-class Volumes(Frozen):
-    """A change of volumes beside the sandbox, which runs on. A volume is whole and told of, or not there at all."""
-
-    def __init__(self, good):
-        self.start, self.wanted, self.good = "running", "running", good
+class Volumes(Beside):
+    """A change of volumes beside the sandbox. A volume is whole and told of, or not there at all."""
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         for one in cay.call("GET", "/volumes").json:
             assert cay.call("DELETE", f"/volumes/{one['volumeID']}").status == 204
 
@@ -274,15 +278,11 @@ class VolumeWrite(VolumeRemove):
             assert made.read("/v/mark").status == reply.status
 
 
-class Claim(Frozen):
+class Claim(Beside):
     """A create that has a member of the pool: one that was answered runs, and one that was not is whole or not there."""
-
-    def __init__(self):
-        self.start, self.wanted, self.good = "running", "running", 201
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         assert cay.create().kill().status == 204  # a privd that was started anew is told what is asked for
         until(lambda: any(row["ready"] for row in cay.call("GET", "/cay/v1/status").json["pool"]), what="a member of the pool")
 
@@ -300,17 +300,17 @@ class Claim(Frozen):
         return now
 
 
-class Kill(Frozen):
+class Kill(Beside):
     """Another sandbox is ended, which runs, is frozen, or is kept as files: it is as before, or gone with all that it had."""
 
     goes_on_s = 1
 
-    def __init__(self, victim):
-        self.victim, self.start, self.wanted, self.good = victim, "running", "running", 204
+    def __init__(self, victim, good=204):
+        super().__init__(good)
+        self.victim = victim
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         self.other = cay.create()
         assert self.other.write("/home/user/mark", MARK).status == 200
         if self.victim != "running":
@@ -366,18 +366,14 @@ class Resize(Frozen):
         return super().check(own_server, cay, box, status)
 
 
-class Build(Frozen):
+class Build(Beside):
     """A template of two steps: it is there with what they made, or its build failed and there is nothing of it."""
 
     NAME = "crash-matrix"
-    STEPS = ({"type": "RUN", "args": ["echo one > /srv/one"]}, {"type": "RUN", "args": ["cat /srv/one > /srv/two"]})
-
-    def __init__(self):
-        self.start, self.wanted, self.good = "running", "running", 202
+    STEPS = ({"type": "RUN", "args": ["echo one > /srv/one", "root"]}, {"type": "RUN", "args": ["cat /srv/one > /srv/two", "root"]})
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         made = cay.call("POST", "/v3/templates", {"name": self.NAME})
         assert made.status == 202, made.body
         self.template, self.build = made.json["templateID"], made.json["buildID"]
@@ -415,8 +411,8 @@ class Build(Frozen):
         return super().check(own_server, cay, box, status)
 
 
-CHANGES = {"claim": Claim(), "kill": Kill("running"), "kill-frozen": Kill("frozen"), "kill-files": Kill("files"),
+CHANGES = {"claim": Claim(201), "kill": Kill("running"), "kill-frozen": Kill("frozen"), "kill-files": Kill("files"),
            "pause": Frozen("paused"), "resume": Frozen("running"), "files-pause": Files("paused"), "files-resume": Files("running"),
-           "snapshot": Snapshot(), "fork": Fork(), "rollback": Rollback(), "resize": Resize("running"), "resize-frozen": Resize("paused"),
+           "snapshot": Snapshot(), "fork": Fork(), "rollback": Rollback(200), "resize": Resize("running"), "resize-frozen": Resize("paused"),
            "volume-create": VolumeCreate(201), "volume-remove": VolumeRemove(204), "volume-mount": VolumeMount(201),
-           "volume-write": VolumeWrite(201), "build": Build()}
+           "volume-write": VolumeWrite(201), "build": Build(202)}

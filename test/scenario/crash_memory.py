@@ -3,13 +3,13 @@ the image, or, where it was lost as docs/pause.md says, its files are kept and i
 
 import json
 
-from crash_changes import Frozen, others, state, take_away
+from crash_changes import Beside, Frozen, others, state, take_away
 from test_pause import connect
 from test_pause_files import kept_on_disk
 from waitlib import until
 
 # With whom CRIU dies in the middle of a dump, or what opened the image of a resume.
-LOSES = ("cay-privd", "tasks", "cay-keep", "faults", "cay-checkpoint", "criu")
+LOSES = ("cay-privd", "tasks", "cay-keep", "faults", "cay-checkpoint", "criu", "script")
 PLACE = "/home/user/memory-counter"
 COUNTER = f"n=0; : >{PLACE}.n; while :; do n=$((n+1)); echo $n >>{PLACE}.n; sleep 0.02; done\n"
 
@@ -138,18 +138,14 @@ class Fork(Memory):
         return now
 
 
-class TemplateMemory(Frozen):
+class TemplateMemory(Beside):
     """A snapshot is given the memory of its start command's program, beside the sandbox, which runs on: it has it whole, or none, and is good
     either way. Of the sandbox that the memory is made in nothing is left."""
 
     NAME, COMMAND = "crash-memory", "exec bash -c 'exec -a template-memory sleep 100000'"
 
-    def __init__(self):
-        self.start, self.wanted, self.good = "running", "running", 200
-
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         with cay.create() as made:
             assert made.run("mkdir -p /etc/cay", user="root").exit_code == 0
             assert made.write("/etc/cay/start.json", json.dumps({"cmd": self.COMMAND}).encode(), user="root").status == 200
@@ -173,6 +169,6 @@ class TemplateMemory(Frozen):
 
 
 CHANGES = {"memory-pause": Memory("paused"), "memory-resume": Memory("running")}
-TEMPLATES = {"template-memory": TemplateMemory()}
+TEMPLATES = {"template-memory": TemplateMemory(200)}
 FORKS = {"memory-fork": Fork("running"), "memory-create": Fork("paused")}
 NEEDS_CRIU = (Memory, TemplateMemory)

@@ -5,7 +5,7 @@ import http.client
 import threading
 
 from client import Client
-from crash_changes import MARK, Frozen, others, take_away, tier
+from crash_changes import MARK, Beside, others, take_away, tier
 from test_pause import connect, pause
 from test_pause_files import kept_on_disk, pause_files
 from test_snapshot import all_ids
@@ -66,18 +66,17 @@ PAUSES = {"frozen": pause, "files": pause_files}
 GOOD = {pause: (204,), pause_files: (204,), end: (204,), snapshot: (201,), fork: (201,), resume: (200, 201), rollback: (200,), write: (200,)}
 
 
-class Race(Frozen):
+class Race(Beside):
     """before: running, frozen or files, as it is when both begin."""
 
     goes_on_s = 1
 
     def __init__(self, first, second, before="running"):
+        super().__init__(200)  # of the sandbox beside
         self.asked, self.before = (first, second), before
-        self.start, self.wanted, self.good = "running", "running", 200  # of the sandbox beside
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         self.other, self.looked = cay.create(), False
         assert self.other.write("/home/user/mark", MARK).status == 200
         self.pid = self.other.run(SLEEPER).out.strip()

@@ -9,7 +9,7 @@ import types
 
 import leftovers
 from conftest import BUILD
-from crash_changes import Frozen, take_away
+from crash_changes import Beside, Frozen, take_away
 from crash_points import is_gone
 from imagelib import layout
 from importerlib import entry, shell, templates
@@ -33,17 +33,13 @@ def give_back(cay):
         assert remove(cay) == 204
 
 
-class Templates(Frozen):
-    """Of an image with a shell alone, beside the sandbox, which runs on. The template is whole and told of, or not there."""
+class Templates(Beside):
+    """Of an image with a shell alone, beside the sandbox. The template is whole and told of, or not there."""
 
     goes_on_s = 1  # the sweep that follows
 
-    def __init__(self, good):
-        self.start, self.wanted, self.good = "running", "running", good
-
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        take_away(cay, box)
         self.settle(cay)
         give_back(cay)
 
