@@ -161,8 +161,8 @@ static int check_connections(struct checkpoint_why *why)
             "a program has a TCP connection that is closed in one direction alone");
     if (unsent)
         return checkpoint_fail(why, -EOPNOTSUPP,
-                               "a program has sent more by a TCP connection inside than the other "
-                               "end has room for");
+                               "a program has sent more by a TCP connection than the other end "
+                               "has room for");
     return begun ? checkpoint_fail(why, -EOPNOTSUPP,
                                    "a program has a TCP connection that is just being made")
                  : 0;

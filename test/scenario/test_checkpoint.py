@@ -230,7 +230,7 @@ REFUSED = {
               "a program has a TCP connection that is just being made"),
     "unsent": ("exec python3 -c 'import socket, time; l = socket.create_server((\"127.0.0.1\", 0)); "
                "c = socket.create_connection(l.getsockname()); a, _ = l.accept(); a.setblocking(False); a.send(bytes(1 << 20)); time.sleep(1000)'",
-               "a program has sent more by a TCP connection inside than the other end has room for"),
+               "a program has sent more by a TCP connection than the other end has room for"),
     "memory file": ("exec python3 -c 'import mmap, os, time; fd = os.memfd_create(\"pool\"); os.truncate(fd, 4096); m = mmap.mmap(fd, 4096); "
                     "time.sleep(1000)'", r"process \d+ shares a mapping of a memory file \(memfd_create\), which would no longer be that file's"),
 }
