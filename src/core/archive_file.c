@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/auto_delete.h"
 #include "core/call.h"
 #include "core/core_internal.h"
 #include "core/deferred.h"
@@ -22,6 +23,7 @@
 #include "core/pause_waiters.h"
 #include "core/sandbox.h"
 #include "core/tenant.h"
+#include "core/tier.h"
 
 #include <errno.h>
 #include <string.h>
@@ -68,6 +70,20 @@ static void start_that_waits(struct sandbox_obj *o)
         pause_not_resumed(o, SANDBOX_KEPT, &e);
 }
 
+/* Its owner has allowed that its files alone are kept: to be archived it may lose its memory. */
+static bool may_lose_memory(const struct sandbox_obj *o)
+{
+    return life_is_at_rest(o->s.state) && tier_number(&o->s) == SANDBOX_TIER_MEMORY_OR_FILES;
+}
+
+static void give_up_memory(struct sandbox_obj *o)
+{
+    err_set(&o->fell, ERR_CONFLICT, "its memory was given up when its files were archived");
+    log_warn("sandbox %s: %s", o->s.id, o->fell.text);
+    logs_add(o, "warn", "%s", o->fell.text);
+    o->s.kept_memory = false;
+}
+
 /* Where the bucket did not take it, it lies on the state disk until it does. */
 static void is_archived(struct sandbox_obj *o, const char *stays)
 {
@@ -83,7 +99,16 @@ static void is_archived(struct sandbox_obj *o, const char *stays)
         o->archive_not_before_ms = clock_mono_ms() + ARCHIVE_SEND_AGAIN_MS;
     }
     if (!o->s.in_archive) {
+        const bool had_memory = o->s.kept_memory;
+
+        if (had_memory) /* it is stopped from now on */
+            give_up_memory(o);
         o->s.in_archive = true;
+        if (had_memory) {
+            o->s.kept_real_ms = clock_real_ms();
+            auto_delete_arm(o);
+            pause_notify_owner(o);
+        }
         sandbox_write_row(o);
     }
 }
@@ -123,7 +148,7 @@ static enum err_code check(const struct sandbox_obj *o, struct err *e)
 
     if (code != ERR_OK)
         return code;
-    if (core_sandbox_is_stopped(&o->s))
+    if (core_sandbox_is_stopped(&o->s) || may_lose_memory(o))
         return core_check_ready(o->core, e);
     err_set(e, ERR_CONFLICT,
             "the sandbox was not archived: its files alone have to be kept, and it is %s%s",
@@ -273,7 +298,7 @@ static bool may_be_archived(const struct sandbox_obj *o)
 {
     const struct core_config *config = &o->core->config;
 
-    if (!core_sandbox_is_stopped(&o->s) || o->resumers || o->fetching)
+    if ((!core_sandbox_is_stopped(&o->s) && !may_lose_memory(o)) || o->resumers || o->fetching)
         return false;
     if (o->s.in_archive)
         return config->archive_bucket && !o->archive_sent;

@@ -104,7 +104,7 @@ struct sandbox {
     int64_t idle_ms;          /* its end moves to so long after the last use; 0: it stands */
     unsigned idle_counts;     /* bits of enum sandbox_idle: kinds of use */
     int64_t last_end_real_ms; /* not beyond this; 0: no bound */
-    int64_t kept_real_ms;     /* since when its files alone are kept; 0: they are not */
+    int64_t kept_real_ms;     /* since when its files are kept, alone or with its memory; 0: not */
     int64_t auto_archive_ms;  /* so long after that it counts as archived */
     int64_t auto_delete_ms;   /* so long after that it is ended; 0: it is not */
     int64_t destroy_real_ms;  /* ended then, in any state; 0: not by that (auto_destroy.h) */

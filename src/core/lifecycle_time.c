@@ -49,7 +49,7 @@ void lifecycle_check_clock(struct core *c)
     for (size_t i = 0; i < c->registry.n; i++) {
         struct sandbox_obj *o = c->registry.order[i];
 
-        if (core_sandbox_is_stopped(&o->s))
+        if (life_is_at_rest(o->s.state))
             o->s.kept_real_ms += jump_ms;
         else if (sandbox_life(o)->timer == LIFE_TIMER_LIFETIME && timer_armed(&o->end))
             o->s.end_real_ms = offset_ms + (int64_t)o->end.node.at;

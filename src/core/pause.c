@@ -194,7 +194,7 @@ enum err_code pause_begin_resume(struct sandbox_obj *o, struct err *e)
 
 /* -- pausing ----------------------------------------------------------------------------------- */
 
-static void is_paused(struct sandbox_obj *o)
+void pause_notify_owner(struct sandbox_obj *o)
 {
     const char *reason = core_pause_reason_name(o->s.pause_reason);
     const char *tier = core_pause_tier_name(&o->s);
@@ -204,6 +204,11 @@ static void is_paused(struct sandbox_obj *o)
     logs_add(o, "info", "sandbox paused (%s, %s)", reason, tier);
     json_object_update_new(data, about_memory(o));
     events_add(o->tenant, EVENT_SANDBOX_PAUSED, o->s.id, data);
+}
+
+static void is_paused(struct sandbox_obj *o)
+{
+    pause_notify_owner(o);
     pause_waiters_notify(o, &o->pausers, NULL);
 }
 

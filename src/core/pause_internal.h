@@ -22,6 +22,9 @@ enum err_code pause_begin(struct sandbox_obj *o, enum sandbox_pause_reason reaso
 /* It is paused, in state `to`. */
 void pause_done(struct sandbox_obj *o, enum sandbox_state to);
 
+/* Its owner is told that it is paused, and what is kept: again where that became less. */
+void pause_notify_owner(struct sandbox_obj *o);
+
 /* It runs, though it was to be paused. */
 void pause_not_done(struct sandbox_obj *o, const struct err *why);
 

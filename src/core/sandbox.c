@@ -77,7 +77,7 @@ void sandbox_move(struct sandbox_obj *o, enum sandbox_state to)
     }
     o->s.state = to;
     o->s.archived = false;
-    o->s.kept_real_ms = core_sandbox_is_stopped(&o->s) ? clock_real_ms() : 0;
+    o->s.kept_real_ms = life_is_at_rest(to) ? clock_real_ms() : 0;
     sandbox_account(o);
     if (next->change == LIFE_CHANGE_NONE)
         sandbox_release_change(o);

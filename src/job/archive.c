@@ -43,8 +43,6 @@ static int refuse_parts(const struct archiving *a)
     if (fstatat(a->kept_fd, ARCHIVE_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return say_failure(EALREADY, "it was archived before: its archive lies below what it wrote "
                                      "since, and stays");
-    if (fstatat(a->kept_fd, "image", &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return say_failure(EOPNOTSUPP, "its memory is kept with its files");
     /* Names of the sandbox are put there at each start (runtime/rootfs.c). */
     if (fstatat(a->kept_fd, "root/etc", &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
         return say_failure(EOPNOTSUPP, "its /etc is no directory");

@@ -13,6 +13,7 @@
 #include "privd/keep.h"
 #include "privd/kept.h"
 #include "privd/loop.h"
+#include "privd/opened.h"
 #include "privd/privd.h"
 #include "privd/reply.h"
 #include "runtime/runtime.h"
@@ -35,6 +36,10 @@ static void end(struct privd *p, int status, const char *why)
         left = runtime_archive_undo(p->rt, number);
     if (left < 0)
         log_error("kept layer %u: the rest of its archive is not removed", number);
+    /* A memory image beside the files has gone with the layer that they were in. */
+    p->kept.without_memory[number] = !runtime_has_memory(p->rt, number);
+    if (p->kept.without_memory[number])
+        opened_forget(p, number);
     kept_settle(&p->kept, number, runtime_is_kept(p->rt, number) ? KEPT_WHOLE : KEPT_NONE);
     p->archiver = (struct archiver){.task = TASK_NONE, .source = LOOP_SOURCE_NONE};
     reply_reason(p, &to, PRIVSEP_ARCHIVE, status, why);

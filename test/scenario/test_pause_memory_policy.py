@@ -2,9 +2,11 @@
 kept where that was allowed, and that is told."""
 
 import pytest
+from client import Client
+from conftest import OwnServer
 from test_dump import needs  # noqa: F401 (fixture)
 from test_pause import state
-from test_pause_memory import COUNTER, counted, detail, kept, own, resume, start  # noqa: F401 (fixtures)
+from test_pause_memory import COUNTER, PROGRAMS, counted, detail, kept, own, pause, resume, start  # noqa: F401 (fixtures)
 from test_pause_memory_ends import goes_on, refuses_to_be_kept, runs, told
 from test_recovery import kill_daemons, wait_ready
 from waitlib import until
@@ -110,3 +112,30 @@ def test_what_a_create_refuses(cay, fields, word):
     for path in ("/v2/sandboxes", "/cay/v1/sandboxes"):
         reply = cay.call("POST", path, {"templateID": "host", **fields})
         assert reply.status == 400 and word in reply.json["message"], reply.body
+
+
+def test_memory_is_given_up_by_age_only_where_that_is_allowed():
+    """A sandbox that is kept with its memory becomes an archive of its files, and is told so; without its owner's word it stays as it is."""
+    server = OwnServer(privd_args=PROGRAMS, cayd_args=("--pause-archive-after=2s",))
+    try:
+        cay = Client(server.url, server.key())
+        if cay.call("GET", "/cay/v1/status").json["disk"]["backend"] == "memory":
+            pytest.skip("files are in memory here")
+        stays, goes = cay.create(), cay.create()
+        for box in (stays, goes):
+            assert box.run("echo one > here; sleep 3333 >/dev/null 2>&1 & echo $! > pid").exit_code == 0
+        assert pause(cay, stays).status == 200 and pause(cay, goes, orFiles=True).status == 200
+        assert detail(cay, stays)["tier"] == "memory"
+        until(lambda: detail(cay, goes)["tier"] == "archive", 30, "its archive")
+        shown = detail(cay, goes)
+        assert "given up when its files were archived" in shown["memoryError"] and shown["reason"] == "api"
+        seen = told(cay, goes, "sandbox.paused")
+        assert [e["tier"] for e in seen] == ["memory", "archive"] and seen[1]["memoryError"] == shown["memoryError"]
+        assert cay.call("POST", f"/cay/v1/sandboxes/{stays.id}/archive", {}).status == 409 and detail(cay, stays)["tier"] == "memory"
+        kill_daemons(server, "cayd", "cay-privd")
+        wait_ready(cay)
+        assert (detail(cay, stays)["tier"], detail(cay, goes)["tier"]) == ("memory", "archive")
+        assert resume(cay, goes).status == 201 and goes.run("cat here; kill -0 $(cat pid) || echo booted").out.split() == ["one", "booted"]
+        assert resume(cay, stays).status == 201 and stays.run("cat here; kill -0 $(cat pid) && echo goes on").out.split() == ["one", "goes", "on"]
+    finally:
+        server.stop()

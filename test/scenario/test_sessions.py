@@ -84,7 +84,7 @@ def test_fourteen_days(place):
     until(lambda: box.request("GET", "/", port=PORT).status == 200, 20, "the server inside")
     asked = int(place.client.last.body)
     for day in range(1, DAYS + 1):
-        # What is sent to its port wakes it, from the second day on.
+        # The request to its port wakes it, from the second day on.
         answer = box.request("GET", "/", port=PORT)
         asked += 1
         assert (answer.status, answer.body) == (200, str(asked).encode()), (day, answer.status, answer.body)

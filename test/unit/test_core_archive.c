@@ -2,6 +2,7 @@
 
 #include "core/archive_file.h"
 #include "core/core_internal.h"
+#include "core/events.h"
 #include "core/keep.h"
 #include "core/sandbox.h"
 #include "core_world.h"
@@ -96,6 +97,50 @@ static void it_is_told_until_it_runs(void **state)
     core_sandbox_pause(w->core, "default", id, SANDBOX_TIER_FILES, world_on_answer, &a);
     world_run_until(w, &a.calls, 1);
     assert_string_equal(tier(w, id), "files");
+}
+
+static void make_kept_with_memory(struct world *w, enum sandbox_tier tier,
+                                  char id[static IDS_SANDBOX_SIZE])
+{
+    struct sandbox_request r = world_request();
+    struct answer a = {0};
+
+    world_create(w, &r, id);
+    core_sandbox_pause(w->core, "default", id, tier, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_true(a.good);
+    assert_true(core_sandbox_has_memory(&object(w, id)->s));
+}
+
+/* By age, or by a call, only of a sandbox whose owner allowed that its files alone are kept: the
+ * others keep their memory for as long as they are paused. */
+static void memory_is_given_up_only_where_that_is_allowed(void **state)
+{
+    struct world *w = *state;
+    char allowed[IDS_SANDBOX_SIZE], kept[IDS_SANDBOX_SIZE], lines[EVENTS_LINE_MAX];
+    struct answer a = {0};
+
+    world_stop_core(w);
+    w->config.archive_after_ms = 100;
+    world_start_core(w);
+    make_kept_with_memory(w, SANDBOX_TIER_MEMORY, kept);
+    make_kept_with_memory(w, SANDBOX_TIER_MEMORY_OR_FILES, allowed);
+    assert_int_equal(archived(w, "default", kept).why.code, ERR_CONFLICT);
+    world_run_for(w, 400);
+    assert_string_equal(tier(w, kept), "memory");
+    assert_string_equal(tier(w, allowed), "archive");
+    assert_non_null(strstr(core_sandbox_fell(&object(w, allowed)->s), "given up"));
+    assert_true(core_sandbox_is_stopped(&object(w, allowed)->s));
+    world_events(w, allowed, 1u << EVENT_SANDBOX_PAUSED, lines);
+    assert_non_null(strstr(lines, "\"tier\":\"archive\""));
+    assert_non_null(strstr(lines, "\"memoryError\":\"its memory was given up"));
+    world_stop_core(w);
+    world_start_core(w);
+    assert_string_equal(tier(w, kept), "memory");
+    assert_string_equal(tier(w, allowed), "archive");
+    core_sandbox_resume(w->core, "default", allowed, 0, false, world_on_answer, &a);
+    world_run_until(w, &a.calls, 1);
+    assert_true(a.good);
 }
 
 static void another_tenant_is_told_of_none(void **state)
@@ -370,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD(it_is_told_until_it_runs),
+        WORLD(memory_is_given_up_only_where_that_is_allowed),
         WORLD(another_tenant_is_told_of_none),
         WORLD(a_refusal_is_told_and_changes_nothing),
         WORLD(a_start_comes_first),
