@@ -13,6 +13,7 @@
 #include "checkpoint/criu.h"
 #include "checkpoint/criu_image.h"
 #include "checkpoint/notes.h"
+#include "checkpoint/plain_tar.h"
 #include "checkpoint/restore_options.h"
 #include "checkpoint/terminals.h"
 #include "checkpoint/volume_files.h"
@@ -63,25 +64,33 @@ static int enter_time(const struct notes *notes)
     return io_write_text_at(AT_FDCWD, "/proc/self/timens_offsets", text);
 }
 
-NORETURN static void run_tar(void)
+NORETURN static void run_tar(int tar_fd)
 {
-    int fd = openat(CHECKPOINT_DIR_FD, CHECKPOINT_TMPFS_TAR, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-
-    if (fd < 0 || chdir(CHECKPOINT_ROOT) < 0 || dup2(fd, STDIN_FILENO) < 0)
+    if (chdir(CHECKPOINT_ROOT) < 0 || dup2(tar_fd, STDIN_FILENO) < 0)
         _exit(126);
     execle("/usr/bin/tar", "tar", "-xpf", "-", "--numeric-owner", CHECKPOINT_NO_VOLUMES,
            (char *)NULL, criu_environment);
     _exit(127);
 }
 
-static int unpack_tmpfs(void)
+static int unpack_by_tar(int tar_fd)
 {
     int status;
     pid_t pid = fork();
 
     if (pid == 0)
-        run_tar();
+        run_tar(tar_fd);
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? 0 : -EIO;
+}
+
+static int unpack_tmpfs(void)
+{
+    CLEANUP_CLOSE int tar = openat(CHECKPOINT_DIR_FD, CHECKPOINT_TMPFS_TAR,
+                                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    CLEANUP_CLOSE int root = open(CHECKPOINT_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = tar < 0 || root < 0 ? -errno : plain_tar_unpack(tar, root);
+
+    return rc == 1 ? unpack_by_tar(tar) : rc;
 }
 
 /* -- steps that its starter has a part in ------------------------------------------------------ */
