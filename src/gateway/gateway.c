@@ -333,6 +333,8 @@ static void relay(struct http_exchange *x, struct relay_context *p, int fd, bool
         .host = p->host[0] ? p->host : NULL,
         .connect_timeout_ms = p->gateway->config.connect_timeout_ms,
         .head_timeout_ms = head_timeout_ms(x, p),
+        /* A program that takes them for headers would see what remove_port is to take out. */
+        .drop_trailers = true,
         .add_cors = agent && http_head_get(http_exchange_head(x), "Origin"),
         .on_fail = on_fail,
         .on_reusable = agent && !p->of_volume ? on_reusable : NULL,

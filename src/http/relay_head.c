@@ -23,6 +23,12 @@ static bool hop_by_hop(const struct http_head *h, const char *name)
     return false;
 }
 
+/* Announces trailers, which the request has no more. */
+static bool announces_dropped(const struct relay *r, const char *name)
+{
+    return r->o.drop_trailers && strcasecmp(name, "trailer") == 0;
+}
+
 static bool replaced(const struct http_relay_options *o, const char *name)
 {
     for (size_t i = 0; i < o->add_count; i++)
@@ -58,7 +64,8 @@ void relay_request_head(struct relay *r, struct buf *b)
     for (size_t i = 0; i < h->header_count; i++) {
         const char *name = h->headers[i].name;
 
-        if (strcasecmp(name, "host") != 0 && !hop_by_hop(h, name) && !replaced(&r->o, name))
+        if (strcasecmp(name, "host") != 0 && !hop_by_hop(h, name) && !replaced(&r->o, name) &&
+            !announces_dropped(r, name))
             response_put_header(b, name, h->headers[i].value);
     }
     for (size_t i = 0; i < r->o.add_count; i++)

@@ -71,6 +71,45 @@ def test_what_the_service_sees(service):
     assert "x-cay" not in seen and "e2b-sandbox" not in seen and "traffic" not in seen
 
 
+# Answers a chunked request with its own bytes.
+RAW_SERVICE = r"""
+import socket, sys
+listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    c, _ = listening.accept()
+    seen = b""
+    while not (b"\r\n0\r\n" in seen and seen.endswith(b"\r\n\r\n")) and not seen.startswith(b"GET"):
+        data = c.recv(65536)
+        if not data: break
+        seen += data
+    c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(seen) + seen)
+    c.close()
+"""
+
+
+@pytest.mark.parametrize("pieces", [1, 0])
+def test_a_requests_trailers_do_not_reach_a_service(sandbox, pieces):
+    """A service that takes them for headers would see what is taken out of a head, or be told another address; at any split. The body is
+    as it was sent."""
+    sandbox.write("/tmp/raw.py", RAW_SERVICE.encode())
+    sandbox.run("nohup python3 /tmp/raw.py 8124 >/dev/null 2>&1 & ")
+    until(lambda: sandbox.request("GET", "/", port=8124).status == 200, what="the service inside answers")
+    head = "".join(f"{name}: {value}\r\n" for name, value in sandbox.headers(None, 8124, False).items())
+    sent = (f"POST / HTTP/1.1\r\nHost: x\r\n{head}Connection: close\r\nTransfer-Encoding: chunked\r\nTrailer: X-Access-Token, X-Sum\r\n\r\n"
+            f"5;a=b\r\nwhole\r\n0\r\nX-Access-Token: {sandbox.token}\r\nE2b-Traffic-Access-Token: t\r\nX-Forwarded-For: 127.0.0.1\r\nX-Sum: 1\r\n\r\n").encode()
+    with socket.create_connection((sandbox.client.host, sandbox.client.port), 30) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in [sent] if pieces == 1 else [sent[i:i + 1] for i in range(len(sent))]:
+            s.sendall(part)
+        answer = b""
+        while data := s.recv(65536):
+            answer += data
+    seen = answer.partition(b"\r\n\r\n")[2]
+    assert answer.startswith(b"HTTP/1.1 200 ") and seen.endswith(b"\r\n\r\n5;a=b\r\nwhole\r\n0\r\n\r\n"), answer
+    for word in (b"x-access-token", sandbox.token.encode(), b"x-forwarded", b"x-sum", b"trailer"):
+        assert word not in seen.lower(), seen
+
+
 def test_bodies_arrive_whole(service):
     body = os.urandom(5 << 20)
     reply = service.request("POST", "/", body, port=PORT)
