@@ -96,7 +96,8 @@
  *   {"id": id, "state": "running" or "paused", "reason": of a pause, or "", "tier": "frozen",
  *    "memory", "files" or "", "memoryError": why its files alone were kept or started, though its
  *    memory was asked for, or "", "templateAsked": "base", "templateID": "host",
- *    "note": "base was not built when ..." or "", "level": "process", "cpuMilli": n,
+ *    "note": "base was not built when ...", with why it is not, or "", "level": "process",
+ *    "cpuMilli": n,
  *    "memoryBytes": n, "diskBytes": n, "pids": n, "openFiles": n, "seccompFilters": false,
  *    "idle": {"timeout", "traffic", "processes"} or null,
  *    "hostMounts": [{"name", "path"}],
@@ -230,7 +231,7 @@ void cay_v1_snapshot_import(struct api_call *call);
 void cay_v1_resize(struct api_call *call);
 
 /* cay_v1_sandbox.c; the first is what the second answers: a new reference, or NULL. */
-json_t *cay_v1_sandbox_json(const struct sandbox *s);
+json_t *cay_v1_sandbox_json(struct core *c, const struct sandbox *s);
 void cay_v1_sandbox_get(struct api_call *call);
 void cay_v1_ended_list(struct api_call *call);
 

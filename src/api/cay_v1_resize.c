@@ -11,7 +11,7 @@ static void resized(void *arg, const struct sandbox *s, const struct err *why)
     struct api_call *call = arg;
 
     if (s)
-        api_reply_json(call, 200, cay_v1_sandbox_json(s));
+        api_reply_json(call, 200, cay_v1_sandbox_json(call->core, s));
     else
         api_fail_err(call, why);
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NOTE_SIZE 512
+
 /* In the words of a create. */
 static json_t *host_mounts_json(const struct sandbox *s)
 {
@@ -20,15 +22,29 @@ static json_t *host_mounts_json(const struct sandbox *s)
     return all;
 }
 
-json_t *cay_v1_sandbox_json(const struct sandbox *s)
+/* Which template took the place of the one that was asked for, and why that is not there. */
+static void put_note(struct core *c, const struct sandbox *s, char note[static NOTE_SIZE])
+{
+    const struct template_info *t = core_template_by_id(c, s->template_requested);
+
+    note[0] = '\0';
+    if (strcmp(s->template_id, s->template_requested) == 0 || !s->template_requested[0] ||
+        core_sandbox_has_files_of(s))
+        return;
+    (void)snprintf(note, NOTE_SIZE,
+                   "%.100s was not built when this was created: it runs %.100s%s%.224s",
+                   s->template_requested, s->template_id, t ? "; " : "",
+                   !t         ? ""
+                   : t->ready ? "it is built now"
+                              : t->note);
+}
+
+json_t *cay_v1_sandbox_json(struct core *c, const struct sandbox *s)
 {
     const struct privsep_limits *l = &s->limits;
-    char note[256] = "";
+    char note[NOTE_SIZE];
 
-    if (strcmp(s->template_id, s->template_requested) != 0 && s->template_requested[0] &&
-        !core_sandbox_has_files_of(s))
-        snprintf(note, sizeof(note), "%.100s was not built when this was created: it runs %.100s",
-                 s->template_requested, s->template_id);
+    put_note(c, s, note);
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, "
         "s:o}",
@@ -48,7 +64,7 @@ void cay_v1_sandbox_get(struct api_call *call)
     struct err e;
 
     if (s) {
-        api_reply_json(call, 200, cay_v1_sandbox_json(s));
+        api_reply_json(call, 200, cay_v1_sandbox_json(call->core, s));
         return;
     }
     (void)core_sandbox_absent(call->core, call->who.tenant, call->params[0], &e);

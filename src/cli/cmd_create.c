@@ -140,11 +140,22 @@ static void say_note(const struct cli *c, struct api *a, const char *id)
  * lost. */
 static void name_option(const struct cli *c, struct err *e)
 {
-    static const char field[] = "\"timeout\"";
-    struct err said = *e;
+    static const struct {
+        const char *option, *field, *unit;
+    } sent[] = {{"ttl", "\"timeout\"", ""},
+                {"idle", "\"idle\": \"timeout\"", " (seconds)"},
+                {"idle", "\"idle\":", ""}};
+    const struct err said = *e;
 
-    if (cli_value(c, "ttl") && strncmp(said.text, field, strlen(field)) == 0)
-        cli_wrong_option(e, "--ttl=%.32s:%s", cli_value(c, "ttl"), said.text + strlen(field));
+    for (size_t i = 0; i < ARRAY_SIZE(sent); i++) {
+        const char *value = cli_value(c, sent[i].option);
+        size_t n = strlen(sent[i].field);
+
+        if (!value || strncmp(said.text, sent[i].field, n) != 0)
+            continue;
+        cli_wrong_option(e, "--%s=%.32s%s:%s", sent[i].option, value, sent[i].unit, said.text + n);
+        return;
+    }
 }
 
 static enum err_code create(const struct cli *c, struct api *a, const char *template_name,

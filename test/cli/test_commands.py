@@ -75,8 +75,10 @@ def test_resize(cay, box):
     assert done.returncode == 0 and re.match(r"memory 200\S* MiB, processors 0.5, disk ", done.stdout), (done.stdout, done.stderr)
     shown = json.loads(cay("resize", "--cpu=0.25", "--json", box).stdout)
     assert (shown["memoryBytes"], shown["cpuMilli"]) == (200 << 20, 250)
-    more = cay("resize", "--memory=1000T", box)
+    more = cay("resize", "--memory=10T", box)
     assert more.returncode == 1 and "at most" in more.stderr
+    more = cay("resize", "--memory=1000T", box)
+    assert more.returncode == 1 and "32 MiB to 16 TiB" in more.stderr
     for wrong in ([], ["--cpu=much"], ["--cpu=0"], ["--cpu=0.1234"], ["--cpu=-1"], ["--memory=little"], ["--disk=0"]):
         assert cay("resize", *wrong, box).returncode == 2, wrong
     assert cay("resize", "--cpu=1", "i0nothere").returncode == 1
@@ -165,7 +167,9 @@ def test_without_ttl_it_is_the_settings(cay):
 
 def test_a_time_over_the_maximum_is_told_as_the_option_says_it(cay):
     refused = cay("create", "host", "--ttl=26h")
-    assert refused.returncode != 0 and "--ttl=26h: cannot be greater than 86400 seconds (24h)" in refused.stderr
+    assert refused.returncode == 2 and "--ttl=26h: cannot be greater than 86400 seconds (24h)" in refused.stderr
+    refused = cay("create", "host", "--idle=26h")
+    assert refused.returncode == 2 and "--idle=26h (seconds): must be between 1 and 86400, not 93600" in refused.stderr, refused.stderr
 
 
 def test_base_before_it_is_built_is_host_and_says_so(cay):
@@ -173,7 +177,7 @@ def test_base_before_it_is_built_is_host_and_says_so(cay):
         pytest.skip("base is built")
     made = cay("create")
     assert made.returncode == 0
-    assert "base" in made.stderr
+    assert "base was not built" in made.stderr and "`cay template build base`" in made.stderr, made.stderr
     assert "for base" in cay("ls").stdout
     cay("kill", made.stdout.strip())
 
