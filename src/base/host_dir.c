@@ -1,7 +1,16 @@
 #include "base/host_dir.h"
 
+#include "base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define OTHERS_READ (S_IROTH | S_IXOTH)
 
 #define NAME_FIRST "abcdefghijklmnopqrstuvwxyz0123456789"
 #define NAME_CHARS NAME_FIRST "_-"
@@ -70,4 +79,24 @@ bool host_dir_is_for(const struct host_dir *d, const char *tenant)
             return true;
     }
     return false;
+}
+
+int host_dir_open(const struct host_dir *d, struct stat *st, const char **why)
+{
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    CLEANUP_CLOSE int fd = (int)syscall(SYS_openat2, AT_FDCWD, d->path, &how, sizeof(how));
+
+    if (fd >= 0 && fstat(fd, st) == 0)
+        return TAKE_FD(fd);
+    *why = errno == ELOOP ? "a part of its path is a symbolic link: name it by what realpath says"
+                          : strerror(errno);
+    return -1;
+}
+
+const char *host_dir_unreadable(const struct stat *st)
+{
+    return (st->st_mode & OTHERS_READ) == OTHERS_READ
+               ? NULL
+               : "not all users may read and enter it (chmod o+rx)";
 }

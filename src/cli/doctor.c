@@ -1,6 +1,7 @@
 /* The checks in the order of the table; each fills one result, and none depends on another's.
  * A check that needs privileges runs that part in a child, whose end it waits for. cmd_doctor
- * prints them, with those of names and TLS (doctor_names.c) and of the bucket (doctor_bucket.c),
+ * prints them, with those of names and TLS (doctor_names.c) of the bucket (doctor_bucket.c) and
+ * of what the settings name (doctor_files.c),
  * and fails when something is missing that cay cannot start without; `cay up` runs the first ones.
  */
 
@@ -338,7 +339,8 @@ static const struct {
 };
 
 /* And the space for the server's files. */
-_Static_assert(ARRAY_SIZE(checks) + 1 + ARRAY_SIZE(programs) + DOCTOR_NAMES + DOCTOR_BUCKET <=
+_Static_assert(ARRAY_SIZE(checks) + 1 + ARRAY_SIZE(programs) + DOCTOR_NAMES + DOCTOR_BUCKET +
+                       DOCTOR_FILES <=
                    DOCTOR_MAX,
                "all results have room");
 
@@ -402,6 +404,7 @@ int cmd_doctor(struct cli *c)
 
     n += doctor_names(c, results + n);
     n += doctor_bucket(&c->settings, results + n);
+    n += doctor_files(&c->settings, results + n);
     for (size_t i = 0; i < n; i++)
         bad += results[i].needed && results[i].level == DOCTOR_MISSING;
     if (c->json)

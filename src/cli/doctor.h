@@ -21,6 +21,7 @@ struct doctor_result {
 #define DOCTOR_MAX    40
 #define DOCTOR_NAMES  5 /* of doctor_names */
 #define DOCTOR_BUCKET 4 /* of doctor_bucket, at most */
+#define DOCTOR_FILES  2 /* of doctor_files */
 
 struct cli;
 struct settings;
@@ -62,3 +63,7 @@ size_t doctor_names(const struct cli *c, struct doctor_result *out);
  * keys, its server, a small object there and back, its clock. Fills out[DOCTOR_BUCKET] and returns
  * how many. Ten seconds at most for each of three requests. */
 size_t doctor_bucket(const struct settings *s, struct doctor_result *out);
+
+/* Whether directories of [host] and the key of exported snapshots are as cay-privd takes them:
+ * fills out[DOCTOR_FILES]. */
+size_t doctor_files(const struct settings *s, struct doctor_result *out);

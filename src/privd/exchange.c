@@ -8,6 +8,7 @@
 #include "privd/exchange.h"
 
 #include "base/clock.h"
+#include "base/exchange_key.h"
 #include "base/log.h"
 #include "contract/exchange.h"
 #include "contract/meta.h"
@@ -22,6 +23,19 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+
+int exchange_check_key(struct privd *p)
+{
+    const char *path = p->options.exchange_key, *why;
+    uint8_t key[EXCHANGE_KEY_BYTES];
+
+    why = path ? exchange_key_read(path, key) : NULL;
+    explicit_bzero(key, sizeof(key));
+    if (why)
+        log_error("no snapshot is exported or imported: %s ([snapshots] exchange_key): %s", path,
+                  why);
+    return 0;
+}
 
 static bool is_import(const struct privd *p)
 {

@@ -18,6 +18,10 @@ struct exchanger {
     struct loop_source source;
 };
 
+/* At the start: a key of the operator's that cannot be read is logged. 0: a start passes all the
+ * same, as the file is read at each use, and may come later. */
+int exchange_check_key(struct privd *p);
+
 void exchange_export_requested(struct privd *p, const struct reply_to *to,
                                const struct privsep_msg *m);
 void exchange_import_requested(struct privd *p, const struct reply_to *to,

@@ -11,9 +11,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define LEVELS_MAX  128 /* of a path */
-#define OTHERS_READ (S_IROTH | S_IXOTH)
-#define ATTR        (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
+#define LEVELS_MAX 128 /* of a path */
+#define ATTR       (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
 
 /* -- what may be given ------------------------------------------------------------------------- */
 
@@ -60,18 +59,6 @@ static const char *overlap(int fd, const struct stat *st, const char *const *kep
     return NULL;
 }
 
-/* No link, magic link or other name on the way: the path that the operator wrote is the directory
- * that is given, and a user who may write to a directory above it cannot lead it elsewhere by a
- * link. */
-static int open_dir(const char *path)
-{
-    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-    int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
-
-    return fd < 0 ? -errno : fd;
-}
-
 static int leave_out(const struct host_dir *d, const char *why)
 {
     log_error("directory %s of the host, %s, is not given to sandboxes: %s", d->name, d->path, why);
@@ -85,23 +72,22 @@ static int take(const struct host_dir *d, const char *state_dir, const char *run
 {
     char state[512], why[256];
     const char *const kept[] = {"/proc", "/sys", "/dev", "/etc/cay", state, run_dir};
-    CLEANUP_CLOSE int fd = open_dir(d->path);
-    const char *what;
+    const char *what = NULL;
     struct stat st;
+    CLEANUP_CLOSE int fd = host_dir_open(d, &st, &what);
     int tree;
 
     (void)snprintf(state, sizeof(state), "%s/..", state_dir);
-    if (fd == -ELOOP)
-        return leave_out(d, "a part of its path is a symbolic link: name it by what realpath says");
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return leave_out(d, strerror(fd < 0 ? -fd : errno));
+    if (fd < 0)
+        return leave_out(d, what);
     what = overlap(fd, &st, kept, ARRAY_SIZE(kept));
     if (what) {
         (void)snprintf(why, sizeof(why), "it is, has in it, or is in %.200s", what);
         return leave_out(d, why);
     }
-    if ((st.st_mode & OTHERS_READ) != OTHERS_READ)
-        return leave_out(d, "not all users may read and enter it (chmod o+rx)");
+    what = host_dir_unreadable(&st);
+    if (what)
+        return leave_out(d, what);
     tree = mnt_clone(fd, "", ATTR);
     return tree < 0 ? leave_out(d, strerror(-tree)) : tree;
 }

@@ -15,6 +15,7 @@
 #include "contract/keep.h"
 #include "contract/meta.h"
 #include "privd/end.h"
+#include "privd/exchange.h"
 #include "privd/jobs.h"
 #include "privd/kept.h"
 #include "privd/levels.h"
@@ -322,6 +323,7 @@ static const struct {
     {open_signals, "cannot take signals"},
     {locks_open, "out of memory"},
     {confine, "cannot confine itself"},
+    {exchange_check_key, "cannot read a key"},
     {read_host, "this host does not do"},
     {open_runtime, "cannot prepare the machine"},
     {locks_start, "cannot start who watches locks"},

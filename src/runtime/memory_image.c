@@ -3,6 +3,7 @@
 
 #include "runtime/memory_image.h"
 
+#include "base/exchange_key.h"
 #include "base/ids.h"
 #include "base/io.h"
 #include "runtime/state.h"
@@ -260,49 +261,15 @@ int memory_image_sign(const struct runtime *rt, const char *what, const char *fo
 
 /* --- the operator's key ----------------------------------------------------------------------- */
 
-#define HEX_CHARS (2 * SEAL_KEY_BYTES)
+_Static_assert(EXCHANGE_KEY_BYTES == SEAL_KEY_BYTES, "the operator's key is one of these");
 
-/* n bytes of a file: the key itself, or in hex with or without the end of a line. */
-static int parse_key(const char *text, size_t n, uint8_t key[static SEAL_KEY_BYTES])
-{
-    char hex[HEX_CHARS + 1];
-
-    if (n == SEAL_KEY_BYTES) {
-        memcpy(key, text, n);
-        return 0;
-    }
-    if (n != HEX_CHARS && !(n == HEX_CHARS + 1 && text[HEX_CHARS] == '\n'))
-        return -EINVAL;
-    memcpy(hex, text, HEX_CHARS);
-    hex[HEX_CHARS] = '\0';
-    int rc = ids_unhex(hex, key, SEAL_KEY_BYTES);
-    explicit_bzero(hex, sizeof(hex));
-    return rc;
-}
-
-/* As other files of the operator's, it is read at each use: one that is replaced is seen. */
-static const char *read_operators_key(const char *path, uint8_t key[static SEAL_KEY_BYTES])
-{
-    CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    char text[HEX_CHARS + 2];
-    struct stat st;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return "it cannot be opened";
-    if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077))
-        return "it has to be a file for root alone to read (chmod 600)";
-    ssize_t n = io_read_some(fd, text, sizeof(text));
-    int rc = n < 0 ? -EINVAL : parse_key(text, (size_t)n, key);
-    explicit_bzero(text, sizeof(text));
-    return rc < 0 ? "it has to have 32 random bytes, or 64 hex digits" : NULL;
-}
-
+/* As other files of the operator's, the key is read at each use: one that is replaced is seen. */
 int memory_image_sign_exchange(const struct runtime *rt, const char *what, const char *path,
                                uint32_t uid, int dir_fd, int file_fd, uint64_t file_max,
                                char why[static TASK_WHY_SIZE])
 {
     struct seal_secret secret = {.key = {0}};
-    const char *wrong = path ? read_operators_key(path, secret.key) : NULL;
+    const char *wrong = path ? exchange_key_read(path, secret.key) : NULL;
     int rc = path ? 0 : take_key(rt, secret.key);
 
     snprintf((char *)secret.label, sizeof(secret.label), "cay exchange 1");
