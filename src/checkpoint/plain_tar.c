@@ -59,12 +59,12 @@ static bool take_octal(const char *field, size_t n, uint64_t *out)
 static bool is_sum_right(const struct block *b)
 {
     const uint8_t *bytes = (const uint8_t *)b;
-    uint64_t told, sum = 0;
+    uint64_t expected, sum = 0;
 
     for (size_t i = 0; i < BLOCK; i++)
         sum += i >= offsetof(struct block, sum) && i < offsetof(struct block, type) ? ' '
                                                                                     : bytes[i];
-    return take_octal(b->sum, sizeof(b->sum) - 1, &told) && told == sum;
+    return take_octal(b->sum, sizeof(b->sum) - 1, &expected) && expected == sum;
 }
 
 static bool take_name(const struct block *b, struct entry *e)

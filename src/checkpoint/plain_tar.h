@@ -8,5 +8,5 @@
 
 /* Below root_fd, through no link, with owners, modes and times, as root of all its ids: as `tar
  * -xpf` does. 1: the archive is larger, or has anything else (a link, a hole, a long name, a place
- * of a volume), and nothing was written; 0; -errno: what was written stays. */
+ * of a volume), and nothing was written; 0; -errno: files that were written stay. */
 int plain_tar_unpack(int tar_fd, int root_fd);

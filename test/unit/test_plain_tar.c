@@ -3,19 +3,15 @@
 
 #include "base/io.h"
 #include "base/util.h"
+#include "skip.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <setjmp.h> /* before cmocka.h */
-
-#include <cmocka.h>
 
 #define MADE                                                                                     \
     "mkdir -p run/a/b dev/shm; printf one >run/a/f; test $(id -u) != 0 || chown 12:34 run/a/f; " \
