@@ -278,8 +278,8 @@ static void remove_server_template(struct api_call *call, const char *name)
     if (call->who.role == CORE_ROLE_OPERATOR) {
         core_build_forget_steps(call->core, name);
         core_template_remove(call->core, name, template_removed, call);
-    } else if (strcmp(name, "host") == 0) {
-        api_fail(call, 403, "template 'host' is this machine itself and stays");
+    } else if (core_template_is_host(name)) {
+        api_fail(call, 403, "template 'host' " CORE_HOST_STAYS);
     } else if (core_template_find(call->core, name)) {
         api_fail(call, 403,
                  "template '%.100s' is the server's, for all tenants: its operator removes it",

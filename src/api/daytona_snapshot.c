@@ -292,8 +292,8 @@ static void remove_one(struct api_call *call)
     else if (daytona_build_find(call, name))
         deleted(call,
                 core_build_delete(call->core, call->who.tenant, name, &e) == ERR_OK ? NULL : &e);
-    else if (strcmp(name, "host") == 0)
-        api_fail(call, 403, "snapshot host is this machine itself and stays");
+    else if (core_template_is_host(name))
+        api_fail(call, 403, "snapshot host " CORE_HOST_STAYS);
     else if (core_template_find(call->core, name))
         api_fail(call, 403, "snapshot %s is a template of the server's: its operator removes it",
                  name);

@@ -139,8 +139,8 @@ static void delete_one(struct api_call *call)
         return;
     }
     t = find(call);
-    if (t && strcmp(t->id, "host") == 0)
-        api_fail(call, 403, "template 'host' is this machine itself and stays");
+    if (t && core_template_is_host(t->id))
+        api_fail(call, 403, "template 'host' " CORE_HOST_STAYS);
     else if (t)
         api_fail(call, 403,
                  "template '%s' is built in; its operator removes it with `cay template rm %s`",

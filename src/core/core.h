@@ -430,6 +430,10 @@ struct template_info {
     struct privsep_limits limits; /* of its own; 0 in a field: the server's */
 };
 
+/* Whether it is the template that cannot be removed; and why, after its name. */
+bool core_template_is_host(const char *name);
+#define CORE_HOST_STAYS "is this machine itself and stays"
+
 /* The server's, and with `all` those of tenants. */
 size_t core_templates(struct core *c, bool all, const struct template_info **out);
 

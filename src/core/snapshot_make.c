@@ -162,7 +162,7 @@ static void fill(struct snapshot *s, const struct sandbox_obj *source, const cha
  * an id has to find that which it is of. */
 static bool means_another(const char *name)
 {
-    return ids_is_snapshot(name) || ids_is_template(name) || strcmp(name, "host") == 0 ||
+    return ids_is_snapshot(name) || ids_is_template(name) || core_template_is_host(name) ||
            strcmp(name, "base") == 0;
 }
 

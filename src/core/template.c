@@ -59,6 +59,11 @@ struct job {
 
 /* -- what is there ----------------------------------------------------------------------------- */
 
+bool core_template_is_host(const char *name)
+{
+    return strcmp(name, known[IS_HOST].id) == 0;
+}
+
 void templates_note(struct templates *t, size_t i)
 {
     bool failed = !t->info[i].ready && !t->info[i].building && t->failed[i][0];
