@@ -1,6 +1,7 @@
 /* A pause with the memory on the disk, and the resume from it: what its agent and privd may answer, what comes in between, and
  * what becomes of it where they refuse. Every state and event besides: test_core_life.c. */
 #include "base/clock.h"
+#include "core/archive.h"
 #include "core/core_internal.h"
 #include "core/events.h"
 #include "core/sandbox.h"
