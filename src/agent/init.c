@@ -99,6 +99,7 @@ struct init {
     int64_t at_real_ms;    /* 0: not told */
     int64_t start_wait_ms; /* for the start command's port; 0: not told */
     bool start_command, start_must_run, serve_volume;
+    bool new_files; /* no program was run on them: places of volumes may be cleared */
     struct agent_limits limits;
 };
 
@@ -162,6 +163,7 @@ static enum err_code read_init(const json_t *body, struct init *in, struct err *
         json_get_bool(body, "startMustRun", NULL, JSON_OPTIONAL, &in->start_must_run, e) !=
             ERR_OK ||
         json_get_bool(body, "startCommand", NULL, JSON_OPTIONAL, &in->start_command, e) != ERR_OK ||
+        json_get_bool(body, "newFiles", NULL, JSON_OPTIONAL, &in->new_files, e) != ERR_OK ||
         json_get_bool(body, "serveVolume", NULL, JSON_OPTIONAL, &in->serve_volume, e) != ERR_OK ||
         read_limits(body, &in->limits, e) != ERR_OK)
         return e->code;
@@ -220,7 +222,7 @@ static void init_read(struct http_exchange *x, char *text, size_t len)
         http_respond_error(x, 400, "%s", e.text);
     } else if (in.serve_volume) {
         serve_volume(x, a);
-    } else if (volumes_link(in.volumes, &e) != ERR_OK) {
+    } else if (volumes_link(in.volumes, in.new_files, &e) != ERR_OK) {
         http_respond_error(x, 409, "%s", e.text);
     } else {
         /* A late copy of an older call changes nothing. */

@@ -2,6 +2,7 @@
 
 #include "agent/common/user.h"
 #include "agent/fs/fs_open.h"
+#include "agent/volume_place.h"
 #include "base/util.h"
 #include "contract/agent_boot.h"
 
@@ -26,7 +27,7 @@ static bool move_aside(int dir_fd, const char *name)
     return unlinkat(dir_fd, name, AT_REMOVEDIR) == 0;
 }
 
-static int link_one(const char *path, unsigned number)
+static int link_one(const char *path, unsigned number, bool is_new)
 {
     const struct user root = {.name = "root"};
     const char *name = strrchr(path, '/') + 1;
@@ -40,12 +41,18 @@ static int link_one(const char *path, unsigned number)
     (void)snprintf(target, sizeof(target), AGENT_VOLUMES_DIR "/%u", number);
     if (symlinkat(target, dir, name) == 0)
         return 0;
-    if (errno != EEXIST || !move_aside(dir, name))
-        return errno == ENOENT ? -EEXIST : -errno;
+    if (errno != EEXIST)
+        return -errno;
+    if (!move_aside(dir, name)) {
+        rc = errno == ENOTEMPTY && is_new ? volume_place_clear(path, target)
+                                          : (errno == ENOENT ? -EEXIST : -errno);
+        if (rc < 0)
+            return rc;
+    }
     return symlinkat(target, dir, name) < 0 ? -errno : 0;
 }
 
-enum err_code volumes_link(const json_t *links, struct err *e)
+enum err_code volumes_link(const json_t *links, bool is_new, struct err *e)
 {
     const json_t *one;
     size_t i;
@@ -53,14 +60,15 @@ enum err_code volumes_link(const json_t *links, struct err *e)
     json_array_foreach ((json_t *)links, i, one) {
         const char *path = json_string_value(json_object_get(one, "path"));
         json_int_t number = json_integer_value(json_object_get(one, "place"));
-        int rc = path && path[0] == '/' && path[1] ? link_one(path, (unsigned)number) : -EINVAL;
+        int rc = path && path[0] == '/' && path[1] ? link_one(path, (unsigned)number, is_new)
+                                                   : -EINVAL;
 
         if (rc == -EEXIST || rc == -ENOTEMPTY || rc == -ENOTDIR)
             return err_set(e, ERR_CONFLICT,
                            "a volume or host directory cannot be at %.200s: something else is "
-                           "there, and it is no empty "
-                           "directory",
-                           path);
+                           "there, and it is no empty directory, nor one whose files can make way "
+                           "(at most %u files and %u MiB, outside of /etc and /usr)",
+                           path, VOLUME_PLACE_ENTRIES_MAX, VOLUME_PLACE_BYTES_MAX >> 20);
         if (rc < 0)
             return err_set_sys(e, err_code_from_errno(rc), rc,
                                "a volume or host directory cannot be at %.200s", path ? path : "");

@@ -6,8 +6,10 @@
 #include "base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /* links: an array of {"path", "place"} (NULL: none). A link to the volume stands at each path
- * afterwards; missing directories above it are made. An empty directory there goes. ERR_CONFLICT:
- * something else is there, which stays. */
-enum err_code volumes_link(const json_t *links, struct err *e);
+ * afterwards; missing directories above it are made. An empty directory there goes. is_new: nothing
+ * ran in the sandbox's files yet, and a directory with files goes likewise (volume_place.h).
+ * ERR_CONFLICT: something else is there, which stays. */
+enum err_code volumes_link(const json_t *links, bool is_new, struct err *e);

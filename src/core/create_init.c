@@ -52,6 +52,13 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t outp
     return body;
 }
 
+/* Whether nothing ran on its files yet, so that volumes may take the place of what its template has
+ * there. */
+static bool has_new_files(const struct sandbox_obj *o)
+{
+    return o->s.state == SANDBOX_CREATING && !o->copies_memory;
+}
+
 /* Malloc'd; NULL: memory is out. */
 static char *make_users_body(struct sandbox_obj *o)
 {
@@ -60,7 +67,10 @@ static char *make_users_body(struct sandbox_obj *o)
     json_t *body = add_identity(s->env, o->core->config.names, s) < 0
                        ? NULL
                        : create_init_body(o, s->env, o->core->config.output_bytes);
-    bool whole = body && (!s->volumes || json_object_set(body, "volumes", links) == 0);
+    bool whole = body &&
+                 (!s->volumes ||
+                  (json_object_set(body, "volumes", links) == 0 &&
+                   json_object_set_new(body, "newFiles", json_boolean(has_new_files(o))) == 0));
     char *text = whole ? json_text(body, JSON_COMPACT) : NULL;
 
     json_decref(links);

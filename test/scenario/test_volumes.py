@@ -85,6 +85,50 @@ def test_where_it_stands(cay, volume):
         assert box.run("mount | grep -c ' /run/volumes/0 .*nosuid.*nodev'").out == "1\n"
 
 
+def test_a_place_with_files_of_the_template(cay, volume):
+    """They go into a volume that is new, with owner and mode of the place; later sandboxes see the volume's own."""
+    volume("home")
+    with cay.create() as plain:
+        modes = plain.run("stat -c '%a %U %n' /root /root/.bashrc", user="root").out
+        names = plain.run("ls -A /root", user="root").out
+    with with_volume(cay, ("home", "/root")) as box:
+        assert box.run("ls -A /root/", user="root").out == names and ".bashrc" in names
+        assert box.run("readlink /root; stat -L -c '%a %U' /root; stat -c '%a %U %n' /root/.bashrc", user="root").out.splitlines() == [
+            "/run/volumes/0", modes.splitlines()[0].rsplit(" ", 1)[0], modes.splitlines()[1]]
+        box.run("echo mine > /root/.bashrc; rm /root/.profile; echo kept > /root/kept", user="root")
+        # A directory that a program has put there stays, and refuses the resume.
+        assert box.run("rm /root && mkdir /root && echo own > /root/own && ls /root", user="root").out == "own\n"
+        assert pause_files(cay, box) == 204
+        reply = resume(cay, box)
+        assert reply.status == 409 and "cannot be at /root" in reply.json["message"], reply.body
+    with with_volume(cay, ("home", "/root")) as box:
+        assert box.run("ls -A /root/; cat /root/.bashrc", user="root").out == names.replace(".profile", "kept") + "mine\n"
+    with with_volume(cay, ("home:ro", "/home/user")) as box:
+        assert box.run("ls -A /home/user/; cat /home/user/kept", user="root").out == names.replace(".profile", "kept") + "kept\n"
+
+
+def test_a_place_that_was_half_cleared(cay, volume):
+    """By a sandbox that ended meanwhile: the next goes on; what is there already is not replaced."""
+    volume("half")
+    with with_volume(cay, ("half", "/v")) as box:
+        box.run("touch /v/.cay-filling; echo mine > /v/.bashrc")
+    with with_volume(cay, ("half", "/root")) as box:
+        found = box.run("cat /root/.bashrc; ls -A /root/", user="root").out
+        assert found.startswith("mine\n") and "\n.profile\n" in found and ".cay" not in found, found
+
+
+def test_a_place_with_too_many_files(cay, volume):
+    """It stays as it is: of a snapshot, as templates have none so large."""
+    volume("large")
+    with cay.create() as box:
+        box.run("mkdir /srv/many && cd /srv/many && seq 5000 | xargs touch", user="root")
+        made = cay.call("POST", f"/sandboxes/{box.id}/snapshots", {}).json["snapshotID"]
+    reply = cay.call("POST", "/v2/sandboxes", {"templateID": made, "volumeMounts": [{"name": "large", "path": "/srv/many"}]})
+    assert reply.status == 409 and "at most 4096 files and 64 MiB" in reply.json["message"], reply.body
+    until(lambda: all(v["sandboxes"] == [] for v in cay.call("GET", "/cay/v1/volumes").json if v["name"] == "large"))
+    assert cay.call("DELETE", f"/templates/{made}").status == 204
+
+
 def test_one_that_is_full_can_be_emptied(cay, volume):
     """By the next sandbox that has it, and without one. Its size stays what it was, however often it was mounted full."""
     made, sizes = volume("full", 4 * MIB), []
