@@ -39,7 +39,7 @@ programs: $(BUILD)/build.ninja
 # A server that runs is said so at once, before anything is installed or built.
 up:
 	@if [ -x $(CAY) ] && $(CAY) up --check $(SETTINGS); then exit 0; fi; \
-	scripts/deps build run && $(MAKE) --no-print-directory programs && $(CAY) up $(SETTINGS)
+	scripts/deps build run && $(MAKE) --no-print-directory programs && scripts/criu --offer && $(CAY) up $(SETTINGS)
 
 down:
 	@if [ -x $(CAY) ]; then $(CAY) down $(SETTINGS); else echo "cay is not built, so nothing of it runs"; fi
