@@ -39,7 +39,7 @@ def test_which_criu_there_is(tmp_path, program, level, told):
 
 
 def offered(criu, answer=None, env=None):
-    """What `scripts/criu --offer` says, on a terminal where there is an answer."""
+    """The words of `scripts/criu --offer`, on a terminal where there is an answer."""
     command = [REPOSITORY / "scripts/criu", "--offer", criu]
     if answer is None:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -61,7 +61,7 @@ def offered(criu, answer=None, env=None):
 
 
 def test_make_up_offers_to_build_it(tmp_path):
-    """Nothing waits for an answer where no terminal is; what is there already is not spoken of; a build that fails stops nothing."""
+    """Nothing waits for an answer where no terminal is; a CRIU that is there is not spoken of; a build that fails stops nothing."""
     criu = tmp_path / "criu"
     assert "`make criu` builds it" in offered(criu) and "[y/N]" not in offered(criu)
     refused = offered(criu, "n\n")
