@@ -1,7 +1,8 @@
 /* First the directory is measured, so that one that is too large stays untouched. Then the volume
  * gets a mark, each entry is moved into it (fs_move.c: a copy under a name of its own, renamed when
  * it is whole), and the mark goes. A volume that has the mark is taken for new: what it has of a
- * call that was cut off is whole, and the rest follows. What is left in the directory goes last. */
+ * call that was cut off is whole, and the rest follows. The directory goes last, with all that is
+ * left in it. */
 
 #include "agent/volume_place.h"
 

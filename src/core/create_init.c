@@ -56,7 +56,7 @@ json_t *create_init_body(const struct sandbox_obj *o, json_t *env, uint64_t outp
  * there. */
 static bool has_new_files(const struct sandbox_obj *o)
 {
-    return o->s.state == SANDBOX_CREATING && !o->copies_memory;
+    return sandbox_life(o)->awaits_create && !sandbox_life(o)->files && !o->copies_memory;
 }
 
 /* Malloc'd; NULL: memory is out. */

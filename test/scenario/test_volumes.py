@@ -108,7 +108,7 @@ def test_a_place_with_files_of_the_template(cay, volume):
 
 
 def test_a_place_that_was_half_cleared(cay, volume):
-    """By a sandbox that ended meanwhile: the next goes on; what is there already is not replaced."""
+    """By a sandbox that ended meanwhile: the next goes on, and replaces no file that is there already."""
     volume("half")
     with with_volume(cay, ("half", "/v")) as box:
         box.run("touch /v/.cay-filling; echo mine > /v/.bashrc")
