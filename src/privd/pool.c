@@ -108,7 +108,9 @@ static void begin_row(struct pool *p, struct pool_row *row)
     row->ready = row->making = 0;
 }
 
-/* A free one, or the one with the least count where that is below one create. */
+/* A free one, or the one with the least count where that is below one create. Else this create
+ * takes one from that count: kinds that are asked for now and then would keep all rows from one
+ * that is asked for more often than any of them, for as long as their tenant likes. */
 static struct pool_row *take_row(struct pool *p, const struct slot_kind *kind)
 {
     struct pool_row *least = &p->rows[0];
@@ -116,8 +118,10 @@ static struct pool_row *take_row(struct pool *p, const struct slot_kind *kind)
     for (size_t i = 0; i < POOL_ROWS && least->id; i++)
         if (!p->rows[i].id || p->rows[i].recent < least->recent)
             least = &p->rows[i];
-    if (least->id && least->recent >= CREATE)
+    if (least->id && least->recent >= CREATE) {
+        least->recent -= CREATE;
         return NULL;
+    }
     *least = (struct pool_row){.kind = *kind};
     begin_row(p, least);
     return least;

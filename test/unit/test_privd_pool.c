@@ -249,11 +249,49 @@ static void a_ninth_kind_waits_for_a_row(void **state)
     pool_aim(&p, 8);
     for (uint32_t n = 1; n <= POOL_ROWS; n++)
         note(&p, n, 4, 0);
-    note(&p, POOL_ROWS + 1, 100, 1);
+    note(&p, POOL_ROWS + 1, 1, 1);
     assert_null(row_of(&p, POOL_ROWS + 1));
     assert_int_equal(pool_targets(&p), 8);
     note(&p, POOL_ROWS + 1, 1, 3 * POOL_HALF_MS); /* 4 have become a half */
     assert_non_null(row_of(&p, POOL_ROWS + 1));
+}
+
+/* A create in 15 s for each of eight kinds costs their tenant little; another's kind, of which ten
+ * are created meanwhile, has members all the same, and keeps them. */
+static void eight_kinds_do_not_keep_the_rows_from_one_that_is_asked_for_more(void **state)
+{
+    struct pool p = {0};
+    const uint32_t wanted = POOL_ROWS + 1;
+    uint64_t now_ms = 0;
+
+    pool_aim(&p, 8);
+    for (unsigned turn = 0; turn < 40; turn++, now_ms += POOL_HALF_MS / 2) {
+        for (uint32_t n = 1; n <= POOL_ROWS; n++)
+            note(&p, n, 1, now_ms);
+        if (turn >= 20)
+            note(&p, wanted, 10, now_ms);
+        if (turn == 19)
+            assert_null(row_of(&p, wanted));
+        if (turn >= 22)
+            assert_true(target(&p, wanted) > 0);
+    }
+}
+
+/* Creates of which each is of another kind take no row from one with more than all of them. */
+static void creates_of_many_kinds_leave_the_busy_their_rows(void **state)
+{
+    struct pool p = {0};
+    uint32_t ids[POOL_ROWS];
+
+    pool_aim(&p, 8);
+    for (uint32_t n = 1; n <= POOL_ROWS; n++)
+        note(&p, n, n < POOL_ROWS ? 40 : 2, 0);
+    for (uint32_t n = 1; n < POOL_ROWS; n++)
+        ids[n] = row_of(&p, n)->id;
+    for (uint32_t n = 100; n < 130; n++)
+        note(&p, n, 1, 0);
+    for (uint32_t n = 1; n < POOL_ROWS; n++)
+        assert_int_equal(row_of(&p, n)->id, ids[n]);
 }
 
 /* A row that is another's now does not know members of the one before. */
@@ -416,6 +454,8 @@ int main(void)
         cmocka_unit_test(targets_follow_what_was_asked_for),
         cmocka_unit_test(what_was_long_ago_counts_less),
         cmocka_unit_test(a_ninth_kind_waits_for_a_row),
+        cmocka_unit_test(eight_kinds_do_not_keep_the_rows_from_one_that_is_asked_for_more),
+        cmocka_unit_test(creates_of_many_kinds_leave_the_busy_their_rows),
         cmocka_unit_test(members_of_an_evicted_row_are_of_none),
         cmocka_unit_test(a_template_that_is_built_anew_has_no_member),
         cmocka_unit_test(a_row_that_fails_rests_until_it_is_asked_for),
