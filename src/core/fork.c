@@ -150,12 +150,15 @@ static void source_stays_paused(struct fork_op *op, const struct err *why)
         op->forks[i].source = &op->why;
 }
 
-/* Its time goes on from where it stood; another caller may have resumed it. */
+/* Its time goes on from where it stood. Another caller may have resumed it, or ended it. */
 static void on_source_resumed(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct fork_op *op = arg;
+    struct sandbox_obj *o;
+    struct err e;
 
-    if (!s && why->code != ERR_EXISTS)
+    if (!s && why->code != ERR_EXISTS &&
+        sandbox_visible(op->core, op->tenant->name, op->source, &o, &e) == ERR_OK)
         source_stays_paused(op, why);
     finish(op, NULL);
 }

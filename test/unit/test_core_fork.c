@@ -184,7 +184,29 @@ static void an_end_of_the_source_ends_the_rest(void **state)
     world_run_until(w, &killed.calls, 1);
     world_run_until(w, &f.calls, 1);
     assert_true(killed.good && f.made < FORKS);
+    assert_string_equal(f.source, ""); /* what its owner has ended is not said to be paused still */
     assert_null(object(w, id));
+}
+
+/* The forks are there, and it is not said to be paused still: its owner has ended it. */
+static void an_end_of_the_source_as_the_last_is_made(void **state)
+{
+    struct world *w = *state;
+    struct answer killed = {0};
+    char id[IDS_SANDBOX_SIZE];
+    struct forked f;
+
+    hold_forks(w, id, 1, &f);
+    fake_set(w->fake, FAKE_HOLD_DROPS, 1);
+    core_sandbox_kill(w->core, "default", id, world_on_answer, &killed);
+    release(w);
+    world_run_until(w, &f.calls, 1);
+    assert_int_equal(f.made, 1);
+    assert_non_null(object(w, id)); /* control: it was asked to go on as it ended */
+    assert_string_equal(f.source, "");
+    fake_set(w->fake, FAKE_HOLD_DROPS, 0);
+    world_run_until(w, &killed.calls, 1);
+    assert_true(killed.good);
 }
 
 static void no_quota_of_pauses_is_needed(void **state)
@@ -294,6 +316,7 @@ int main(void)
         WORLD(a_source_that_was_paused_stays_so),
         WORLD(a_source_that_does_not_go_on_is_told),
         WORLD(an_end_of_the_source_ends_the_rest),
+        WORLD(an_end_of_the_source_as_the_last_is_made),
         WORLD(no_quota_of_pauses_is_needed),
         WORLD(a_change_of_the_policy_holds_for_the_forks_after_it),
         WORLD(the_first_is_made_alone_and_then_two_at_a_time),
