@@ -4,9 +4,6 @@
 #include "checkpoint/diag.h"
 #include "contract/agent_go_on.h"
 
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -15,35 +12,31 @@
 static const char name[] = "\0" AGENT_GO_ON_NAME;
 #define NAME_BYTES (sizeof(name) - 1) /* as bound: without a NUL at its end */
 
-static bool is_name(const struct rtattr *a)
-{
-    return a->rta_type == UNIX_DIAG_NAME && RTA_PAYLOAD(a) == NAME_BYTES &&
-           memcmp(RTA_DATA(a), name, NAME_BYTES) == 0;
-}
+struct seen {
+    bool named, waited;
+};
 
-static bool is_waited_at(const struct rtattr *a)
+static bool read_one(void *arg, const struct rtattr *a)
 {
     const struct unix_diag_rqlen *queue = RTA_DATA(a);
+    struct seen *s = arg;
 
-    return a->rta_type == UNIX_DIAG_RQLEN && RTA_PAYLOAD(a) >= sizeof(*queue) &&
-           queue->udiag_rqueue > 0;
+    if (a->rta_type == UNIX_DIAG_NAME)
+        s->named = RTA_PAYLOAD(a) == NAME_BYTES && memcmp(RTA_DATA(a), name, NAME_BYTES) == 0;
+    if (a->rta_type == UNIX_DIAG_RQLEN && RTA_PAYLOAD(a) >= sizeof(*queue))
+        s->waited = queue->udiag_rqueue > 0;
+    return true;
 }
 
 bool agent_socket_is_awaited(const void *answer, size_t len)
 {
     const struct unix_diag_msg *m = answer;
-    const size_t head = NLMSG_ALIGN(sizeof(*m));
-    const struct rtattr *a = (const void *)((const char *)answer + head);
-    long left = (long)len - (long)head;
-    bool named = false, waited = false;
+    struct seen s = {false, false};
 
-    if (left < 0 || m->udiag_type != SOCK_SEQPACKET || m->udiag_state != TCP_LISTEN)
+    if (len < sizeof(*m) || m->udiag_type != SOCK_SEQPACKET || m->udiag_state != TCP_LISTEN)
         return false;
-    for (; RTA_OK(a, left); a = RTA_NEXT(a, left)) {
-        named = named || is_name(a);
-        waited = waited || is_waited_at(a);
-    }
-    return named && waited;
+    diag_each_attribute(answer, len, sizeof(*m), read_one, &s);
+    return s.named && s.waited;
 }
 
 static bool is_found(const void *arg UNUSED, const void *answer, size_t len)
@@ -53,15 +46,6 @@ static bool is_found(const void *arg UNUSED, const void *answer, size_t len)
 
 int agent_socket_find_waiting(bool *found)
 {
-    const struct {
-        struct nlmsghdr head;
-        struct unix_diag_req what;
-    } request = {.head = {.nlmsg_len = sizeof(request),
-                          .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-                          .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-                 .what = {.sdiag_family = AF_UNIX,
-                          .udiag_states = 1u << TCP_LISTEN,
-                          .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN}};
-
-    return diag_find(&request, sizeof(request), is_found, NULL, found);
+    return diag_find_unix(1u << TCP_LISTEN, UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN, is_found, NULL,
+                          found);
 }

@@ -143,55 +143,39 @@ static int check_mappings(const struct check *c)
                  : 0;
 }
 
-/* This process is in the sandbox's network namespace. */
-static int check_connections(struct checkpoint_why *why)
+static int refuse_found(int rc, const bool *found, const char *reason, struct checkpoint_why *why)
 {
-    bool half = false, begun = false, unsent = false;
-    int rc = connections_find_half_closed(&half);
-
-    if (rc == 0)
-        rc = connections_find_begun(&begun);
-    if (rc == 0)
-        rc = unsent_find(&unsent);
-    if (rc < 0)
-        return checkpoint_fail(why, rc, "asking for the sandbox's connections: %s", strerror(-rc));
-    if (half)
-        return checkpoint_fail(
-            why, -EOPNOTSUPP,
-            "a program has a TCP connection that is closed in one direction alone");
-    if (unsent)
-        return checkpoint_fail(why, -EOPNOTSUPP,
-                               "a program has sent more by a TCP connection than the other end "
-                               "has room for");
-    return begun ? checkpoint_fail(why, -EOPNOTSUPP,
-                                   "a program has a TCP connection that is just being made")
-                 : 0;
-}
-
-static int check_volume_sockets(int proc_fd, struct checkpoint_why *why)
-{
-    bool found;
-    int rc = volume_sockets_find(proc_fd, &found);
-
     if (rc < 0)
         return checkpoint_fail(why, rc, "asking for the sandbox's sockets: %s", strerror(-rc));
-    return found
-               ? checkpoint_fail(why, -EOPNOTSUPP,
-                                 "a program has a socket whose name is in a volume, where another "
-                                 "sandbox could change it")
-               : 0;
+    return *found ? checkpoint_fail(why, -EOPNOTSUPP, "%s", reason) : 0;
 }
 
-static int check_agent_socket(struct checkpoint_why *why)
+/* This process is in the sandbox's network namespace. */
+static int check_sockets(int proc_fd, struct checkpoint_why *why)
 {
-    bool found;
-    int rc = agent_socket_find_waiting(&found);
+    static const struct {
+        int (*find)(bool *found);
+        const char *reason;
+    } checks[] = {
+        {connections_find_half_closed,
+         "a program has a TCP connection that is closed in one direction alone"},
+        {connections_find_begun, "a program has a TCP connection that is just being made"},
+        {unsent_find,
+         "a program has sent more by a TCP connection than the other end has room for"},
+        {agent_socket_find_waiting, "programs inside connect to cay-init's own socket"},
+    };
+    bool found = false;
+    int rc = 0;
 
-    if (rc < 0)
-        return checkpoint_fail(why, rc, "asking for cay-init's socket: %s", strerror(-rc));
-    return found ? checkpoint_fail(why, -EOPNOTSUPP,
-                                   "programs inside connect to cay-init's own socket")
-                 : 0;
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(checks); i++)
+        rc = refuse_found(checks[i].find(&found), &found, checks[i].reason, why);
+    if (rc == 0)
+        rc = refuse_found(
+            volume_sockets_find(proc_fd, &found), &found,
+            "a program has a socket whose name is in a volume, where another sandbox could "
+            "change it",
+            why);
+    return rc;
 }
 
 int refusal_of_criu(const char *line)
@@ -253,10 +237,6 @@ int refusal_check(pid_t pid, struct checkpoint_why *why)
     c.filters = (unsigned)filters;
     int rc = io_each_name_at(proc, ".", each_process, &c);
     if (rc == 0 && c.rc == 0)
-        c.rc = check_connections(why);
-    if (rc == 0 && c.rc == 0)
-        c.rc = check_volume_sockets(proc, why);
-    if (rc == 0 && c.rc == 0)
-        c.rc = check_agent_socket(why);
+        c.rc = check_sockets(proc, why);
     return c.rc == 0 && rc < 0 ? checkpoint_fail(why, rc, "reading the sandbox's /proc") : c.rc;
 }

@@ -5,13 +5,9 @@
 #include "contract/agent_boot.h"
 
 #include <fcntl.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -35,43 +31,37 @@ static void find_devices(int proc_fd, struct devices *d)
     }
 }
 
-static bool is_in_a_volume(const struct devices *d, const struct rtattr *a)
+struct search {
+    const struct devices *devices;
+    bool found;
+};
+
+static bool read_one(void *arg, const struct rtattr *a)
 {
     const struct unix_diag_vfs *vfs = RTA_DATA(a);
+    struct search *s = arg;
 
     if (a->rta_type != UNIX_DIAG_VFS || RTA_PAYLOAD(a) < sizeof(*vfs))
-        return false;
-    for (size_t i = 0; i < d->n; i++)
-        if (d->of[i] == vfs->udiag_vfs_dev)
-            return true;
-    return false;
+        return true;
+    for (size_t i = 0; i < s->devices->n; i++)
+        s->found = s->found || s->devices->of[i] == vfs->udiag_vfs_dev;
+    return !s->found;
 }
 
-static bool is_found(const void *arg, const void *answer, size_t len)
+static bool is_in_a_volume(const void *arg, const void *answer, size_t len)
 {
-    const size_t head = NLMSG_ALIGN(sizeof(struct unix_diag_msg));
-    const struct rtattr *a = (const void *)((const char *)answer + head);
-    long left = (long)len - (long)head;
+    struct search s = {.devices = arg};
 
-    for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
-        if (is_in_a_volume(arg, a))
-            return true;
-    return false;
+    diag_each_attribute(answer, len, sizeof(struct unix_diag_msg), read_one, &s);
+    return s.found;
 }
 
 int volume_sockets_find(int proc_fd, bool *found)
 {
-    const struct {
-        struct nlmsghdr head;
-        struct unix_diag_req what;
-    } request = {
-        .head = {.nlmsg_len = sizeof(request),
-                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-        .what = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_show = UDIAG_SHOW_VFS}};
     struct devices devices;
 
     *found = false;
     find_devices(proc_fd, &devices);
-    return devices.n > 0 ? diag_find(&request, sizeof(request), is_found, &devices, found) : 0;
+    return devices.n == 0 ? 0
+                          : diag_find_unix(~0u, UDIAG_SHOW_VFS, is_in_a_volume, &devices, found);
 }
