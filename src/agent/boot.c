@@ -129,12 +129,6 @@ static int write_names(const char *id)
     return ret < 0 ? ret : write_name_file(etc, AGENT_MACHINE_ID_NAME, machine);
 }
 
-/* A sandbox starts all the same, so that its owner can remove something. */
-static bool is_full(int rc)
-{
-    return rc == -EDQUOT || rc == -ENOSPC;
-}
-
 /* The kernel has looked these up when the claim comes, so that it takes less time then. */
 static void resolve_names(void)
 {
@@ -171,10 +165,12 @@ enum err_code boot_claim(struct agent *a, int boot_fd, struct err *e)
     memcpy(a->id, claim.id, sizeof(a->id) - 1);
     explicit_bzero(&claim, sizeof(claim));
     ret = a->command_sandbox ? 0 : write_names(a->id);
-    if (is_full(ret))
-        log_warn("the disk is full: " AGENT_NAMES_DIR "/" AGENT_HOSTS_NAME
-                 " and others with the sandbox's name are not whole until its next start");
-    /* Where programs run already, as after a restore, what they made of the files is theirs. */
+    /* At its own limit a sandbox starts all the same, so that its owner can remove something; where
+     * the disk of all is full none starts. Where programs run already, as after a restore, what
+     * they made of the files is theirs. */
+    if (ret == -EDQUOT)
+        log_warn("the sandbox's disk is full: " AGENT_NAMES_DIR "/" AGENT_HOSTS_NAME
+                 " and others with its name are not whole until its next start");
     else if (ret < 0 && !a->prepared)
         return err_set_sys(e, ERR_INTERNAL, ret, "writing the sandbox's name");
     if (a->prepared)

@@ -117,7 +117,7 @@ class Place:
         now = leftovers.settled(self.server)
         until(lambda: leftovers._rows(self.server) == 0, what="no row is left, of what served a volume neither")
         more = {name: (self.before[name], now[name]) for name in now if now[name] > self.before[name] + 2}
-        assert more == {}, sorted(str(path.relative_to(self.server.state)) for path in self.server.state.rglob("*"))
+        assert more == {}, "\n".join(sorted(str(path.relative_to(self.server.state)) for path in self.server.state.rglob("*")))
         self.stop()
 
     def stop(self):

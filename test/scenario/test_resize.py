@@ -3,6 +3,7 @@ is not taken from it."""
 
 import concurrent.futures
 import contextlib
+import errno
 import os
 import pathlib
 import signal
@@ -52,8 +53,13 @@ def files(server, name):
     """The limits of all of the server's sandboxes, as the kernel has them; one of before may go meanwhile."""
     for hierarchy in ("memory", "cpu", "cpu,cpuacct", ""):
         for path in pathlib.Path("/sys/fs/cgroup", hierarchy).glob(f"{server.cgroup}/*/work/{name}"):
-            with contextlib.suppress(FileNotFoundError):
-                yield path.read_text().strip()
+            try:
+                text = path.read_text().strip()
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENODEV):
+                    raise
+                continue
+            yield text
 
 
 @pytest.fixture
