@@ -329,8 +329,13 @@ def _rows(server):
         db.close()
 
 
+# Of the state directory: made when they are first needed, and kept for as long as the server's state.
+MADE_ONCE = ("privd/seal.key", "egress/ca", "egress/ca/default.key")
+
+
 def _files(folder):
-    return sum(len(dirs) + len(files) for _, dirs, files in os.walk(folder))
+    every = sum(len(dirs) + len(files) for _, dirs, files in os.walk(folder))
+    return every - sum(os.path.lexists(os.path.join(folder, name)) for name in MADE_ONCE)
 
 
 def count(server):
