@@ -232,6 +232,8 @@ void cay_v1_resize(struct api_call *call);
 
 /* cay_v1_sandbox.c; the first is what the second answers: a new reference, or NULL. */
 json_t *cay_v1_sandbox_json(struct core *c, const struct sandbox *s);
+/* 404 of the sandbox that the path names, with the reason of its end where the tenant had it. */
+void cay_v1_no_sandbox(struct api_call *call);
 void cay_v1_sandbox_get(struct api_call *call);
 void cay_v1_ended_list(struct api_call *call);
 

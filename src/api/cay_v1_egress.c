@@ -9,7 +9,6 @@
 #include "api/e2b.h"
 #include "base/clock.h"
 #include "core/egress_query.h"
-#include "core/ended.h"
 #include "core/policy_check.h"
 #include "http/json.h"
 
@@ -19,20 +18,12 @@
 
 /* -- a sandbox's policy ------------------------------------------------------------------------ */
 
-static void no_sandbox(struct api_call *call)
-{
-    struct err e;
-
-    (void)core_sandbox_absent(call->core, call->who.tenant, call->params[0], &e);
-    api_fail_err(call, &e);
-}
-
 void cay_v1_policy_get(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
 
     if (!s)
-        no_sandbox(call);
+        cay_v1_no_sandbox(call);
     else
         api_reply_json(call, 200,
                        s->policy ? json_incref(s->policy) : json_pack("{s:s}", "default", "deny"));
@@ -104,7 +95,7 @@ void cay_v1_policy_put(struct api_call *call)
     struct err e;
 
     if (!s) {
-        no_sandbox(call);
+        cay_v1_no_sandbox(call);
         return;
     }
     if (call->request->body_len == 0) {

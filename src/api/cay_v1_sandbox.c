@@ -58,17 +58,22 @@ json_t *cay_v1_sandbox_json(struct core *c, const struct sandbox *s)
         "toDiskAfter", s->to_disk_ms ? json_integer(MAX(s->to_disk_ms, 0) / 1000) : json_null());
 }
 
+void cay_v1_no_sandbox(struct api_call *call)
+{
+    struct err e;
+
+    (void)core_sandbox_absent(call->core, call->who.tenant, call->params[0], &e);
+    api_fail_err(call, &e);
+}
+
 void cay_v1_sandbox_get(struct api_call *call)
 {
     const struct sandbox *s = core_sandbox_find(call->core, call->who.tenant, call->params[0]);
-    struct err e;
 
-    if (s) {
+    if (s)
         api_reply_json(call, 200, cay_v1_sandbox_json(call->core, s));
-        return;
-    }
-    (void)core_sandbox_absent(call->core, call->who.tenant, call->params[0], &e);
-    api_fail_err(call, &e);
+    else
+        cay_v1_no_sandbox(call);
 }
 
 static void add_ended(void *arg, const struct core_ended *one)

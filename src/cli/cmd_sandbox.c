@@ -125,22 +125,6 @@ static void print_ended(const json_t *all)
     table_free(t);
 }
 
-/* Of a list's answer, which is released. */
-static void print_as_asked(struct cli *c, json_t *all, void (*print)(const json_t *all))
-{
-    json_t *item;
-    size_t i;
-
-    if (c->json)
-        cli_print_json(json_incref(all));
-    else if (cli_flag(c, "quiet"))
-        json_array_foreach (all, i, item)
-            puts(cli_text(item, "sandboxID"));
-    else
-        print(all);
-    json_decref(all);
-}
-
 static int ls_ended(struct cli *c)
 {
     json_t *all = NULL;
@@ -152,7 +136,8 @@ static int ls_ended(struct cli *c)
         return cli_fail(c, &e);
     code = api_call(&a, "GET", "/cay/v1/ended", NULL, &all, &e);
     if (code == ERR_OK)
-        print_as_asked(c, all, print_ended);
+        show_list(c, all, "sandboxID", print_ended);
+    json_decref(all);
     api_close(&a);
     return code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
@@ -172,7 +157,7 @@ int cmd_ls(struct cli *c)
     all = json_array();
     code = api_list_all(&a, "/v2/sandboxes", API_LIST_PAGES_MAX, all, &e);
     if (code == ERR_OK)
-        print_as_asked(c, json_incref(all), print_list);
+        show_list(c, all, "sandboxID", print_list);
     json_decref(all);
     api_close(&a);
     return code == ERR_OK ? CLI_OK : cli_fail(c, &e);
