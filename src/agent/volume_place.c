@@ -82,18 +82,16 @@ static int measure_dir(int dir_fd, unsigned depth, uint64_t *entries, uint64_t *
 
 /* -- the volume -------------------------------------------------------------------------------- */
 
-static bool is_not_mark(void *arg, const char *name)
+static bool note_one(void *arg, const char *name UNUSED)
 {
-    bool *found = arg;
-
-    *found = strcmp(name, MARK) != 0;
-    return !*found;
+    *(bool *)arg = true;
+    return false;
 }
 
 /* 1: what the template has goes into it; 0: it has files of its own, or is only read. */
 static int is_new(int volume_fd)
 {
-    bool has_other = false;
+    bool has_any = false;
     struct statvfs fs;
     int rc;
 
@@ -103,8 +101,8 @@ static int is_new(int volume_fd)
         return 0;
     if (faccessat(volume_fd, MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return 1;
-    rc = io_each_name_at(volume_fd, ".", is_not_mark, &has_other);
-    return rc < 0 ? rc : !has_other;
+    rc = io_each_name_at(volume_fd, ".", note_one, &has_any);
+    return rc < 0 ? rc : !has_any;
 }
 
 /* -- filling it -------------------------------------------------------------------------------- */

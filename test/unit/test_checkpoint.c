@@ -140,25 +140,34 @@ static void listen_on(int fd, int family, struct sockaddr_storage *at, socklen_t
     assert_int_equal(getsockname(fd, (struct sockaddr *)at, size), 0);
 }
 
-static void one_is_found_in(int family)
+/* The two ends of a connection over loopback. */
+static void connect_ends(int family, int ends[2])
 {
     struct sockaddr_storage at;
     socklen_t size = sizeof(at);
-    bool found = true;
-    int door = socket(family, SOCK_STREAM, 0), fd = socket(family, SOCK_STREAM, 0);
+    int door = socket(family, SOCK_STREAM, 0);
 
     listen_on(door, family, &at, &size);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&at, size), 0);
-    int other = accept(door, NULL, NULL);
-    assert_true(other >= 0);
+    ends[0] = socket(family, SOCK_STREAM, 0);
+    assert_int_equal(connect(ends[0], (const struct sockaddr *)&at, size), 0);
+    ends[1] = accept(door, NULL, NULL);
+    assert_true(ends[1] >= 0);
+    close(door);
+}
+
+static void one_is_found_in(int family)
+{
+    bool found = true;
+    int ends[2];
+
+    connect_ends(family, ends);
     assert_int_equal(connections_find_half_closed(&found), 0);
     assert_false(found);
-    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
     assert_int_equal(connections_find_half_closed(&found), 0);
     assert_true(found);
-    close(fd);
-    close(other);
-    close(door);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 /* In a network namespace of the test's own, as there may be such connections on the machine. */
@@ -186,25 +195,19 @@ static void in_either_family(void)
 static void unsent_is_found_in(int family)
 {
     static char bytes[1 << 20];
-    struct sockaddr_storage at;
-    socklen_t size = sizeof(at);
     bool found = true;
-    int door = socket(family, SOCK_STREAM, 0), fd = socket(family, SOCK_STREAM, 0);
+    int ends[2];
 
-    listen_on(door, family, &at, &size);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&at, size), 0);
-    int other = accept(door, NULL, NULL);
-    assert_true(other >= 0);
-    assert_int_equal(send(fd, bytes, 1000, 0), 1000); /* there is room for these */
-    assert_int_equal(recv(other, bytes, 1000, MSG_WAITALL | MSG_PEEK), 1000);
+    connect_ends(family, ends);
+    assert_int_equal(send(ends[0], bytes, 1000, 0), 1000); /* there is room for these */
+    assert_int_equal(recv(ends[1], bytes, 1000, MSG_WAITALL | MSG_PEEK), 1000);
     assert_int_equal(unsent_find(&found), 0);
     assert_false(found);
-    assert_true(send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0);
+    assert_true(send(ends[0], bytes, sizeof(bytes), MSG_DONTWAIT) > 0);
     assert_int_equal(unsent_find(&found), 0);
     assert_true(found);
-    close(fd);
-    close(other);
-    close(door);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void unsent_in_either_family(void)
