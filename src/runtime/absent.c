@@ -33,6 +33,17 @@ int absent_start_finish(struct runtime *rt, struct task *t, struct runtime_start
     return -EOPNOTSUPP;
 }
 
+int absent_files_begin(struct runtime *rt, const struct runtime_sandbox *sb, pid_t pid,
+                       const struct runtime_start *start, struct task *out)
+{
+    return -EOPNOTSUPP;
+}
+
+int absent_files_finish(struct runtime *rt, struct task *t, uint32_t *stage)
+{
+    return -EOPNOTSUPP;
+}
+
 int absent_claim(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,
                  const struct runtime_claim *claim)
 {

@@ -26,6 +26,11 @@ struct disk_backend {
     int (*layer_destroy)(struct disk *d, uint32_t slot, uint32_t gen);
     /* Of a slot that was made ahead, in which nothing was started: its layer is as it was made. */
     int (*layer_give_back)(struct disk *d, uint32_t slot, uint32_t gen);
+    /* The layer of a slot in which cay-init waits, and no program of a tenant ran, makes room for
+     * another that is to have its name: it stays mounted until the slot has that one, and is
+     * removed by layer_aside_end, where its absence is success. NULL, as of layer_keep. */
+    int (*layer_put_aside)(const struct disk *d, uint32_t slot, uint32_t gen);
+    int (*layer_aside_end)(const struct disk *d, uint32_t slot, uint32_t gen);
     /* The layer, of which no mount is left, becomes kept number n, and all of it is on the disk
      * when this returns. Again: 0 where it was done. layer_take is the way back, for a layer that
      * is mounted next; where there is no such number any more but the layer, 0. All of these NULL:

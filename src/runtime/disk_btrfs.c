@@ -75,6 +75,43 @@ static int btrfs_layer_give_back(struct disk *d, uint32_t slot, uint32_t gen)
     return rc < 0 ? btrfs_layer_destroy(d, slot, gen) : 0;
 }
 
+/* Beside copies that are being made, which a start of privd removes, too: a '+' in its name. */
+static const char *aside_name(char name[static DISK_NAME_SIZE], uint32_t slot, uint32_t gen)
+{
+    snprintf(name, DISK_NAME_SIZE, "%u.%u+", slot, gen);
+    return name;
+}
+
+static int btrfs_layer_put_aside(const struct disk *d, uint32_t slot, uint32_t gen)
+{
+    char from[DISK_NAME_SIZE], to[DISK_NAME_SIZE];
+    CLEANUP_CLOSE int dir = copies_ahead_dir(d, slot);
+
+    if (dir < 0)
+        return dir;
+    return renameat2(d->layers_fd, disk_name_layer(from, slot, gen), dir, aside_name(to, slot, gen),
+                     RENAME_NOREPLACE) < 0
+               ? -errno
+               : 0;
+}
+
+static int btrfs_layer_aside_end(const struct disk *d, uint32_t slot, uint32_t gen)
+{
+    char name[DISK_NAME_SIZE];
+    CLEANUP_CLOSE int dir = copies_ahead_dir(d, slot);
+
+    if (dir < 0)
+        return dir;
+    aside_name(name, slot, gen);
+    if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (recycled_layer_make_new(d->root_fd, dir, name, d->layer_inodes) &&
+        recycled_layer_put(d->recycled_fd, dir, name) == 0)
+        return 0;
+    int rc = btrfs_subvolume_destroy(dir, name);
+    return rc == -ENOENT ? 0 : rc;
+}
+
 static int btrfs_layer_limit(struct disk *d, uint32_t slot, uint32_t gen, uint64_t bytes,
                              struct disk_rooms *rooms)
 {
@@ -461,6 +498,8 @@ const struct disk_backend disk_btrfs_backend = {
     .layer_make = btrfs_layer_make,
     .layer_destroy = btrfs_layer_destroy,
     .layer_give_back = btrfs_layer_give_back,
+    .layer_put_aside = btrfs_layer_put_aside,
+    .layer_aside_end = btrfs_layer_aside_end,
     .layer_keep = btrfs_layer_keep,
     .layer_take = btrfs_layer_take,
     .kept_drop = btrfs_kept_drop,

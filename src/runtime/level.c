@@ -11,7 +11,8 @@
     {                                                                                         \
         .name = #probe_of, .probe = probe_of##_probe, .slot_begin = p##_slot_begin,           \
         .slot_finish = p##_slot_finish, .slot_close = p##_slot_close,                         \
-        .start_begin = p##_start_begin, .start_finish = p##_start_finish, .claim = p##_claim, \
+        .start_begin = p##_start_begin, .start_finish = p##_start_finish,                     \
+        .files_begin = p##_files_begin, .files_finish = p##_files_finish, .claim = p##_claim, \
         .sockets = p##_sockets, .listeners = p##_listeners, .stat = p##_stat,                 \
         .resize_begin = p##_resize_begin, .resize_finish = p##_resize_finish,                 \
         .freeze = p##_freeze, .is_frozen = p##_is_frozen, .thaw = p##_thaw, .kill = p##_kill, \
@@ -28,7 +29,7 @@
         .program_pids = p##_program_pids, .program_signal = p##_program_signal,               \
         .notify_locks = p##_notify_locks, .adopt = p##_adopt, .living = p##_living            \
     }
-_Static_assert(sizeof(struct runtime_driver) == 39 * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct runtime_driver) == 41 * sizeof(void (*)(void)),
                "a new function of the driver table: add it to LEVEL, and to each level");
 
 static int gvisor_probe(struct runtime *rt, char *why, size_t why_size)

@@ -15,6 +15,9 @@
                         const struct runtime_start *start, struct task *out, int *boot_fd);        \
     int p##_start_finish(struct runtime *rt, struct task *t, struct runtime_started *out,          \
                          uint32_t *stage);                                                         \
+    int p##_files_begin(struct runtime *rt, const struct runtime_sandbox *sb, pid_t pid,           \
+                        const struct runtime_start *start, struct task *out);                      \
+    int p##_files_finish(struct runtime *rt, struct task *t, uint32_t *stage);                     \
     int p##_claim(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,         \
                   const struct runtime_claim *claim);                                              \
     int p##_sockets(const struct runtime *rt, const struct runtime_sandbox *sb, int *fds,          \

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static int limit_layer(const struct process_start_args *a)
+int process_limit_layer(const struct process_start_args *a)
 {
     struct disk *disk = &a->rt->disk;
     uint64_t bytes = TEST_BYPASS(DISK_LIMIT) ? 0 : a->start->limits.disk_bytes;
@@ -87,7 +87,7 @@ static int set_limits(const struct process_start_args *a)
 /* The other steps as the host's root, before it is given up: devices and cgroups. */
 int process_prepare(const struct process_start_args *a, struct inside *in, struct task_result *out)
 {
-    int rc = limit_layer(a);
+    int rc = process_limit_layer(a);
     if (rc < 0)
         return process_fail(out, PRIVSEP_STAGE_LAYER, rc);
     rc = set_limits(a);

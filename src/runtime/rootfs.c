@@ -261,3 +261,57 @@ int rootfs_build(const struct inside *in)
         rc = open_tmp(&b);
     return rc < 0 ? rc : b.root_fd;
 }
+
+/* --- another root ----------------------------------------------------------------------------- */
+
+/* Mounts with all that is mounted below them go from the old root to the new one. In the old one
+ * the names are mount points, which no program could have moved or replaced. */
+static int move_mounts(const struct rootfs *b, int old_fd)
+{
+    static const char *const names[] = {"dev", "proc", "run"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        CLEANUP_CLOSE int mount = mnt_open_beneath(old_fd, names[i], O_PATH | O_DIRECTORY, 0);
+        int rc = mount < 0 ? mount : rootfs_attach_at(mount, b->root_fd, names[i]);
+
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* The mount points of the new layers are on a file system of their own, as that of the start is
+ * mounted nowhere any more. It is attached over the old /sys, which does not move, and goes with
+ * it: not over the old root itself, where mnt_pivot would take it away instead of the root. */
+static int make_stage(struct inside *in, int old_fd)
+{
+    const struct mnt_option options[] = {{"mode", "0700"}, {"nr_inodes", "64"}, {NULL, NULL}};
+    CLEANUP_CLOSE int sys = mnt_open_beneath(old_fd, "sys", O_PATH | O_DIRECTORY, 0);
+
+    if (sys < 0)
+        return sys;
+    if (fchdir(sys) < 0)
+        return -errno;
+    in->stage_fd = mnt_new("tmpfs", options, ROOTFS_STRICT);
+    return in->stage_fd < 0 ? in->stage_fd : 0;
+}
+
+int rootfs_change(struct inside *in)
+{
+    struct rootfs b = {
+        .in = in, .stage_fd = -1, .root_fd = -1, .proc_fd = -1, .sys_fd = -1, .dev_fd = -1};
+    CLEANUP_CLOSE int old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = old < 0 ? -errno : make_stage(in, old);
+
+    if (rc == 0)
+        rc = open_stage(&b);
+    if (rc == 0)
+        rc = mount_root(&b);
+    if (rc == 0)
+        rc = move_mounts(&b, old);
+    if (rc == 0)
+        rc = rootfs_proc_mount_sys(&b);
+    if (rc == 0)
+        rc = open_tmp(&b);
+    return rc < 0 ? rc : b.root_fd;
+}

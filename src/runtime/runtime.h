@@ -12,6 +12,7 @@
  *     slot_begin / slot_finish     pooled ahead: namespaces, rules, writable layer, cgroups
  *     start_begin / start_finish   ahead too, or at once: everything is mounted, cay-init runs in
  *                                  it and waits
+ *     files_begin / files_finish   of one that waits: it gets kept files
  *     claim                        it is a sandbox; its ready byte comes over boot_fd
  *     listeners, sockets           sockets inside its network namespace (inline)
  *     stat                         numbers (inline, a dozen small reads)
@@ -194,7 +195,10 @@ struct runtime_end {
     int status; /* 0, or -errno: -EBUSY when a process still lives in it (try again later) */
     /* not 0: the layer gets this number (RUNTIME_KEPT_DIR) instead of being removed */
     uint32_t keep;
-    int records_fd;  /* with keep: made durable (fdatasync) before the disk changes */
+    int records_fd; /* with keep: made durable (fdatasync) before the disk changes */
+    /* with keep: a start was to take the layer from that number; where the number has it still, the
+     * slot's own is removed */
+    bool taken;
     bool drop_image; /* with keep: a memory image in the layer is not whole, and removed */
     bool sync;       /* it wrote to a volume: what it wrote is on the disk when this is done */
 };
@@ -314,6 +318,15 @@ struct runtime_driver {
      * end_begin for the layer and cgroups. */
     int (*start_finish)(struct runtime *rt, struct task *t, struct runtime_started *out,
                         uint32_t *stage);
+
+    /* Gives a cay-init that waits to be claimed kept files in place of its slot's layer, which
+     * nothing of a tenant was in: start's kept, copy, last, ahead and limits, its template the one
+     * that it was started with; nothing else of start is used. pid: of sb's PID 1, a child of the
+     * caller. In a task. */
+    int (*files_begin)(struct runtime *rt, const struct runtime_sandbox *sb, pid_t pid,
+                       const struct runtime_start *start, struct task *out);
+    /* 0, -EAGAIN, or -errno with *stage: the sandbox can only be ended then. */
+    int (*files_finish)(struct runtime *rt, struct task *t, uint32_t *stage);
 
     /* Gives what start_finish or command_sandbox_finish made its id and key: cay-init goes on to
      * its ready byte. Nothing of a tenant runs in it before. Inline, microseconds; aborts like

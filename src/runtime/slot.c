@@ -158,6 +158,18 @@ int process_replace_layer(struct runtime *rt, uint32_t number, uint32_t gen,
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_LAYER, rc) : 0;
 }
 
+int process_change_layer(struct runtime *rt, uint32_t number, uint32_t gen,
+                         const struct runtime_start *start, struct task_result *out)
+{
+    const struct disk_backend *backend = rt->disk.backend;
+    int rc = backend->layer_put_aside ? backend->layer_put_aside(&rt->disk, number, gen)
+                                      : -EOPNOTSUPP;
+
+    if (rc == 0)
+        rc = make_layer(rt, number, gen, start);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_LAYER, rc) : 0;
+}
+
 int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,
                       const struct runtime_start *start, struct task_result *out)
 {
@@ -242,7 +254,13 @@ static int remove_both(struct runtime *rt, const struct runtime_end *e)
     return rc < 0 ? rc : cgroup_remove(rt->cgroups, e->number);
 }
 
-static int end_one(struct runtime *rt, const struct runtime_end *e)
+/* A start that was to take kept files failed before it did: the layer is the slot's own. */
+static bool was_not_taken(const struct runtime *rt, const struct runtime_end *e)
+{
+    return e->taken && disk_is_kept(&rt->disk, e->keep);
+}
+
+static int end_layer(struct runtime *rt, const struct runtime_end *e)
 {
     const struct disk_backend *backend = rt->disk.backend;
     int rc;
@@ -253,7 +271,7 @@ static int end_one(struct runtime *rt, const struct runtime_end *e)
     if (rc == 0 && e->sync && syncfs(rt->disk.volumes_fd) < 0)
         rc = -errno;
     /* A layer that processes may still write to is not taken away: the caller tries again. */
-    if (rc < 0 || !e->keep)
+    if (rc < 0 || !e->keep || was_not_taken(rt, e))
         return rc < 0 ? rc : backend->layer_destroy(&rt->disk, e->number, e->gen);
     if (!backend->layer_keep)
         return -EOPNOTSUPP;
@@ -263,6 +281,16 @@ static int end_one(struct runtime *rt, const struct runtime_end *e)
     /* Without a layer it may have its number already. */
     return rc == 0 || rc == -ENOENT ? backend->layer_keep(&rt->disk, e->number, e->gen, e->keep)
                                     : rc;
+}
+
+static int end_one(struct runtime *rt, const struct runtime_end *e)
+{
+    const struct disk_backend *backend = rt->disk.backend;
+    int rc = end_layer(rt, e);
+
+    return rc == 0 && backend->layer_aside_end
+               ? backend->layer_aside_end(&rt->disk, e->number, e->gen)
+               : rc;
 }
 
 static int end_slots(void *arg, struct task_result *out)

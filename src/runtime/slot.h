@@ -22,6 +22,10 @@ int process_make_dirs(struct runtime *rt, uint32_t number, uint32_t gen,
 int process_replace_layer(struct runtime *rt, uint32_t number, uint32_t gen,
                           const struct runtime_start *start, struct task_result *out) WARN_UNUSED;
 
+/* Likewise of a slot in which cay-init waits: its layer is put aside (disk.h), as it is mounted. */
+int process_change_layer(struct runtime *rt, uint32_t number, uint32_t gen,
+                         const struct runtime_start *start, struct task_result *out) WARN_UNUSED;
+
 /* In a task: forks into a new user namespace of uid's and what else flags (CLONE_NEW*) say. As
  * ns_fork. */
 pid_t process_fork_owned(uint32_t uid, uint64_t flags, int exit_signal, int *pidfd);
