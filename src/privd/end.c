@@ -129,7 +129,8 @@ static void put_ended(struct slot *s)
         return;
     }
     slots_list_put(&c->ended, s);
-    if (s->privd->stopping || c->ended.n >= RUNTIME_ENDS_MAX)
+    /* A caller waits for what is kept; for one that is removed there is none. */
+    if (s->privd->stopping || c->ended.n >= RUNTIME_ENDS_MAX || s->kept)
         clean_some(s->privd);
     else if (!loop_timer_armed(&c->timer))
         loop_arm(&s->privd->loop, &c->timer, GATHER_MS, on_gathered, s->privd);
@@ -183,6 +184,11 @@ static bool is_without_memory(const struct slot *s)
            (s->keeper_op != PRIVSEP_DUMP || s->keeper_status < 0);
 }
 
+static bool was_to_take(const struct slot *s)
+{
+    return s->kept && s->privd->kept.all[s->kept].state == KEPT_TAKING;
+}
+
 /* Starts one task at a time, with all of one level that have ended meanwhile. */
 static void clean_some(struct privd *p)
 {
@@ -200,6 +206,7 @@ static void clean_some(struct privd *p)
         c->ends[c->n++] = (struct runtime_end){.number = s->number,
                                                .gen = s->gen,
                                                .keep = s->kept,
+                                               .taken = was_to_take(s),
                                                .drop_image = is_without_memory(s),
                                                .records_fd = p->kept.fd,
                                                .sync = volume_any_writable(s->volumes)};
