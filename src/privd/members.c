@@ -303,12 +303,12 @@ void members_start(struct privd *p, struct slot *s, struct pool_row *row)
 }
 
 /* That of the waiting create that comes first, while it has a row and too few are under way. A
- * create with memory waits for none: it is restored itself. */
+ * create on what is kept waits for none: it starts with that itself. */
 static struct pool_row *awaited_row(struct privd *p,
                                     bool (*is_worked_on)(const struct privd *p, uint32_t number))
 {
     const struct create_request *c = p->waiting_first;
-    struct pool_row *row = c->may_claim && !c->kind.kept ? pool_find(&p->pool, &c->kind) : NULL;
+    struct pool_row *row = c->may_claim && !c->kept ? pool_find(&p->pool, &c->kind) : NULL;
 
     if (!row || row->recent == 0 || is_worked_on(p, row->kind.template_number))
         return NULL;

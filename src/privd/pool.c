@@ -11,9 +11,10 @@
  * create alone is asked about it. ROW: members of the create's row were started with it. A claim
  * changes no limit: memory is the size of the member's /dev/shm too, disk waits for a transaction
  * of the file system, and for a share of the processors the kernel walks over all control groups;
- * so each combination of limits is a kind of its own. MEMORY: as ROW, of a create that begins with
- * memory as others do; of any other they have to be 0. MEMORY_CLAIM: as CLAIM, likewise. */
-enum how { CLAIM = 1, ROW, MEMORY, MEMORY_CLAIM };
+ * so each combination of limits is a kind of its own. KEPT: of a create that begins with memory as
+ * others do, as ROW; of one that begins with kept files alone, as CLAIM; of any other they have to
+ * be 0. */
+enum how { CLAIM = 1, ROW, KEPT };
 
 #define FIELD(f, h)                                                                                \
     {                                                                                              \
@@ -33,10 +34,10 @@ static const struct {
     FIELD(limits.open_files, ROW),
     FIELD(id, CLAIM),
     FIELD(key, CLAIM),
-    FIELD(kept, MEMORY),
-    FIELD(flags, MEMORY),
-    FIELD(owner, MEMORY),
-    FIELD(account, MEMORY_CLAIM), /* a share of restores, and there is none to be made */
+    FIELD(kept, KEPT),
+    FIELD(flags, KEPT),
+    FIELD(owner, KEPT),
+    FIELD(account, KEPT), /* a share of restores, and there is none to be made */
 };
 
 static bool begins_as_others(const struct privsep_msg *create)
@@ -44,14 +45,21 @@ static bool begins_as_others(const struct privsep_msg *create)
     return create->u.create.kept && create->u.create.flags == PRIVSEP_CREATE_OF_POOL;
 }
 
+/* A member that has none yet gets them (runtime/process_files.c). */
+static bool begins_with_files(const struct privsep_msg *create)
+{
+    return create->u.create.kept &&
+           !(create->u.create.flags & ~(PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_LAST));
+}
+
 bool pool_may_claim(const struct privsep_msg *create)
 {
     struct privsep_msg rest = *create;
-    const bool memory = begins_as_others(create);
+    const bool kept = begins_as_others(create) || begins_with_files(create);
     uint8_t any = 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-        if (fields[i].how == CLAIM || fields[i].how == ROW || memory)
+        if (fields[i].how == CLAIM || fields[i].how == ROW || kept)
             memset((char *)&rest + fields[i].at, 0, fields[i].size);
     for (size_t i = 0; i < sizeof(rest.u.raw); i++)
         any |= rest.u.raw[i];

@@ -69,6 +69,7 @@ static int run_end(struct privd *p, const struct runtime_driver *driver, uint32_
     struct runtime_end e = {.number = slot,
                             .gen = gen,
                             .keep = keep,
+                            .taken = keep && p->kept.all[keep].state == KEPT_TAKING,
                             .drop_image = keep && p->kept.all[keep].state == KEPT_KEEPING,
                             .records_fd = p->kept.fd};
     struct task t = TASK_NONE;

@@ -98,9 +98,11 @@ static void on_no_slot(void *arg)
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
+/* A start without a member, or that gives one its files, does not share the processors with the
+ * making of others (slots_refill_later). */
 static bool is_cold(const struct create_request *c)
 {
-    return !c->claims && !c->memory;
+    return (!c->claims || c->kept) && !c->memory;
 }
 
 static void start_ended(struct slot *s)
@@ -292,6 +294,39 @@ static int start_cold(struct privd *p, struct slot *s)
     return r == 0 ? slots_watch_task(s, on_start) : r;
 }
 
+static void on_files(void *arg, uint32_t events)
+{
+    struct slot *s = arg;
+    uint32_t stage = PRIVSEP_STAGE_NAMESPACES;
+    int r;
+
+    loop_remove(&s->privd->loop, &s->task_source);
+    r = s->driver->files_finish(s->privd->rt, &s->task, &stage);
+    if (r == -EAGAIN && slots_watch_task(s, on_files) == 0)
+        return;
+    if (r < 0)
+        start_failed(s, r, stage);
+    else
+        claim(s);
+}
+
+/* Of a member: before it is told whose it is. */
+static int give_files(struct privd *p, struct slot *s)
+{
+    const struct runtime_start start = {.template_number = s->kind.template_number,
+                                        .limits = s->kind.limits,
+                                        .kept = s->create->kept,
+                                        .copy = s->create->copy,
+                                        .last = s->create->last,
+                                        .ahead = s->create->copy ? copy_ahead(p, s->create->kept)
+                                                                 : 0,
+                                        .records_fd = p->kept.fd};
+    const struct runtime_sandbox sb = slots_sandbox(s);
+    int r = s->driver->files_begin(p->rt, &sb, s->pid, &start, &s->task);
+
+    return r == 0 ? slots_watch_task(s, on_files) : r;
+}
+
 /* Takes c over. */
 static void start(struct privd *p, struct slot *s, struct create_request *c)
 {
@@ -315,13 +350,13 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
         start_failed(s, r, PRIVSEP_STAGE_LAYER);
         return;
     }
-    if (s->pid > 0) {
-        /* Until it is ready its boot socket tells of its end. */
+    if (s->pid > 0) /* until it is ready its boot socket tells of its end */
         loop_remove(&p->loop, &s->pid_source);
+    if (s->pid > 0 && (!c->kept || c->memory)) {
         claim(s);
         return;
     }
-    r = start_cold(p, s);
+    r = s->pid > 0 ? give_files(p, s) : start_cold(p, s);
     if (r < 0)
         start_failed(s, r, PRIVSEP_STAGE_NAMESPACES);
 }
@@ -355,7 +390,7 @@ static void count(struct privd *p, const struct slot *s, const struct create_req
 
 static struct slot *take_slot(struct privd *p, const struct create_request *c)
 {
-    struct slot *s = c->may_claim && c->memory ? slots_take_restored(p, &c->kind) : NULL;
+    struct slot *s = c->may_claim && c->kept ? slots_take_member(p, &c->kind) : NULL;
 
     if (s)
         return s;
@@ -410,7 +445,8 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
     c->account = m->u.create.account;
     c->on_archive = c->kept && runtime_is_archived(p->rt, c->kept);
     memcpy(c->volumes, m->u.create.volumes, sizeof(c->volumes));
-    c->may_claim = c->kind.level == p->pool_level && pool_may_claim(m);
+    c->may_claim = c->kind.level == p->pool_level && pool_may_claim(m) &&
+                   (c->memory || !c->on_archive);
     if (c->may_claim)
         c->kind = pool_kind(m);
     if (c->may_claim)

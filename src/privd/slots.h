@@ -105,9 +105,8 @@ void slots_refill_later(struct privd *p);
  * claimed. NULL: none yet. */
 struct slot *slots_take_ready(struct privd *p, const struct slot_kind *kind, bool may_claim);
 
-/* A member that was restored from the memory that this kind begins with, off its list; NULL: there
- * is none. */
-struct slot *slots_take_restored(struct privd *p, const struct slot_kind *kind);
+/* A member of that kind, off its list; NULL: there is none, and none is waited for. */
+struct slot *slots_take_member(struct privd *p, const struct slot_kind *kind);
 
 /* An empty slot, SLOT_READY, off its list: its task makes the whole of it. For levels that nothing
  * is made ahead for, for kept layers and for volumes. NULL: none yet. */

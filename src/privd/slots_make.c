@@ -64,7 +64,7 @@ struct slot *slots_take_unpooled(struct privd *p, uint32_t level)
     return s;
 }
 
-struct slot *slots_take_restored(struct privd *p, const struct slot_kind *kind)
+struct slot *slots_take_member(struct privd *p, const struct slot_kind *kind)
 {
     struct pool_row *row = pool_find(&p->pool, kind);
 

@@ -48,8 +48,11 @@ static struct dummy {
     int boot_far[SLOTS]; /* the agent's end of a boot socket */
     int freezes, thaws, resumes, starts, claims, sockets, stats, kills, reaps, ends,
         command_sandboxes, command_sandbox_kills, adopts, resizes, backs, listings, signals,
-        notices, copies, settles;
+        notices, copies, settles, files;
 } dummy, other; /* other: calls through the second row */
+
+static int files_failure;   /* how giving kept files to a member ends */
+static uint32_t files_kept; /* the number that it was asked for last */
 
 static int stuck_thaws; /* that many fail */
 
@@ -123,6 +126,22 @@ static int dummy_start_finish(struct runtime *rt, struct task *t, struct runtime
     out->listener_fd = -1;
     out->pidfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return collect(t);
+}
+
+static int dummy_files_begin(struct runtime *rt, const struct runtime_sandbox *sb, pid_t pid,
+                             const struct runtime_start *st, struct task *out)
+{
+    assert_int_equal(pid, getpid());
+    dummy.files++;
+    files_kept = st->kept;
+    return done_task(out);
+}
+
+static int dummy_files_finish(struct runtime *rt, struct task *t, uint32_t *stage)
+{
+    (void)collect(t);
+    *stage = PRIVSEP_STAGE_MOUNTS;
+    return files_failure;
 }
 
 static int dummy_claim(const struct runtime *rt, const struct runtime_sandbox *sb, int boot_fd,
@@ -483,7 +502,8 @@ static int no_vm(struct runtime *rt, char *why, size_t n)
     {                                                                                           \
         .name = #p, .probe = q##_probe, .slot_begin = q##_slot_begin,                           \
         .slot_finish = q##_slot_finish, .slot_close = q##_slot_close,                           \
-        .start_begin = p##_start_begin, .start_finish = q##_start_finish, .claim = p##_claim,   \
+        .start_begin = p##_start_begin, .start_finish = q##_start_finish,                       \
+        .files_begin = q##_files_begin, .files_finish = q##_files_finish, .claim = p##_claim,   \
         .sockets = p##_sockets, .listeners = q##_listeners, .stat = p##_stat,                   \
         .resize_begin = q##_resize_begin, .resize_finish = q##_resize_finish,                   \
         .dump_begin = q##_dump_begin, .dump_finish = q##_dump_finish,                           \
@@ -1174,6 +1194,63 @@ static void one_that_cannot_be_told_to_go_on_is_taken_over_frozen(void **state)
     leave(w);
 }
 
+/* Of the kind that was asked for once. */
+static void await_member(struct world *w)
+{
+    assert_int_equal(create(w, "asked", w->p.pool_level).status, 0);
+    for (int i = 0; i < 1000 && w->p.prestarted.n == 0; i++)
+        run_a_while(w);
+    assert_true(w->p.prestarted.n > 0);
+}
+
+static void kept_files_are_given_to_a_member_before_it_is_claimed(void **state)
+{
+    struct world *w = *state;
+    int starts, claims;
+
+    NEEDS_ROOT;
+    begin(w);
+    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
+    can_keep = true;
+    await_member(w);
+    starts = dummy.starts + other.starts;
+    claims = dummy.claims + other.claims;
+    put_record(w, 1, PRIVSEP_TEMPLATE_HOST, w->p.pool_level);
+    assert_int_equal(create_on(w, 1, w->p.pool_level).status, 0);
+    assert_true(dummy.files == 1 && files_kept == 1);
+    assert_int_equal(dummy.claims + other.claims, claims + 1);
+    assert_true(dummy.starts + other.starts <= starts + 1); /* of the next member */
+    assert_int_equal(w->p.kept.all[1].state, KEPT_NONE);
+    can_keep = false;
+    kept_close(&w->p.kept);
+    leave(w);
+}
+
+/* It ends, and what it was to take is kept as it was. */
+static void a_member_that_cannot_have_its_files_is_not_claimed(void **state)
+{
+    struct world *w = *state;
+    struct privsep_msg m;
+    int claims;
+
+    NEEDS_ROOT;
+    begin(w);
+    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
+    can_keep = true;
+    await_member(w);
+    claims = dummy.claims + other.claims;
+    put_record(w, 1, PRIVSEP_TEMPLATE_HOST, w->p.pool_level);
+    files_failure = -ELOOP;
+    m = create_on(w, 1, w->p.pool_level);
+    files_failure = 0;
+    assert_true(m.status == -ELOOP && m.stage == PRIVSEP_STAGE_MOUNTS);
+    assert_true(dummy.files == 1 && dummy.claims + other.claims == claims);
+    assert_int_equal(w->p.kept.all[1].state, KEPT_WHOLE);
+    can_keep = false;
+    kept_close(&w->p.kept);
+    leave(w);
+}
+
 static void list_and_recovery_know_the_level(void **state)
 {
     struct world *w = *state;
@@ -1675,6 +1752,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(more_than_are_pooled_of_another_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_cannot_be_told_to_go_on_is_taken_over_frozen,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kept_files_are_given_to_a_member_before_it_is_claimed,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_member_that_cannot_have_its_files_is_not_claimed, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(list_and_recovery_know_the_level, set_up, tear_down),
         cmocka_unit_test_setup_teardown(locks_are_limited_through_the_row_of_the_level, set_up,
                                         tear_down),

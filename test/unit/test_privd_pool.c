@@ -58,6 +58,7 @@ static const struct {
     MAY(limits.cpu_milli),
     MAY(limits.pids),
     MAY(limits.open_files),
+    MAY(kept), /* alone: files */
 };
 
 static bool is_allowed(size_t at)
@@ -83,16 +84,51 @@ static void a_create_that_asks_for_more_is_made_the_usual_way(void **state)
     }
 }
 
-static void kept_files_volumes_and_filters_are_among_them(void **state)
+static void volumes_filters_and_flags_without_files_are_among_them(void **state)
 {
-    struct privsep_msg m = {.op = PRIVSEP_CREATE, .u.create.kept = 1};
+    struct privsep_msg m = {.u.create.volumes[3].number = 1};
 
-    assert_false(pool_may_claim(&m));
-    m = (struct privsep_msg){.u.create.volumes[3].number = 1};
     assert_false(pool_may_claim(&m));
     m = (struct privsep_msg){.u.create.limits.filters = PRIVSEP_FILTERS};
     assert_false(pool_may_claim(&m));
     m = (struct privsep_msg){.u.create.flags = PRIVSEP_CREATE_COPY};
+    assert_false(pool_may_claim(&m));
+}
+
+/* A member of the template is given them, taken or copied; its kind is that of a create without
+ * any. With memory, or with what else a create may have, it is started for them. */
+static void kept_files_alone_are_given_to_a_member(void **state)
+{
+    static const struct {
+        uint32_t flags;
+        bool may;
+    } cases[] = {
+        {0, true},
+        {PRIVSEP_CREATE_COPY, true},
+        {PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_LAST, true},
+        {PRIVSEP_CREATE_MEMORY, false},
+        {PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_MEMORY, false},
+        {PRIVSEP_CREATE_POOL, false},
+        {PRIVSEP_CREATE_COPY | PRIVSEP_CREATE_POOL, false},
+        {1u << 31, false},
+    };
+    struct privsep_msg m = {
+        .op = PRIVSEP_CREATE,
+        .u.create = {.template_number = 1, .kept = 7, .account = 3, .limits.pids = 64}};
+    struct privsep_msg plain = m;
+
+    memset(m.u.create.owner, 'o', sizeof(m.u.create.owner));
+    plain.u.create.kept = plain.u.create.account = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct slot_kind of_files, of_none = pool_kind(&plain);
+
+        m.u.create.flags = cases[i].flags;
+        of_files = pool_kind(&m);
+        assert_int_equal(pool_may_claim(&m), cases[i].may);
+        assert_memory_equal(&of_files, &of_none, sizeof(of_files));
+    }
+    m.u.create.flags = PRIVSEP_CREATE_COPY;
+    m.u.create.volumes[0].number = 1;
     assert_false(pool_may_claim(&m));
 }
 
@@ -445,7 +481,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_create_that_asks_for_more_is_made_the_usual_way),
-        cmocka_unit_test(kept_files_volumes_and_filters_are_among_them),
+        cmocka_unit_test(volumes_filters_and_flags_without_files_are_among_them),
+        cmocka_unit_test(kept_files_alone_are_given_to_a_member),
         cmocka_unit_test(memory_is_claimed_where_all_flags_say_so),
         cmocka_unit_test(memory_of_another_owner_is_another_kind),
         cmocka_unit_test(two_of_a_kind_are_restored_ahead_and_none_once_it_goes),
