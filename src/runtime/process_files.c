@@ -2,7 +2,7 @@
  * an empty layer, and is given another root with the layer that was kept, before it is claimed. A
  * create on kept files is thereby a claim and two mounts instead of a whole start.
  *
- * One task does it. As root of the host it puts the empty layer aside, makes the kept one the
+ * A task does it. As root of the host it puts the empty layer aside, makes the kept one the
  * slot's (slot.c), limits it and opens the trees; then it joins the user and the mount namespace of
  * PID 1, where it has the rights that a sandbox's first process has at a start, and no others. It
  * builds the new root by the same code (rootfs.c), makes it the root of that namespace and takes

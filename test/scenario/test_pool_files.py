@@ -1,6 +1,6 @@
-"""A member of the pool gets kept files before it is claimed (src/runtime/process_files.c): copies and files that are taken. What
-it has then is the same as after a start on those files, and nothing of the root that it waited in; what fails leaves the files
-as they were, also where cay-privd is killed meanwhile."""
+"""A member of the pool gets kept files before it is claimed (src/runtime/process_files.c): copies and files that are taken. It is
+then the same as after a start on those files, and has nothing of the root that it waited in; a failure leaves the files as they
+were, also where cay-privd is killed meanwhile."""
 
 import contextlib
 import errno
