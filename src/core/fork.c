@@ -41,8 +41,10 @@ struct fork_op {
     size_t n, begun, answered;
     size_t at_once, under_way; /* with memory */
     struct fork_one *put_off;  /* with memory: which is begun again when no other is under way */
-    bool holds;                /* with memory: the source stays paused until all are made */
-    int64_t source_ttl_ms;     /* where it is paused for this */
+    unsigned awaited;      /* with files: environment and snapshot, which are asked for at once */
+    bool failed;           /* one of them, and why says how */
+    bool holds;            /* with memory: the source stays paused until all are made */
+    int64_t source_ttl_ms; /* where it is paused for this */
     core_fork_cb done;
     void *arg;
     struct err why;
@@ -102,17 +104,17 @@ static enum err_code outcome(const struct fork_op *op, const struct err *why)
     return why ? why->code : ERR_OK;
 }
 
-/* The answer; the snapshot goes by itself. */
+/* The answer; then the snapshot goes by itself. */
 static void finish(struct fork_op *op, const struct err *why)
 {
     const struct trace_about about = {.tenant = op->tenant->name, .sandbox = op->source};
 
     trace_end(op->core, &op->trace, &about, outcome(op, why));
-    if (op->snapshot[0])
-        core_snapshot_delete(op->core, op->tenant->name, op->snapshot, ignore_deleted, NULL);
     if (!why)
         add_event(op);
     op->done(op->arg, why ? NULL : op->forks, why ? 0 : op->n, why);
+    if (op->snapshot[0])
+        core_snapshot_delete(op->core, op->tenant->name, op->snapshot, ignore_deleted, NULL);
     op_free(op);
 }
 
@@ -295,18 +297,13 @@ static void on_source_paused(void *arg, const struct sandbox *s, const struct er
     begin_with_memory(op, o);
 }
 
-static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
+static void begin_with_files(struct fork_op *op)
 {
-    struct fork_op *op = arg;
     const struct trace_context below = trace_below(&op->trace);
     struct trace_context before;
     bool begun = false;
 
-    if (!s) {
-        finish(op, why);
-        return;
-    }
-    memcpy(op->snapshot, s->id, sizeof(op->snapshot));
+    op->r.env = op->env;
     op->r.template_name = op->snapshot;
     op->r.takes_snapshot = op->n == 1;
     before = trace_enter(op->core, &below);
@@ -317,13 +314,36 @@ static void on_snapshot(void *arg, const struct snapshot *s, const struct err *w
         finish(op, NULL);
 }
 
+/* Environment or snapshot is there, or (why) cannot be had: the forks begin, or the call ends, when
+ * both have been answered. */
+static void take_answer(struct fork_op *op, const struct err *why)
+{
+    if (why && !op->failed) {
+        op->failed = true;
+        op->why = *why;
+    }
+    if (--op->awaited > 0)
+        return;
+    if (op->failed)
+        finish(op, &op->why);
+    else
+        begin_with_files(op);
+}
+
+static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
+{
+    struct fork_op *op = arg;
+
+    if (s)
+        memcpy(op->snapshot, s->id, sizeof(op->snapshot));
+    take_answer(op, s ? NULL : why);
+}
+
 static void on_env(struct core *c, const char *id, const struct err *why, int http_status,
                    const char *body, size_t len, void *arg)
 {
     struct fork_op *op = arg;
     const struct trace_about about = {.tenant = op->tenant->name, .sandbox = op->source};
-    const struct trace_context below = trace_below(&op->trace);
-    struct trace_context before;
     struct err e;
 
     op->env = call_agent_env(why, http_status, body, len);
@@ -331,11 +351,26 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
         err_set(&e, c->stopping ? ERR_CANCELED : ERR_UNAVAILABLE,
                 "sandbox %s is not forked: its agent, which has its environment, does not answer",
                 id);
-        finish(op, &e);
+        take_answer(op, &e);
         return;
     }
     trace_step(c, &op->trace, TRACE_FORK_ENV, op->trace.begun_us, clock_mono_us(), &about);
-    op->r.env = op->env;
+    take_answer(op, NULL);
+}
+
+/* The agent answers before its sandbox stands still for the snapshot, or when it goes on. */
+static void begin_both(struct fork_op *op, struct sandbox_obj *o)
+{
+    const struct call_agent_request get_env = {.method = "GET",
+                                               .target = "/envs",
+                                               .max_response_bytes = ENV_BYTES_MAX,
+                                               .timeout_ms = ENV_TIMEOUT_MS};
+    struct core *c = op->core;
+    const struct trace_context below = trace_below(&op->trace);
+    struct trace_context before;
+
+    op->awaited = 2;
+    call_agent(o, &get_env, on_env, op);
     before = trace_enter(c, &below);
     snapshot_for_forks(c, op->tenant->name, op->source, op->n, on_snapshot, op);
     (void)trace_enter(c, &before);
@@ -447,10 +482,6 @@ static void begin_deferred(void *arg)
 void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
                        const struct core_fork_request *r, core_fork_cb done, void *arg)
 {
-    const struct call_agent_request get_env = {.method = "GET",
-                                               .target = "/envs",
-                                               .max_response_bytes = ENV_BYTES_MAX,
-                                               .timeout_ms = ENV_TIMEOUT_MS};
     struct fork_op *op = RESERVE_NEW(&c->reserve, struct fork_op);
     struct sandbox_obj *o = NULL;
     enum err_code code = check(c, tenant, id, r, &o, &op->why);
@@ -476,7 +507,7 @@ void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
     }
     if (code == ERR_OK) {
         trace_begin(c, &op->trace, TRACE_FORK, clock_mono_us());
-        call_agent(o, &get_env, on_env, op);
+        begin_both(op, o);
         return;
     }
     core_defer(c, &op->later, refuse_deferred, op);

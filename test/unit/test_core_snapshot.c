@@ -159,6 +159,43 @@ static void a_fork_has_the_metadata_but_for_cays_own(void **state)
     assert_int_equal(json_object_size(core_sandbox_find(w->core, "default", box)->metadata), 4);
 }
 
+/* Environment and snapshot are asked for at once: whichever fails, or comes last, the call ends once,
+ * and no snapshot is left. */
+static void a_fork_that_has_one_of_its_halves_ends_without_the_other(void **state)
+{
+    const struct core_fork_request r = {.count = 1, .ttl_ms = 60000};
+    struct world *w = *state;
+    struct forked held = {0}, stuck = {0}, silent = {0};
+    char box[IDS_SANDBOX_SIZE];
+
+    world_create_default(w, box);
+    fake_set(w->fake, FAKE_HOLD_COPIES, 1);
+    core_sandbox_fork(w->core, "default", box, &r, on_forked, &held);
+    world_run_for(w, 50);
+    assert_int_equal(held.calls, 0);
+    fake_set(w->fake, FAKE_HOLD_COPIES, 0);
+    world_run_until(w, &held.calls, 1);
+    assert_true(held.id[0] != '\0');
+
+    fake_set(w->fake, FAKE_STUCK_COPIES, 1);
+    core_sandbox_fork(w->core, "default", box, &r, on_forked, &stuck);
+    world_run_until(w, &stuck.calls, 1);
+    assert_true(stuck.id[0] == '\0' && stuck.why.code == ERR_INTERNAL);
+
+    fake_set(w->fake, FAKE_AGENT_SILENT, 1);
+    core_sandbox_fork(w->core, "default", box, &r, on_forked, &silent);
+    world_run_for(w, 50);
+    assert_int_equal(silent.calls, 0);
+    world_stop_core(w);
+    assert_int_equal(silent.calls, 1);
+    assert_int_equal(silent.why.code, ERR_CANCELED);
+    fake_set(w->fake, FAKE_AGENT_SILENT, 0);
+    world_start_core(w);
+    for (int i = 0; i < 1000 && world_query(w, "SELECT count(*) FROM snapshots") > 0; i++)
+        world_run_for(w, 2);
+    assert_int_equal(world_query(w, "SELECT count(*) FROM snapshots"), 0);
+}
+
 static void a_fork_has_the_name_and_the_times_that_are_asked_for(void **state)
 {
     struct core_fork_request r = {.count = 1, .idle_ms = 60000, .name = "fork"};
@@ -257,14 +294,16 @@ static void a_snapshot_whose_number_is_anothers_is_forgotten(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {WORLD(a_name_moves_to_the_newer),
-                                       WORLD(a_source_that_does_not_go_on_is_paused),
-                                       WORLD(one_that_is_not_written_takes_no_name),
-                                       WORLD(a_fork_has_the_metadata_but_for_cays_own),
-                                       WORLD(a_fork_has_the_name_and_the_times_that_are_asked_for),
-                                       WORLD(one_of_a_snapshot_boots_anew_on_its_own_files),
-                                       WORLD(what_is_anothers_by_now_is_left_alone),
-                                       WORLD(a_snapshot_whose_number_is_anothers_is_forgotten)};
+    const struct CMUnitTest tests[] = {
+        WORLD(a_name_moves_to_the_newer),
+        WORLD(a_source_that_does_not_go_on_is_paused),
+        WORLD(one_that_is_not_written_takes_no_name),
+        WORLD(a_fork_has_the_metadata_but_for_cays_own),
+        WORLD(a_fork_that_has_one_of_its_halves_ends_without_the_other),
+        WORLD(a_fork_has_the_name_and_the_times_that_are_asked_for),
+        WORLD(one_of_a_snapshot_boots_anew_on_its_own_files),
+        WORLD(what_is_anothers_by_now_is_left_alone),
+        WORLD(a_snapshot_whose_number_is_anothers_is_forgotten)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
