@@ -16,26 +16,16 @@
 #include "checkpoint/agent_socket.h"
 #include "checkpoint/connections.h"
 #include "checkpoint/criu.h"
+#include "checkpoint/ipc_objects.h"
 #include "checkpoint/unsent.h"
 #include "checkpoint/volume_sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define STATUS_MAX 8192
-
-int checkpoint_fail(struct checkpoint_why *why, int rc, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(why->text, sizeof(why->text), format, args);
-    va_end(args);
-    return rc;
-}
 
 /* The number after "\nname:"; a program's own name stands in the first line, where a line feed is
  * escaped. -1: there is none. */
@@ -238,5 +228,7 @@ int refusal_check(pid_t pid, struct checkpoint_why *why)
     int rc = io_each_name_at(proc, ".", each_process, &c);
     if (rc == 0 && c.rc == 0)
         c.rc = check_sockets(proc, why);
+    if (rc == 0 && c.rc == 0)
+        c.rc = ipc_objects_check(pid, why);
     return c.rc == 0 && rc < 0 ? checkpoint_fail(why, rc, "reading the sandbox's /proc") : c.rc;
 }

@@ -57,11 +57,12 @@ def refuses_to_be_kept(box):
     until(lambda: box.run("cat /tmp/set").exit_code == 0, 20, "it has set no_new_privs")
 
 
-# A descriptor of a kind that CRIU does not know.
-QUEUE = """
+# A watch of a file that CRIU cannot find again by its number.
+WATCH = """
 import ctypes, time
-libc = ctypes.CDLL("librt.so.1", use_errno=True)
-assert libc.mq_open(b"/queue", 0o102, 0o600, None) >= 0, ctypes.get_errno()
+libc = ctypes.CDLL(None, use_errno=True)
+open("/tmp/watched", "w")
+assert libc.inotify_add_watch(libc.inotify_init(), b"/tmp/watched", 2) >= 0, ctypes.get_errno()
 open("/tmp/set", "w")
 time.sleep(1000)
 """
@@ -70,12 +71,12 @@ time.sleep(1000)
 def test_what_criu_does_not_keep_is_refused_with_its_words(kept):  # noqa: F811
     with kept.create() as box:
         start(box, "count", COUNTER)
-        start(box, "queue", QUEUE)
-        until(lambda: box.run("cat /tmp/set").exit_code == 0, 20, "it has the queue")
+        start(box, "watch", WATCH)
+        until(lambda: box.run("cat /tmp/set").exit_code == 0, 20, "it watches")
         reply = pause(kept, box)
         assert reply.status == 501 and "CRIU: Error" in reply.json["message"], reply.body
         goes_on(box)
-        assert box.run("pkill -f '[q]ueue.py'").exit_code == 0
+        assert box.run("pkill -f '[w]atch.py'").exit_code == 0
         until(lambda: pause(kept, box).status == 200, 20, "it is paused without that")
 
 

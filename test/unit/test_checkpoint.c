@@ -7,6 +7,7 @@
 #include "checkpoint/criu.h"
 #include "checkpoint/criu_image.h"
 #include "checkpoint/dump_options.h"
+#include "checkpoint/ipc_objects.h"
 #include "checkpoint/notes.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/unsent.h"
@@ -85,6 +86,46 @@ static void shared_mappings_of_memory_files_are_seen(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         if (refusal_is_shared_memory_file(cases[i].line) != cases[i].seen)
             fail_msg("%s", cases[i].line);
+}
+
+#define SHM_HEAD                                                                             \
+    "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid" \
+    "  cgid      atime      dtime      ctime                   rss                  swap\n"
+#define SHM_LINE(key, id, perms, creator)                                                         \
+    key " " id "  " perms "                  4096     " creator "     0      0  1000  1000  1000" \
+        "  1000          0          0 1796053406                     0                     0\n"
+
+static void shared_memory_of_system_v_is_named(void **state)
+{
+    static const struct {
+        const char *line, *told; /* NULL: it names none */
+    } cases[] = {
+        {SHM_HEAD, NULL},
+        {"", NULL},
+        {SHM_LINE("4660", "98305", " 666", "0"),
+         "System V shared memory cannot be kept: id 98305, key 0x00001234, 4096 bytes, made by "
+         "a process that has ended; ipcrm -m 98305 removes it"},
+        {SHM_LINE("-2147483648", "2147483647", " 600", "4194305"),
+         "System V shared memory cannot be kept: id 2147483647, key 0x80000000, 4096 bytes, made "
+         "by a process that has ended; ipcrm -m 2147483647 removes it"},
+        {SHM_LINE("0", "0", "1666", "0"),
+         "System V shared memory cannot be kept: id 0, removed and still attached, 4096 bytes, "
+         "made by a process that has ended"},
+    };
+    struct checkpoint_why why = {""};
+    char line[256], told[64];
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        int rc = ipc_objects_of_line(cases[i].line, &why);
+
+        if (rc != (cases[i].told ? -EOPNOTSUPP : 0) ||
+            (cases[i].told && strcmp(why.text, cases[i].told) != 0))
+            fail_msg("case %zu: %d %s", i, rc, why.text);
+    }
+    snprintf(line, sizeof(line), SHM_LINE("0", "0", " 600", "%d"), (int)getpid());
+    snprintf(told, sizeof(told), "made by process %d;", (int)getpid());
+    assert_int_equal(ipc_objects_of_line(line, &why), -EOPNOTSUPP);
+    assert_non_null(strstr(why.text, told));
 }
 
 static void half_closed_connections_are_told(void **state)
@@ -548,6 +589,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_that_lose_something_are_refused),
         cmocka_unit_test(shared_mappings_of_memory_files_are_seen),
+        cmocka_unit_test(shared_memory_of_system_v_is_named),
         cmocka_unit_test(half_closed_connections_are_told),
         cmocka_unit_test(begun_connections_are_told),
         cmocka_unit_test(a_half_closed_connection_is_found_in_either_family),
