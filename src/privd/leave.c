@@ -41,6 +41,7 @@ static void leave_timers(struct privd *p)
     loop_disarm(&p->loop, &p->copier.timer);
     loop_disarm(&p->loop, &p->refill_timer);
     loop_disarm(&p->loop, &p->refill_delay_timer);
+    loop_disarm(&p->loop, &p->memory_timer);
     loop_disarm(&p->loop, &p->listing.timer);
     loop_disarm(&p->loop, &p->image_groups_timer);
     loop_disarm(&p->loop, &p->pace.timer);

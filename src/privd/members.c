@@ -29,10 +29,24 @@ static void give_up(struct privd *p, struct slot *s)
     end_force(p, s);
 }
 
+/* Members are to go when memory becomes short, also where no slot changes meanwhile. Without one
+ * nothing wakes. */
+static void on_memory_timer(void *arg)
+{
+    struct privd *p = arg;
+
+    if (!p->prestarted.first)
+        return;
+    slots_refill(p);
+    loop_arm(&p->loop, &p->memory_timer, MEMORY_CHECK_MS, on_memory_timer, p);
+}
+
 static void put_member(struct privd *p, struct slot *s, struct pool_row *row)
 {
     row->ready++;
     slots_list_put(&p->prestarted, s);
+    if (!loop_timer_armed(&p->memory_timer))
+        loop_arm(&p->loop, &p->memory_timer, MEMORY_CHECK_MS, on_memory_timer, p);
 }
 
 static void remove_member(struct privd *p, struct slot *s)

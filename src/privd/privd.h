@@ -76,8 +76,9 @@ struct privd {
     uint32_t n_restoring_ahead; /* those of them that are restored (restores.h) */
     struct pool pool;           /* of which kinds they are */
     struct pool_counts pool_counts[PERMIT_TEMPLATE_MAX + 1]; /* by template */
-    uint64_t memory_checked_ms; /* when it was looked at how much memory there is; 0: never */
-    uint32_t make_failures;     /* in a row: refilling backs off */
+    uint64_t memory_checked_ms;     /* when it was looked at how much memory there is; 0: never */
+    struct loop_timer memory_timer; /* while there are members: to look at it (members.c) */
+    uint32_t make_failures;         /* in a row: refilling backs off */
     struct command_sandbox *command_sandboxes_starting
         [COMMAND_SANDBOXES_STARTING_MAX]; /* those whose task works; command_sandbox.c */
     uint32_t n_command_sandboxes_starting;

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 
 import pytest
 
@@ -229,6 +230,24 @@ def test_a_member_that_ends_by_itself_is_not_handed_out(privd, channel):
     assert not [m for m in channel.events if m.op == privdlib.ENDED]  # no sandbox did
     assert all(channel.kill(s).status == 0 for s in made)
     until(lambda: ready(channel) == READY)
+
+
+def test_members_go_when_memory_becomes_short(privd, channel):
+    """Though no sandbox is created or ended meanwhile. The control: with memory the same privd has them again, from the next create on."""
+    fake = privd.run / "meminfo"
+    fake.write_text("MemTotal: 4000000 kB\nMemAvailable: 100000 kB\n")
+    inside = ["nsenter", f"--mount=/proc/{privd.process.pid}/ns/mnt"]
+    fill(channel)
+    stood = members(privd)
+    subprocess.run([*inside, "mount", "--bind", fake, "/proc/meminfo"], check=True)
+    until(lambda: not members(privd), 20, "the members end")
+    assert len(stood) == READY and not any(lives(pid) for pid in stood.values())
+    subprocess.run([*inside, "umount", "/proc/meminfo"], check=True)  # over it no sandbox may mount a /proc of its own
+    fake.unlink()
+    time.sleep(1.1)  # the last look at the other file is so long ago that the next create's is at this one
+    s = channel.create("iagain")
+    assert s.status == 0 and channel.kill(s).status == 0
+    until(lambda: len(members(privd)) == READY, 20, lambda: pool(channel))
 
 
 def test_members_of_a_killed_privd_are_ended(privd):
