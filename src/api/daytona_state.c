@@ -54,11 +54,6 @@ void daytona_start(struct api_call *call)
                             call);
 }
 
-static void resumed_to_stop(void *arg, const struct sandbox *s, const struct err *why)
-{
-    /* The stop, which waits for it, tells how it went. */
-}
-
 static void stopped(void *arg, const struct sandbox *s, const struct err *why)
 {
     struct api_call *call = arg;
@@ -71,25 +66,6 @@ static void stopped(void *arg, const struct sandbox *s, const struct err *why)
                  daytona_state(now));
     else
         answer(call, call->state);
-}
-
-/* Its programs go on for the moment of a stop: files are kept of what runs. Where none can be kept
- * the stop is refused before that, as they would go on for good. */
-static void stop_paused(struct api_call *call, const struct sandbox *s)
-{
-    char id[IDS_SANDBOX_SIZE];
-    struct err e;
-
-    if (!core_keeps_files(call->core, &e)) {
-        api_fail_err(call, &e);
-        return;
-    }
-    if (!remember(call, s))
-        return;
-    memcpy(id, s->id, sizeof(id));
-    core_sandbox_resume(call->core, call->who.tenant, id, life_ms(call, s), false, resumed_to_stop,
-                        NULL);
-    core_sandbox_pause(call->core, call->who.tenant, id, SANDBOX_TIER_FILES, stopped, call);
 }
 
 /* A sandbox that runs, and has autoDeleteInterval 0, is deleted when it stops. Of one that is
@@ -105,9 +81,12 @@ void daytona_stop(struct api_call *call)
         daytona_sandbox_delete(call, s);
     else if (core_sandbox_is_archived(s, clock_real_ms()))
         api_fail(call, 400, "Sandbox %s is archived: start it, and stop it then", s->id);
+    else if (!remember(call, s))
+        return;
     else if (is_paused && core_sandbox_has_memory(s))
-        stop_paused(call, s);
-    else if (remember(call, s))
+        core_sandbox_stop_paused(call->core, call->who.tenant, s->id, life_ms(call, s), stopped,
+                                 call);
+    else
         core_sandbox_pause(call->core, call->who.tenant, s->id, SANDBOX_TIER_FILES, changed, call);
 }
 

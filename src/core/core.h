@@ -290,6 +290,13 @@ const char *core_pause_tier_name(const struct sandbox *s);
 /* Its processes of when it was paused go on when it is resumed. */
 bool core_sandbox_has_memory(const struct sandbox *s);
 
+/* Of one that is paused with its processes: its files alone are kept, for which it goes on for a
+ * moment. done when that is so. Where they cannot be kept it is paused again, frozen, unless a
+ * caller wants it to run by then; the reason's hint says which. ERR_UNIMPLEMENTED: this server can
+ * keep none. ttl_ms: of its life where it runs then. */
+void core_sandbox_stop_paused(struct core *c, const char *tenant, const char *id, int64_t ttl_ms,
+                              core_sandbox_cb done, void *arg);
+
 /* Its files alone are kept, and nothing is under way. */
 bool core_sandbox_is_stopped(const struct sandbox *s);
 

@@ -259,6 +259,25 @@ static bool writes_memory(enum sandbox_tier tier)
     return tier != SANDBOX_TIER_FROZEN && tier_of(tier)->memory;
 }
 
+/* It was paused with its processes, and ran only so that its files alone could be kept (stop.c).
+ * answer: the reason with what becomes of it. */
+static void pause_as_before(struct sandbox_obj *o, const struct err *why, struct err *answer)
+{
+    enum sandbox_pause_reason before = o->paused_before;
+    struct err e;
+
+    *answer = *why;
+    o->paused_before = SANDBOX_PAUSE_NONE;
+    if (before == SANDBOX_PAUSE_NONE || o->resumers)
+        return;
+    if (begin(o, before, SANDBOX_TIER_FROZEN, &e) == ERR_OK) {
+        err_hint(answer, "it is being paused again, with its programs as they were");
+        return;
+    }
+    log_warn("sandbox %s: not paused again: %s", o->s.id, e.text);
+    err_hint(answer, "it runs now");
+}
+
 /* Its time goes on; where that is over already it is tried again soon. Callers that want it to run
  * are answered. */
 void pause_not_done(struct sandbox_obj *o, const struct err *why)
@@ -267,6 +286,7 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     bool over = o->s.end_real_ms <= clock_real_ms();
     bool rebooting = o->reboot, only_reboots = o->reboot_keeps;
     int64_t ttl_ms = o->resume_ttl_ms;
+    struct err answer;
 
     if (to_disk_not_done(o, why))
         return;
@@ -290,10 +310,11 @@ void pause_not_done(struct sandbox_obj *o, const struct err *why)
     if (over && !o->resumers)
         timers_set(&o->core->timers, &o->end, clock_mono_ms() + PAUSE_AGAIN_MS);
     o->reboot_keeps = false;
+    pause_as_before(o, why, &answer);
     if (only_reboots)
         notify_resumed(o);
     else
-        pause_waiters_notify(o, &o->pausers, why);
+        pause_waiters_notify(o, &o->pausers, &answer);
     o->reboot_ran = false;
     pause_waiters_notify(o, &o->resumers, rebooting ? why : NULL);
     begin_pause_again(o);
@@ -477,8 +498,10 @@ void core_sandbox_resume(struct core *c, const char *tenant, const char *id, int
         code = lifecycle_check_ttl(c, ttl_ms, &e);
     if (code == ERR_OK && reboot_it)
         code = keep_check(c, &e);
-    if (code == ERR_OK)
+    if (code == ERR_OK) {
         trace_sandbox_requested(o);
+        o->paused_before = SANDBOX_PAUSE_NONE;
+    }
     if (code == ERR_OK && sandbox_life(o)->resume == LIFE_CALL_ALREADY) {
         to_disk_give_up(o, ttl_ms);
         code = err_set(&e, ERR_EXISTS, "Sandbox %s is already running", id);

@@ -65,6 +65,9 @@ struct sandbox_obj {
     bool reboot_keeps;            /* for that alone it is being kept */
     bool reboot_ran;              /* it ran until then: its clients were not told of a pause */
     enum sandbox_tier pause_tier; /* of the last of pausers */
+    /* stop.c: it goes on for a moment, so that its files alone are kept, and was paused for this
+     * before; NONE: not so, or a caller wants it to run since then */
+    enum sandbox_pause_reason paused_before;
 
     /* reboot.c */
     struct timer copies_wait; /* armed: it boots anew when no copy of its files is made any more */

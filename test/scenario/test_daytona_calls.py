@@ -1,10 +1,17 @@
 """Daytona's calls about one sandbox's ports and state that newer clients make: a signed address that is ended before its time, who
 may ask the ports, and what recover and backup are here."""
 
+import contextlib
+import os
+import pathlib
+import signal
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from client import Client
+from test_checkpoint import pid_of
 from test_daytona_snapshot import Account, account, mine  # noqa: F401 (fixtures)
 from test_pause_files import needs_a_disk  # noqa: F401 (a fixture)
 from waitlib import until
@@ -106,6 +113,48 @@ def test_one_that_is_paused_is_stopped(mine):  # noqa: F811
     mine.refused(400, "POST", f"{at}/pause", why="is stopped")
     assert mine.good("POST", f"{at}/start")["state"] == "started"
     assert mine.run(made, "cat f; pgrep -fc 'sleep 700[0]'") == "kept\n0\n"
+
+
+COUNT = "setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.05; done' > /dev/null 2>&1 < /dev/null &"
+
+
+def init_of(sandbox_id):
+    return pid_of(SimpleNamespace(id=sandbox_id))
+
+
+@contextlib.contextmanager
+def without_an_answer(made):
+    """Its agent, which alone has the environment that a stop keeps, does not answer meanwhile."""
+    pid = init_of(made["id"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_one_that_is_paused_and_cannot_be_stopped_is_paused_again(mine):  # noqa: F811
+    """It was left running. Where another client has started it meanwhile it runs."""
+    made = mine.sandbox()
+    at = f"sandbox/{made['id']}"
+    mine.run(made, COUNT)
+    count = lambda: int(mine.run(made, "cat /tmp/count") or 0)  # noqa: E731
+    assert mine.good("POST", f"{at}/pause")["state"] == "paused"
+    with without_an_answer(made):
+        mine.refused(503, "POST", f"{at}/stop", why="it is being paused again, with its programs as they were")
+        until(lambda: mine.good("GET", at)["state"] == "paused", 20, "it is paused again")
+    before = int(pathlib.Path(f"/proc/{init_of(made['id'])}/root/tmp/count").read_text())
+    assert mine.good("GET", at)["state"] == "paused" and mine.good("POST", f"{at}/start")["state"] == "started"
+    until(lambda: count() > before, 20, "its program goes on")
+    assert mine.good("POST", f"{at}/pause")["state"] == "paused"
+    with without_an_answer(made), ThreadPoolExecutor() as pool:
+        stop = pool.submit(mine.refused, 503, "POST", f"{at}/stop", "does not answer")
+        until(lambda: mine.good("GET", at)["state"] == "stopping", 20, "it is being stopped", every=0.01)
+        assert mine.good("POST", f"{at}/start")["state"] == "started"
+        stop.result()
+        assert mine.good("GET", at)["state"] == "started"
+    assert mine.good("POST", f"{at}/pause")["state"] == "paused"
+    assert mine.good("POST", f"{at}/stop")["state"] == "stopped"  # the control: its agent answers
 
 
 @pytest.mark.parametrize("tier", ["files", "frozen"])
