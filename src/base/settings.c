@@ -6,6 +6,7 @@
 #include "base/settings.h"
 
 #include "base/bucket.h"
+#include "base/limit_range.h"
 #include "base/log.h"
 #include "base/otlp_url.h"
 
@@ -71,14 +72,14 @@ const struct config_key settings_keys[] = {
      "imported on a state disk takes about 20 s longer for 1048576; older ones keep their "
      "numbers until they are made anew. 0: anywhere."},
 
-    {"sandbox", "memory", CONFIG_BYTES, FIELD(sandbox_memory_bytes), "1G", 32 * MIB, 16 * TIB,
-     "BYTES", "Memory of a sandbox, page cache of its files included."},
-    {"sandbox", "cpu_milli", CONFIG_INT, FIELD(sandbox_cpu_milli), "2000", 10, 1024000, "N",
-     "Processor time of a sandbox in thousandths of a core."},
-    {"sandbox", "disk", CONFIG_BYTES, FIELD(sandbox_disk_bytes), "10G", 16 * MIB, 64 * TIB, "BYTES",
-     "What a sandbox may write to its disk, on top of its template."},
-    {"sandbox", "pids", CONFIG_INT, FIELD(sandbox_pids), "1024", 16, 1000000, "N",
-     "Processes and threads of a sandbox."},
+    {"sandbox", "memory", CONFIG_BYTES, FIELD(sandbox_memory_bytes), "1G", LIMIT_MEMORY_MIN,
+     LIMIT_MEMORY_MAX, "BYTES", "Memory of a sandbox, page cache of its files included."},
+    {"sandbox", "cpu_milli", CONFIG_INT, FIELD(sandbox_cpu_milli), "2000", LIMIT_CPU_MIN,
+     LIMIT_CPU_MAX, "N", "Processor time of a sandbox in thousandths of a core."},
+    {"sandbox", "disk", CONFIG_BYTES, FIELD(sandbox_disk_bytes), "10G", LIMIT_DISK_MIN,
+     LIMIT_DISK_MAX, "BYTES", "What a sandbox may write to its disk, on top of its template."},
+    {"sandbox", "pids", CONFIG_INT, FIELD(sandbox_pids), "1024", LIMIT_PIDS_MIN, LIMIT_PIDS_MAX,
+     "N", "Processes and threads of a sandbox."},
     {"sandbox", "open_files", CONFIG_INT, FIELD(sandbox_open_files), "4096", 64, 1048576, "N",
      "Open files of each process in a sandbox."},
     {"sandbox", "output", CONFIG_BYTES, FIELD(sandbox_output_bytes), "64M", MIB / 16, TIB, "BYTES",

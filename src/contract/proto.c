@@ -1,5 +1,6 @@
 #include "contract/proto.h"
 
+#include "base/limit_range.h"
 #include "base/util.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <sys/utsname.h>
 
 #define MIB (1ull << 20)
-#define TIB (1ull << 40)
 
 static const char *const stage_names[PRIVSEP_STAGE_COUNT] = {
     [PRIVSEP_STAGE_NONE] = "none",
@@ -124,8 +124,8 @@ static bool is_request(uint32_t op)
 
 bool privsep_are_sizes(uint64_t memory_bytes, uint64_t disk_bytes, uint32_t cpu_milli)
 {
-    return memory_bytes >= 16 * MIB && memory_bytes <= 16 * TIB && disk_bytes >= MIB &&
-           disk_bytes <= 64 * TIB && cpu_milli >= 10 && cpu_milli <= 1024000;
+    return memory_bytes >= 16 * MIB && memory_bytes <= LIMIT_MEMORY_MAX && disk_bytes >= MIB &&
+           disk_bytes <= LIMIT_DISK_MAX && cpu_milli >= LIMIT_CPU_MIN && cpu_milli <= LIMIT_CPU_MAX;
 }
 
 bool privsep_request_is_sound(const void *bytes, size_t n, size_t fds)

@@ -40,18 +40,11 @@ size_t core_count_in(const struct core *c, enum sandbox_state state)
     return n;
 }
 
-static const char *const paused_tiers[] = {"frozen", "memory", "files", "archive"};
-
-const char *core_paused_tier(size_t i)
-{
-    return i < ARRAY_SIZE(paused_tiers) ? paused_tiers[i] : NULL;
-}
-
 size_t core_count_paused(const struct core *c, size_t i)
 {
     size_t n = 0;
 
     for (size_t k = 0; k < c->registry.n; k++)
-        n += strcmp(core_pause_tier_name(&c->registry.order[k]->s), paused_tiers[i]) == 0;
+        n += strcmp(core_pause_tier_name(&c->registry.order[k]->s), core_paused_tier(i)) == 0;
     return n;
 }

@@ -1,20 +1,20 @@
 #include "core/limit.h"
 
+#include "base/limit_range.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-#define TIB (UINT64_C(1) << 40)
-
-/* The same ranges as those of the settings [sandbox] memory, disk, cpu_milli and pids. */
 static const struct range {
     const char *name, *unit;
     bool bytes;
     uint64_t min, max;
 } ranges[CORE_LIMIT_COUNT] = {
-    [CORE_LIMIT_MEMORY] = {"memoryBytes", "bytes", true, LIMIT_MEMORY_MIN, 16 * TIB},
-    [CORE_LIMIT_DISK] = {"diskBytes", "bytes", true, LIMIT_DISK_MIN, 64 * TIB},
-    [CORE_LIMIT_CPU] = {"cpuMilli", "thousandths of a processor", false, LIMIT_CPU_MIN, 1024000},
-    [CORE_LIMIT_PIDS] = {"pids", "processes", false, LIMIT_PIDS_MIN, 1000000},
+    [CORE_LIMIT_MEMORY] = {"memoryBytes", "bytes", true, LIMIT_MEMORY_MIN, LIMIT_MEMORY_MAX},
+    [CORE_LIMIT_DISK] = {"diskBytes", "bytes", true, LIMIT_DISK_MIN, LIMIT_DISK_MAX},
+    [CORE_LIMIT_CPU] = {"cpuMilli", "thousandths of a processor", false, LIMIT_CPU_MIN,
+                        LIMIT_CPU_MAX},
+    [CORE_LIMIT_PIDS] = {"pids", "processes", false, LIMIT_PIDS_MIN, LIMIT_PIDS_MAX},
 };
 
 const char *core_limit_name(enum core_limit limit)

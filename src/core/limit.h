@@ -1,6 +1,6 @@
 #pragma once
-/* The range of each limit that a sandbox can have, and how its numbers are told: in the unit of the
- * request, and bytes as people write them too. */
+/* The limits that a sandbox can have: whether a number is in range (base/limit_range.h), and how
+ * numbers are told: in the unit of the request, and bytes as people write them too. */
 
 #include "base/err.h"
 
@@ -13,11 +13,6 @@ enum core_limit {
     CORE_LIMIT_PIDS,
     CORE_LIMIT_COUNT
 };
-
-#define LIMIT_MEMORY_MIN (32u * 1024u * 1024u)
-#define LIMIT_DISK_MIN   (16u * 1024u * 1024u)
-#define LIMIT_CPU_MIN    10u
-#define LIMIT_PIDS_MIN   16u
 
 #define CORE_LIMIT_TEXT 80 /* bytes of a number with its unit */
 

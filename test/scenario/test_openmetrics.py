@@ -63,6 +63,9 @@ def test_pauses_resumes_snapshots_and_forks_are_timed(cay):
     if "files" not in tiers:
         return
     before, _ = read(cay)
+    words = {dict(labels)["tier"] for name, labels in before if name == "cay_sandboxes_paused"}
+    documented = re.search(r"`cay_sandboxes_paused` .*`tier`: ([a-z, ]+) \|", (REPOSITORY / "docs/metrics.md").read_text())[1]
+    assert words == {*documented.split(", ")}
     with cay.create() as box:
         assert cay.call("POST", f"/sandboxes/{box.id}/snapshots", {"name": "timed"}).status == 201
         assert cay.call("DELETE", "/templates/timed").status == 204
