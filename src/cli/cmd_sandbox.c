@@ -125,42 +125,11 @@ static void print_ended(const json_t *all)
     table_free(t);
 }
 
-static int ls_ended(struct cli *c)
-{
-    json_t *all = NULL;
-    struct api a;
-    struct err e;
-    enum err_code code = api_open(&a, c, &e);
-
-    if (code != ERR_OK)
-        return cli_fail(c, &e);
-    code = api_call(&a, "GET", "/cay/v1/ended", NULL, &all, &e);
-    if (code == ERR_OK)
-        show_list(c, all, "sandboxID", print_ended);
-    json_decref(all);
-    api_close(&a);
-    return code == ERR_OK ? CLI_OK : cli_fail(c, &e);
-}
-
 int cmd_ls(struct cli *c)
 {
-    json_t *all;
-    struct api a;
-    struct err e;
-    enum err_code code;
-
     if (cli_flag(c, "ended"))
-        return ls_ended(c);
-    code = api_open(&a, c, &e);
-    if (code != ERR_OK)
-        return cli_fail(c, &e);
-    all = json_array();
-    code = api_list_all(&a, "/v2/sandboxes", API_LIST_PAGES_MAX, all, &e);
-    if (code == ERR_OK)
-        show_list(c, all, "sandboxID", print_list);
-    json_decref(all);
-    api_close(&a);
-    return code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+        return show_list(c, "/cay/v1/ended", false, "sandboxID", print_ended);
+    return show_list(c, "/v2/sandboxes", true, "sandboxID", print_list);
 }
 
 /* -- kill -------------------------------------------------------------------------------------- */

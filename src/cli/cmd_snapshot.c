@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define LIST_PAGES_MAX 64 /* of 100; there are at most 1,024 on a server */
-
 /* -- snapshot create --------------------------------------------------------------------------- */
 
 /* POSTs body, of which it takes the reference, to what below the sandbox that the first operand
@@ -80,19 +78,7 @@ static void print_list(const json_t *all)
 
 int cmd_snapshot_ls(struct cli *c)
 {
-    json_t *all = json_array();
-    struct err e = {.code = ERR_OK};
-    struct api a;
-
-    if (api_open(&a, c, &e) != ERR_OK) {
-        json_decref(all);
-        return cli_fail(c, &e);
-    }
-    if (api_list_all(&a, "/snapshots", LIST_PAGES_MAX, all, &e) == ERR_OK)
-        show_list(c, all, "snapshotID", print_list);
-    json_decref(all);
-    api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return show_list(c, "/snapshots", true, "snapshotID", print_list);
 }
 
 /* -- snapshot rm ------------------------------------------------------------------------------- */

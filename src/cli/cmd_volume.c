@@ -49,17 +49,7 @@ static void print_list(const json_t *all)
 
 int cmd_volume_ls(struct cli *c)
 {
-    struct err e = {.code = ERR_OK};
-    json_t *all = NULL;
-    struct api a;
-
-    if (api_open(&a, c, &e) != ERR_OK)
-        return cli_fail(c, &e);
-    if (api_call(&a, "GET", "/cay/v1/volumes", NULL, &all, &e) == ERR_OK)
-        show_list(c, all, "volumeID", print_list);
-    json_decref(all);
-    api_close(&a);
-    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
+    return show_list(c, "/cay/v1/volumes", false, "volumeID", print_list);
 }
 
 int cmd_volume_rm(struct cli *c)

@@ -39,9 +39,9 @@ int exec_with_policy(const struct cli *c, struct api *a, const struct api_sandbo
  * by print. The exit status. */
 int show_answer(struct cli *c, const char *path, void (*print)(const json_t *answer));
 
-/* An array: as JSON where that is asked for, with --quiet the text by that key of each, else by
- * print. */
-void show_list(const struct cli *c, json_t *all, const char *key, void (*print)(const json_t *all));
+/* The same of an array, in pages or as one answer: with --quiet the text by that key of each. */
+int show_list(struct cli *c, const char *path, bool paged, const char *key,
+              void (*print)(const json_t *all));
 
 /* An answer that tells of a thing that was made: as JSON where that is asked for, else the text by
  * that key. */

@@ -22,7 +22,17 @@ int show_answer(struct cli *c, const char *path, void (*print)(const json_t *ans
     return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
-void show_list(const struct cli *c, json_t *all, const char *key, void (*print)(const json_t *all))
+static enum err_code read_list(struct api *a, const char *path, bool paged, json_t **all,
+                               struct err *e)
+{
+    if (!paged)
+        return api_call(a, "GET", path, NULL, all, e);
+    *all = json_array();
+    return api_list_all(a, path, API_LIST_PAGES_MAX, *all, e);
+}
+
+static void print_list(const struct cli *c, json_t *all, const char *key,
+                       void (*print)(const json_t *all))
 {
     json_t *item;
     size_t i;
@@ -34,6 +44,22 @@ void show_list(const struct cli *c, json_t *all, const char *key, void (*print)(
             puts(cli_text(item, key));
     else
         print(all);
+}
+
+int show_list(struct cli *c, const char *path, bool paged, const char *key,
+              void (*print)(const json_t *all))
+{
+    struct err e = {.code = ERR_OK};
+    json_t *all = NULL;
+    struct api a;
+
+    if (api_open(&a, c, &e) != ERR_OK)
+        return cli_fail(c, &e);
+    if (read_list(&a, path, paged, &all, &e) == ERR_OK)
+        print_list(c, all, key, print);
+    json_decref(all);
+    api_close(&a);
+    return e.code == ERR_OK ? CLI_OK : cli_fail(c, &e);
 }
 
 void show_made(const struct cli *c, json_t *made, const char *key)

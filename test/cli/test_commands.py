@@ -64,6 +64,8 @@ def test_what_is_made_of_a_snapshot_is_shown_so(cay, box):
     if "btrfs" in made.stderr:
         pytest.skip("a state disk of btrfs is needed for snapshots")
     snapshot = made.stdout.strip()
+    assert snapshot in cay("snapshot", "ls", "-q").stdout.split() and snapshot in cay("snapshot", "ls").stdout
+    assert snapshot in (s["snapshotID"] for s in json.loads(cay("snapshot", "ls", "--json").stdout))
     done = cay("create", snapshot)
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert f"snapshot {snapshot}" in next(line for line in cay("ls").stdout.splitlines() if line.startswith(done.stdout.strip()))
@@ -455,6 +457,8 @@ def test_options_that_contradict_each_other_are_refused(cay, box, command, optio
 
 
 def test_errors_say_what_to_do(cay):
+    for listed in ("ls", "ls --ended", "snapshot ls", "volume ls"):
+        assert cay(*listed.split(), "--url=http://127.0.0.1:1").returncode == 1
     done = cay("ls", "--url=http://127.0.0.1:1")
     assert done.returncode == 1
     assert "cannot reach a cay server at http://127.0.0.1:1" in done.stderr and "cay up" in done.stderr
