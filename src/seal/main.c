@@ -67,10 +67,7 @@ static int open_files(const struct seal_secret *secret, uint64_t bytes_max UNUSE
                                         : strerror(-rc);
 
     snprintf(why->text, sizeof(why->text), "%s", text);
-    if (rc < 0)
-        return rc;
-    seal_read_ahead(&seal);
-    return pack_read(&seal, SEAL_BOOT_DIR_FD, why);
+    return rc < 0 ? rc : pack_read(&seal, SEAL_BOOT_DIR_FD, why);
 }
 
 typedef int (*mac_work)(int fd, const struct seal_secret *secret, struct sign_why *why);

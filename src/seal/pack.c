@@ -136,22 +136,6 @@ static int read_failed(const struct packing *p, int rc)
                 strerror(-rc));
 }
 
-static int copy_in(struct packing *p, int fd, const char *name, uint64_t left)
-{
-    while (left > 0) {
-        size_t n = (size_t)MIN(left, (uint64_t)sizeof(p->bytes));
-        int rc = seal_read(p->seal, p->bytes, n);
-
-        if (rc < 0)
-            return read_failed(p, rc);
-        rc = io_write_full(fd, p->bytes, n);
-        if (rc < 0)
-            return fail(p->why, rc, "writing %.63s: %s", name, strerror(-rc));
-        left -= n;
-    }
-    return 0;
-}
-
 /* A head that was authenticated was written by pack_write; it is looked at all the same. */
 static int read_file(struct packing *p, const struct pack_head *head)
 {
@@ -163,7 +147,12 @@ static int read_file(struct packing *p, const struct pack_head *head)
     if (fd < 0)
         return fail(p->why, -errno, "making %.63s: %s", head->name, strerror(errno));
     p->files++;
-    return copy_in(p, fd, head->name, head->size);
+    bool of_file;
+    int rc = seal_read_to(p->seal, fd, head->size, &of_file);
+    if (rc == 0)
+        return 0;
+    return of_file ? fail(p->why, rc, "writing %.63s: %s", head->name, strerror(-rc))
+                   : read_failed(p, rc);
 }
 
 static int read_all(struct packing *p)

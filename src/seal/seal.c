@@ -1,5 +1,5 @@
 /* The form of a sealed file (seal.h). A single piece is in memory at a time, in either direction,
- * or a few of a reader that reads ahead; the writer keeps a full piece until it knows whether more
+ * or one for each thread of a reader; the writer keeps a full piece until it knows whether more
  * comes, as the last is marked. The reader knows the last one by the length of the file, which it
  * asks once: a file that was cut or continued has its mark in the wrong place. */
 
@@ -7,7 +7,7 @@
 
 #include "base/ids.h"
 #include "base/io.h"
-#include "seal/ahead.h"
+#include "seal/openers.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -18,6 +18,7 @@
 
 #define MAGIC       "cayseal"
 #define NONCE_BYTES 12
+#define LONG_PIECES 4u /* from so many on threads are worth what it takes to start them */
 
 static const uint8_t for_header[] = "cay-seal header 1", for_pieces[] = "cay-seal pieces 1";
 
@@ -40,14 +41,17 @@ static int derive(struct seal *s, const struct seal_secret *secret, const struct
                   bool to_write)
 {
     uint8_t key[SEAL_MAC_BYTES];
-    EVP_CIPHER_CTX *cipher = EVP_CIPHER_CTX_new();
     int rc = mac(secret->key, for_pieces, sizeof(for_pieces), h, offsetof(struct seal_header, mac),
                  key);
 
-    s->cipher = cipher;
-    if (rc == 0 &&
-        (!cipher || EVP_CipherInit_ex(cipher, EVP_aes_256_gcm(), NULL, key, NULL, to_write) != 1))
-        rc = -ENOMEM;
+    for (size_t i = 0; rc == 0 && i < (to_write ? 1 : SEAL_WORKERS); i++) {
+        EVP_CIPHER_CTX *cipher = EVP_CIPHER_CTX_new();
+
+        s->workers[i].seal = s;
+        s->workers[i].cipher = cipher;
+        if (!cipher || EVP_CipherInit_ex(cipher, EVP_aes_256_gcm(), NULL, key, NULL, to_write) != 1)
+            rc = -ENOMEM;
+    }
     OPENSSL_cleanse(key, sizeof(key));
     return rc;
 }
@@ -67,8 +71,8 @@ uint64_t seal_piece_at(uint64_t number)
 
 void seal_forget(struct seal *s)
 {
-    ahead_end(s->ahead);
-    EVP_CIPHER_CTX_free(s->cipher);
+    for (size_t i = 0; i < SEAL_WORKERS; i++)
+        EVP_CIPHER_CTX_free(s->workers[i].cipher);
     OPENSSL_cleanse(s, sizeof(*s));
     s->fd = -1;
 }
@@ -104,17 +108,18 @@ int seal_write_begin(struct seal *s, int fd, const struct seal_secret *secret,
 
 static int write_piece(struct seal *s, bool last)
 {
+    struct seal_worker *w = &s->workers[0];
     uint8_t nonce[NONCE_BYTES];
     int len = 0, tail = 0;
 
     put_nonce(s->number, last, nonce);
-    if (EVP_CipherInit_ex(s->cipher, NULL, NULL, NULL, nonce, 1) != 1 ||
-        EVP_CipherUpdate(s->cipher, s->sealed, &len, s->plain, (int)s->used) != 1 ||
-        EVP_CipherFinal_ex(s->cipher, s->sealed + len, &tail) != 1 ||
-        EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_GCM_GET_TAG, SEAL_TAG_BYTES, s->sealed + s->used) !=
+    if (EVP_CipherInit_ex(w->cipher, NULL, NULL, NULL, nonce, 1) != 1 ||
+        EVP_CipherUpdate(w->cipher, w->sealed, &len, w->plain, (int)s->used) != 1 ||
+        EVP_CipherFinal_ex(w->cipher, w->sealed + len, &tail) != 1 ||
+        EVP_CIPHER_CTX_ctrl(w->cipher, EVP_CTRL_GCM_GET_TAG, SEAL_TAG_BYTES, w->sealed + s->used) !=
             1)
         return -EIO;
-    int rc = put(s, s->sealed, s->used + SEAL_TAG_BYTES);
+    int rc = put(s, w->sealed, s->used + SEAL_TAG_BYTES);
     s->number++;
     s->used = 0;
     return rc;
@@ -130,7 +135,7 @@ int seal_write(struct seal *s, const void *bytes, size_t n)
 
         if (rc < 0)
             return rc;
-        memcpy(s->plain + s->used, from, some);
+        memcpy(s->workers[0].plain + s->used, from, some);
         s->used += some;
         from += some;
         n -= some;
@@ -178,59 +183,68 @@ int seal_read_begin(struct seal *s, int fd, const struct seal_secret *secret)
         return -errno;
     if (st.st_size < (off_t)sizeof(h))
         return -EBADMSG;
-    s->left_bytes = (uint64_t)st.st_size - sizeof(h);
+    s->file_bytes = (uint64_t)st.st_size;
     rc = io_read_full(fd, &h, sizeof(h));
     if (rc == 0)
         rc = check_header(secret, &h);
     return rc == 0 ? derive(s, secret, &h, false) : rc;
 }
 
-/* s->sealed has n bytes of it. */
-static int open_piece(struct seal *s, uint64_t number, bool last, size_t n, uint8_t *to)
+/* w->sealed has n bytes of it. */
+static int open_piece(struct seal_worker *w, uint64_t number, bool last, size_t n)
 {
     uint8_t nonce[NONCE_BYTES];
     size_t plain = n - SEAL_TAG_BYTES;
     int len = 0, tail = 0;
 
     put_nonce(number, last, nonce);
-    if (EVP_CipherInit_ex(s->cipher, NULL, NULL, NULL, nonce, 0) == 1 &&
-        EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_GCM_SET_TAG, SEAL_TAG_BYTES, s->sealed + plain) ==
+    if (EVP_CipherInit_ex(w->cipher, NULL, NULL, NULL, nonce, 0) == 1 &&
+        EVP_CIPHER_CTX_ctrl(w->cipher, EVP_CTRL_GCM_SET_TAG, SEAL_TAG_BYTES, w->sealed + plain) ==
             1 &&
-        EVP_CipherUpdate(s->cipher, to, &len, s->sealed, (int)plain) == 1 &&
-        EVP_CipherFinal_ex(s->cipher, to + len, &tail) == 1)
+        EVP_CipherUpdate(w->cipher, w->plain, &len, w->sealed, (int)plain) == 1 &&
+        EVP_CipherFinal_ex(w->cipher, w->plain + len, &tail) == 1)
         return 0;
-    OPENSSL_cleanse(to, SEAL_PIECE_BYTES);
+    OPENSSL_cleanse(w->plain, SEAL_PIECE_BYTES);
     return -EBADMSG;
 }
 
-/* The next piece of the file; called by one thread alone, whose the fields are that it uses. */
-static int read_piece(void *arg, uint8_t *to, size_t *have, bool *last)
+/* Workers share the descriptor: its own place in the file is not used. */
+static int read_sealed(struct seal_worker *w, size_t n, uint64_t at)
 {
-    struct seal *s = arg;
-    size_t n = (size_t)MIN(s->left_bytes, (uint64_t)sizeof(s->sealed));
+    for (size_t have = 0; have < n;) {
+        ssize_t got = pread(w->seal->fd, w->sealed + have, n - have, (off_t)(at + have));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? -errno : -EBADMSG;
+        have += (size_t)got;
+    }
+    return 0;
+}
+
+/* That piece of the file to w->plain. */
+static int read_piece(struct seal_worker *w, uint64_t number, size_t *have, bool *last)
+{
+    uint64_t at = seal_piece_at(number), file_bytes = w->seal->file_bytes;
+    uint64_t left = at < file_bytes ? file_bytes - at : 0;
+    size_t n = (size_t)MIN(left, (uint64_t)sizeof(w->sealed));
 
     *have = 0;
     *last = false;
     if (n < SEAL_TAG_BYTES)
         return -EBADMSG;
-    s->left_bytes -= n;
-    *last = s->left_bytes == 0;
-    int rc = io_read_full(s->fd, s->sealed, n);
-    if (rc < 0)
-        return rc == -ENODATA ? -EBADMSG : rc;
-    rc = open_piece(s, s->opened++, *last, n, to);
+    *last = n == left;
+    int rc = read_sealed(w, n, at);
+    if (rc == 0)
+        rc = open_piece(w, number, *last, n);
     if (rc == 0)
         *have = n - SEAL_TAG_BYTES;
     return rc;
 }
 
-void seal_read_ahead(struct seal *s)
-{
-    if (!s->ahead && !s->begun)
-        s->ahead = ahead_begin(read_piece, s, SEAL_PIECE_BYTES);
-}
-
-/* The number is that of the piece in s->piece, or of the one that could not be read. */
+/* The number is that of the piece in the first worker's hands, or of the one that could not be
+ * read. */
 static int next_piece(struct seal *s)
 {
     if (s->last)
@@ -238,10 +252,22 @@ static int next_piece(struct seal *s)
     s->number += s->begun;
     s->begun = true;
     s->used = s->have = 0;
-    if (s->ahead)
-        return ahead_take(s->ahead, &s->piece, &s->have, &s->last);
-    s->piece = s->plain;
-    return read_piece(s, s->plain, &s->have, &s->last);
+    return read_piece(&s->workers[0], s->number, &s->have, &s->last);
+}
+
+/* At most n of the stream, at least one, which stay there until the next call. */
+static int take(struct seal *s, uint64_t n, const uint8_t **bytes, size_t *taken)
+{
+    int rc = s->used == s->have ? next_piece(s) : 0;
+
+    if (rc == 0 && s->have == 0)
+        rc = -ENODATA;
+    if (rc < 0)
+        return rc;
+    *bytes = s->workers[0].plain + s->used;
+    *taken = (size_t)MIN(n, (uint64_t)(s->have - s->used));
+    s->used += *taken;
+    return 0;
 }
 
 int seal_read(struct seal *s, void *out, size_t n)
@@ -249,17 +275,125 @@ int seal_read(struct seal *s, void *out, size_t n)
     uint8_t *to = out;
 
     while (n > 0) {
-        int rc = s->used == s->have ? next_piece(s) : 0;
-        size_t some = MIN(n, s->have - s->used);
+        const uint8_t *from;
+        size_t some;
+        int rc = take(s, n, &from, &some);
 
         if (rc < 0)
             return rc;
-        memcpy(to, s->piece + s->used, some);
-        s->used += some;
+        memcpy(to, from, some);
         to += some;
         n -= some;
     }
     return 0;
+}
+
+/* -- to a file --------------------------------------------------------------------------------- */
+
+static int write_at(int fd, const uint8_t *bytes, size_t n, uint64_t at)
+{
+    while (n > 0) {
+        ssize_t put = pwrite(fd, bytes, n, (off_t)at);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? -errno : -EIO;
+        bytes += put;
+        at += (uint64_t)put;
+        n -= (size_t)put;
+    }
+    return 0;
+}
+
+/* Whole pieces that go to a file one after the other. */
+struct stretch {
+    int fd;
+    uint64_t at, first; /* where the piece of that number begins */
+};
+
+struct stretch_worker {
+    struct seal_worker *worker;
+    const struct stretch *stretch;
+    uint64_t number; /* its latest */
+    bool of_file;    /* that one could not be written */
+};
+
+static int open_to_file(void *arg, uint64_t number)
+{
+    struct stretch_worker *w = arg;
+    const struct stretch *to = w->stretch;
+    size_t have;
+    bool last;
+    int rc = read_piece(w->worker, number, &have, &last);
+
+    w->number = number;
+    if (rc < 0)
+        return rc;
+    rc = write_at(to->fd, w->worker->plain, have, to->at + (number - to->first) * SEAL_PIECE_BYTES);
+    w->of_file = rc < 0;
+    return rc;
+}
+
+/* How many pieces are next that have n bytes of the stream, or fewer, and are of full length. */
+static uint64_t count_whole(const struct seal *s, uint64_t first, uint64_t n)
+{
+    uint64_t in_file = (s->file_bytes - sizeof(struct seal_header)) / sizeof(s->workers[0].sealed);
+
+    return s->used == s->have && in_file > first ? MIN(n / SEAL_PIECE_BYTES, in_file - first) : 0;
+}
+
+_Static_assert(SEAL_WORKERS <= OPENERS_MAX, "a thread each");
+
+static int read_stretch(struct seal *s, const struct stretch *to, uint64_t count, bool *of_file)
+{
+    struct stretch_worker all[SEAL_WORKERS];
+    void *args[SEAL_WORKERS];
+    uint64_t end = to->first + count, failed;
+
+    for (size_t i = 0; i < SEAL_WORKERS; i++) {
+        all[i] = (struct stretch_worker){.worker = &s->workers[i], .stretch = to};
+        args[i] = &all[i];
+    }
+    int rc = openers_run(open_to_file, args, SEAL_WORKERS, to->first, end, &failed);
+    s->begun = true;
+    s->number = rc < 0 ? failed : end - 1;
+    s->last = rc == 0 && seal_piece_at(end) >= s->file_bytes;
+    s->used = s->have = 0;
+    for (size_t i = 0; rc < 0 && i < SEAL_WORKERS; i++)
+        *of_file |= all[i].of_file && all[i].number == failed;
+    return rc;
+}
+
+static int copy_some(struct seal *s, int fd, uint64_t at, uint64_t n, size_t *copied, bool *of_file)
+{
+    const uint8_t *bytes;
+    int rc = take(s, n, &bytes, copied);
+
+    if (rc < 0)
+        return rc;
+    rc = write_at(fd, bytes, *copied, at);
+    *of_file = rc < 0;
+    return rc;
+}
+
+int seal_read_to(struct seal *s, int fd, uint64_t n, bool *of_file)
+{
+    int rc = 0;
+
+    *of_file = false;
+    for (uint64_t at = 0; rc == 0 && at < n;) {
+        struct stretch to = {.fd = fd, .at = at, .first = s->number + s->begun};
+        uint64_t count = count_whole(s, to.first, n - at);
+        size_t copied = 0;
+
+        if (count >= LONG_PIECES)
+            rc = read_stretch(s, &to, count, of_file);
+        else
+            rc = copy_some(s, fd, at, n - at, &copied, of_file);
+        at += count >= LONG_PIECES ? count * SEAL_PIECE_BYTES : copied;
+    }
+    return rc;
 }
 
 int seal_read_end(struct seal *s)

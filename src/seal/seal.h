@@ -39,19 +39,25 @@ struct seal_header {
 
 _Static_assert(sizeof(struct seal_header) == 208, "the first piece begins at 208");
 
-/* Either end. The fields are the functions' own but for what is said of one. */
-struct seal {
+#define SEAL_WORKERS 4u /* of a reader, for stretches of the stream: seal_read_to */
+
+/* For a piece at a time. */
+struct seal_worker {
+    const struct seal *seal;
     struct evp_cipher_ctx_st *cipher; /* with the file's key */
-    int fd;                           /* the caller's */
-    bool begun, last;                 /* the first, the last piece was written or read */
-    uint64_t number; /* reader: the piece that is being read; after an error: where it is */
-    uint64_t left_bytes;
-    size_t used, have; /* of plain; reader: of piece */
-    struct ahead *ahead;
-    const uint8_t *piece; /* reader */
-    uint64_t opened;      /* reader: how many pieces were read of the file */
     uint8_t plain[SEAL_PIECE_BYTES];
     uint8_t sealed[SEAL_PIECE_BYTES + SEAL_TAG_BYTES];
+};
+
+/* Either end. The fields are the functions' own but for what is said of one. */
+struct seal {
+    int fd;              /* the caller's */
+    bool begun, last;    /* the first, the last piece was written or read */
+    uint64_t number;     /* reader: the piece that is being read; after an error: where it is */
+    uint64_t left_bytes; /* writer */
+    uint64_t file_bytes; /* reader */
+    size_t used, have;   /* of the first worker's plain bytes */
+    struct seal_worker workers[SEAL_WORKERS]; /* all but the first for seal_read_to alone */
 };
 
 /* Begins a file at fd, which is empty, that may have file_bytes_max bytes in all. -ENOMEM, or what
@@ -69,12 +75,13 @@ int seal_write_end(struct seal *s);
  * key; -ESTALE: it is whole, but of another label; -EPROTO: of another version. */
 int seal_read_begin(struct seal *s, int fd, const struct seal_secret *secret);
 
-/* From here on a thread opens pieces before they are asked for: on another processor than what is
- * done with them. Without memory for that each is opened when it is asked for. */
-void seal_read_ahead(struct seal *s);
-
 /* n bytes. -EBADMSG: piece s->number is damaged; -ENODATA: the stream has fewer. */
 int seal_read(struct seal *s, void *out, size_t n);
+
+/* n bytes into the file at fd, from its first byte on: those of a long stretch by several threads,
+ * on other processors. Each piece is written when it was found whole, but a later one may be before
+ * an earlier one. Errors as of seal_read; *of_file: it is one of writing that file. */
+int seal_read_to(struct seal *s, int fd, uint64_t n, bool *of_file);
 
 /* That nothing comes after what was read. -EBADMSG: something does, or the last piece is
  * damaged. */

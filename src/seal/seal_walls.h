@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Bytes of memory: two buffers of a piece, and OpenSSL's own. */
+/* Bytes of memory: two buffers of a piece for each of a few threads, and OpenSSL's own. */
 #define SEAL_WALLS_MEMORY_BYTES (128u * 1024 * 1024)
 
 /* dir_fd becomes the root of the file system; uid, which is not root's, the process's ids; no

@@ -42,7 +42,7 @@ def image(tmp_path):
     for name in ("from", "to"):
         (tmp_path / name).mkdir(mode=0o700)
         os.chown(tmp_path / name, UID, UID)
-    for name, content in (("pages-1.img", os.urandom(300_000)), ("core-1.img", b"a word of the tenant's"), ("empty.img", b"")):
+    for name, content in (("pages-1.img", os.urandom(600_000)), ("core-1.img", b"a word of the tenant's"), ("empty.img", b"")):
         (tmp_path / "from" / name).write_bytes(content)
         os.chown(tmp_path / "from" / name, UID, UID)
     assert start("seal", tmp_path / "from", tmp_path / "sealed") == (0, "")
@@ -71,7 +71,8 @@ def test_an_image_comes_back_and_belongs_to_the_sandbox(image):
 @pytest.mark.parametrize("at, told", [(0, "its header"), (HEADER - 1, "its header"), (HEADER, "piece 0, from byte 208 on"),
                                       (HEADER + PIECE, f"piece 1, from byte {HEADER + PIECE} on"),
                                       (HEADER + 3 * PIECE - 1, f"piece 2, from byte {HEADER + 2 * PIECE} on"),
-                                      (-1, f"piece 4, from byte {HEADER + 4 * PIECE} on")])
+                                      (HEADER + 7 * PIECE, f"piece 7, from byte {HEADER + 7 * PIECE} on"),
+                                      (-1, f"piece 9, from byte {HEADER + 9 * PIECE} on")])
 def test_a_flipped_bit_is_refused_with_its_place(image, at, told):
     flip(image / "sealed", at)
     assert start("open", image / "to", image / "sealed") == (1, f"E 74 the image is damaged: {told}\n")

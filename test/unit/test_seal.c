@@ -1,5 +1,6 @@
 /* Sealed files: the bytes written come back, and nothing else does, wherever a bit was changed. */
 #include "base/io.h"
+#include "seal/openers.h"
 #include "seal/pack.h"
 #include "seal/seal.h"
 #include "seal/seal_walls.h"
@@ -7,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,12 +22,13 @@
 #define SEALED      (SEAL_PIECE_BYTES + SEAL_TAG_BYTES)
 #define HEADER      sizeof(struct seal_header)
 #define NO_MAXIMUM  UINT64_MAX
-#define LENGTHS_MAX (3 * (size_t)SEAL_PIECE_BYTES)
+#define LAST        5u /* the number of the last piece of the longest stream */
+#define LENGTHS_MAX ((LAST + 1) * (size_t)SEAL_PIECE_BYTES)
 
 static const struct seal_secret secret = {.key = "a key of the host's", .label = "whose"};
 static struct seal seal;
 static unsigned char plain[LENGTHS_MAX + 1], got[LENGTHS_MAX + 1];
-static bool reads_ahead; /* a sealed file is opened by a thread */
+static bool to_a_file; /* a stream is read so: threads open the pieces of a long one */
 
 static int new_file(void)
 {
@@ -41,15 +45,15 @@ static int set_up(void **state)
     return 0;
 }
 
-static int begin_ahead(void **state)
+static int begin_to_a_file(void **state)
 {
-    reads_ahead = true;
+    to_a_file = true;
     return 0;
 }
 
-static int end_ahead(void **state)
+static int end_to_a_file(void **state)
 {
-    reads_ahead = false;
+    to_a_file = false;
     return 0;
 }
 
@@ -66,15 +70,25 @@ static int seal_plain(size_t n)
     return fd;
 }
 
+static int read_by_a_file(size_t n)
+{
+    CLEANUP_CLOSE int to = new_file();
+    bool of_file;
+    int rc = seal_read_to(&seal, to, n, &of_file);
+
+    assert_false(of_file);
+    if (rc == 0)
+        assert_int_equal(pread(to, got, n, 0), n);
+    return rc;
+}
+
 /* The whole of it, in one read and its end. */
 static int open_sealed(int fd, size_t n, const struct seal_secret *with, uint64_t *number)
 {
     assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
     int rc = seal_read_begin(&seal, fd, with);
-    if (rc == 0 && reads_ahead)
-        seal_read_ahead(&seal);
     if (rc == 0)
-        rc = seal_read(&seal, got, n);
+        rc = to_a_file ? read_by_a_file(n) : seal_read(&seal, got, n);
     if (rc == 0)
         rc = seal_read_end(&seal);
     *number = seal.number;
@@ -85,7 +99,8 @@ static int open_sealed(int fd, size_t n, const struct seal_secret *with, uint64_
 static void what_was_sealed_comes_back(void **state)
 {
     static const size_t lengths[] = {
-        0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE - 1, 2 * PIECE, LENGTHS_MAX};
+        0,         1,         PIECE - 1,       PIECE,           PIECE + 1,  2 * PIECE - 1,
+        2 * PIECE, 4 * PIECE, 4 * PIECE + 100, LENGTHS_MAX - 1, LENGTHS_MAX};
     uint64_t number;
 
     for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
@@ -167,7 +182,7 @@ static void a_flipped_bit_in_each_page_is_refused_with_its_piece(void **state)
     for (off_t at = 0; at < size; at += 4096)
         refuse_flipped(fd, LENGTHS_MAX, MIN(at + at / 4096 % 4096, size - 1),
                        (unsigned)(at / 4096 % 8));
-    for (uint64_t piece = 1; piece < 3; piece++) { /* both sides of where pieces meet */
+    for (uint64_t piece = 1; piece <= LAST; piece++) { /* both sides of where pieces meet */
         refuse_flipped(fd, LENGTHS_MAX, (off_t)seal_piece_at(piece) - 1, 0);
         refuse_flipped(fd, LENGTHS_MAX, (off_t)seal_piece_at(piece), 0);
     }
@@ -181,8 +196,9 @@ static void a_file_that_was_cut_or_continued_is_refused(void **state)
     int fd = seal_plain(LENGTHS_MAX);
     off_t size = lseek(fd, 0, SEEK_END);
     const off_t cuts[] = {size - 1,
-                          (off_t)seal_piece_at(2) + SEAL_TAG_BYTES,
-                          (off_t)seal_piece_at(2) + 1,
+                          (off_t)seal_piece_at(LAST) + SEAL_TAG_BYTES,
+                          (off_t)seal_piece_at(LAST) + 1,
+                          (off_t)seal_piece_at(LAST),
                           (off_t)seal_piece_at(2),
                           (off_t)seal_piece_at(1),
                           HEADER,
@@ -191,13 +207,13 @@ static void a_file_that_was_cut_or_continued_is_refused(void **state)
 
     assert_int_equal(ftruncate(fd, size + 1), 0);
     assert_int_equal(open_sealed(fd, LENGTHS_MAX, &secret, &number), -EBADMSG);
-    assert_int_equal(number, 2);
+    assert_int_equal(number, LAST);
     assert_int_equal(ftruncate(fd, size), 0);
     assert_int_equal(open_sealed(fd, LENGTHS_MAX, &secret, &number), 0);
     for (size_t i = 0; i < ARRAY_SIZE(cuts); i++) {
         assert_int_equal(ftruncate(fd, cuts[i]), 0);
         /* also by a reader that wants no more than what is left */
-        for (size_t pieces = 0; pieces <= 3; pieces++)
+        for (size_t pieces = 0; pieces <= LAST + 1; pieces++)
             assert_int_equal(open_sealed(fd, pieces * PIECE, &secret, &number), -EBADMSG);
     }
     close(fd);
@@ -217,8 +233,8 @@ static void a_piece_of_another_place_or_file_is_refused(void **state)
     static const struct {
         bool other;
         uint64_t from, to;
-    } moves[] = {{false, 1, 0}, {false, 0, 1}, {false, 1, 2}, {false, 2, 1},
-                 {true, 0, 0},  {true, 1, 1},  {true, 2, 2}};
+    } moves[] = {{false, 1, 0}, {false, 0, 1}, {false, 1, 2},     {false, 2, 1},
+                 {true, 0, 0},  {true, 1, 1},  {true, LAST, LAST}};
     uint64_t number;
 
     for (size_t i = 0; i < ARRAY_SIZE(moves); i++) {
@@ -303,16 +319,6 @@ static int remove_dirs(void **state)
     return rmdir(dirs[0]) | rmdir(dirs[1]);
 }
 
-static int make_dirs_ahead(void **state)
-{
-    return begin_ahead(state) + make_dirs(state);
-}
-
-static int remove_dirs_ahead(void **state)
-{
-    return end_ahead(state) + remove_dirs(state);
-}
-
 static void put_file(const char *name, size_t n)
 {
     assert_int_equal(io_create_file_at(from_fd, name, plain, n, 0644), 0);
@@ -350,8 +356,6 @@ static int unpack(int fd, struct pack_why *why)
     assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
     int rc = seal_read_begin(&seal, fd, &secret);
 
-    if (rc == 0 && reads_ahead)
-        seal_read_ahead(&seal);
     if (rc == 0)
         rc = pack_read(&seal, to_fd, why);
     seal_forget(&seal);
@@ -542,47 +546,138 @@ static void behind_its_walls_is_nothing_but_the_directory(void **state)
     assert_int_equal(seal_walls_enter(-1, 12345, 1, &what), -EBADF);
 }
 
-/* More pieces than are made ahead: the thread waits for a place. */
-static void one_that_is_not_read_to_its_end_is_given_up(void **state)
-{
-    unsigned char byte;
-    int fd = new_file();
+/* -- by threads -------------------------------------------------------------------------------- */
 
-    assert_int_equal(seal_write_begin(&seal, fd, &secret, NO_MAXIMUM), 0);
-    for (int i = 0; i < 16; i++)
-        assert_int_equal(seal_write(&seal, plain, LENGTHS_MAX), 0);
-    assert_int_equal(seal_write_end(&seal), 0);
-    seal_forget(&seal);
-    assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
-    assert_int_equal(seal_read_begin(&seal, fd, &secret), 0);
-    seal_read_ahead(&seal);
-    assert_non_null(seal.ahead);
-    assert_int_equal(seal_read(&seal, &byte, 1), 0);
-    assert_int_equal(byte, plain[0]);
-    seal_forget(&seal);
-    assert_null(seal.ahead);
-    assert_int_equal(lseek(fd, 0, SEEK_SET), 0); /* the control: all of it */
-    assert_int_equal(seal_read_begin(&seal, fd, &secret), 0);
-    seal_read_ahead(&seal);
-    for (int i = 0; i < 16; i++) {
-        assert_int_equal(seal_read(&seal, got, LENGTHS_MAX), 0);
-        assert_memory_equal(got, plain, LENGTHS_MAX);
+#define NUMBERS 1000
+
+struct tried {
+    pthread_t thread;
+    unsigned char *began; /* how often each number was */
+    uint64_t fails[2];    /* numbers; NUMBERS: none */
+};
+
+static int try_one(void *arg, uint64_t number)
+{
+    struct tried *t = arg;
+
+    t->thread = pthread_self();
+    t->began[number]++;
+    if (number == t->fails[0] || number == t->fails[1])
+        return number == t->fails[0] ? -EIO : -ENOSPC;
+    sched_yield();
+    return 0;
+}
+
+static int run_openers(struct tried t, unsigned n, uint64_t *failed)
+{
+    struct tried all[OPENERS_MAX];
+    void *args[OPENERS_MAX];
+
+    for (unsigned i = 0; i < n; i++) {
+        all[i] = t;
+        args[i] = &all[i];
     }
-    assert_int_equal(seal_read_end(&seal), 0);
-    seal_forget(&seal);
+    int rc = openers_run(try_one, args, n, 10, NUMBERS, failed);
+    assert_true(pthread_equal(all[0].thread, pthread_self()));
+    return rc;
+}
+
+static void each_number_is_worked_on_once(void **state)
+{
+    unsigned char began[NUMBERS];
+    uint64_t failed;
+
+    for (unsigned n = 1; n <= OPENERS_MAX; n++) {
+        memset(began, 0, sizeof(began));
+        struct tried t = {.began = began, .fails = {NUMBERS, NUMBERS}};
+        assert_int_equal(run_openers(t, n, &failed), 0);
+        for (unsigned i = 0; i < NUMBERS; i++)
+            assert_int_equal(began[i], i >= 10);
+    }
+}
+
+static void the_lowest_failure_is_told_and_no_more_is_begun(void **state)
+{
+    unsigned char began[NUMBERS];
+    uint64_t failed;
+
+    for (int round = 0; round < 100; round++) {
+        memset(began, 0, sizeof(began));
+        struct tried t = {.began = began, .fails = {50, 51}};
+        assert_int_equal(run_openers(t, OPENERS_MAX, &failed), -EIO);
+        assert_int_equal(failed, 50);
+        for (unsigned i = 10; i <= 50; i++)
+            assert_int_equal(began[i], 1);
+    }
+    struct tried t = {.began = began, .fails = {50, 51}};
+    memset(began, 0, sizeof(began));
+    assert_int_equal(run_openers(t, 1, &failed), -EIO);
+    assert_int_equal(began[51], 0); /* by itself alone it begins none after it */
+}
+
+static void of_several_damaged_pieces_the_first_is_told(void **state)
+{
+    uint64_t number;
+    int fd = seal_plain(LENGTHS_MAX);
+
+    for (uint64_t piece = LAST; piece > 0; piece--) {
+        flip(fd, (off_t)seal_piece_at(piece) + 5, 0);
+        for (int round = 0; round < 20; round++) {
+            assert_int_equal(open_sealed(fd, LENGTHS_MAX, &secret, &number), -EBADMSG);
+            assert_int_equal(number, piece);
+        }
+    }
+    close(fd);
+}
+
+static void a_stream_goes_on_behind_what_went_to_a_file(void **state)
+{
+    static const size_t lengths[] = {0, 1, PIECE, 4 * PIECE, 4 * PIECE + 1, 5 * PIECE - 1};
+    bool of_file;
+    int fd = seal_plain(LENGTHS_MAX);
+
+    for (size_t before = 0; before <= PIECE; before += PIECE / 2)
+        for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+            CLEANUP_CLOSE int to = new_file();
+            size_t n = lengths[i], rest = LENGTHS_MAX - before - n;
+
+            assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+            assert_int_equal(seal_read_begin(&seal, fd, &secret), 0);
+            assert_int_equal(seal_read(&seal, got, before), 0);
+            assert_int_equal(seal_read_to(&seal, to, n, &of_file), 0);
+            assert_int_equal(pread(to, got + before, n + 1, 0), n);
+            assert_int_equal(seal_read(&seal, got + before + n, rest), 0);
+            assert_int_equal(seal_read_end(&seal), 0);
+            assert_memory_equal(got, plain, LENGTHS_MAX);
+            seal_forget(&seal);
+        }
+    close(fd);
+}
+
+static void a_file_that_cannot_be_written_is_told_apart(void **state)
+{
+    int fd = seal_plain(LENGTHS_MAX);
+    CLEANUP_CLOSE int to = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+    for (size_t pieces = 1; pieces <= LAST + 1; pieces += LAST) {
+        bool of_file = false;
+
+        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        assert_int_equal(seal_read_begin(&seal, fd, &secret), 0);
+        assert_int_equal(seal_read_to(&seal, to, pieces * PIECE, &of_file), -ENOSPC);
+        assert_true(of_file);
+        assert_int_equal(seal.number, 0);
+        seal_forget(&seal);
+    }
     close(fd);
 }
 
 int main(void)
 {
 #define IN_DIRS(f) cmocka_unit_test_setup_teardown(f, make_dirs, remove_dirs)
-#define AHEAD(f)                                            \
-    {                                                       \
-        "by a thread: " #f, f, begin_ahead, end_ahead, NULL \
-    }
-#define AHEAD_IN_DIRS(f)                                                \
-    {                                                                   \
-        "by a thread: " #f, f, make_dirs_ahead, remove_dirs_ahead, NULL \
+#define TO_A_FILE(f)                                              \
+    {                                                             \
+        "to a file: " #f, f, begin_to_a_file, end_to_a_file, NULL \
     }
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_sealed_comes_back),
@@ -600,16 +695,17 @@ int main(void)
         IN_DIRS(an_image_over_its_maximum_is_refused),
         IN_DIRS(heads_that_no_directory_gave_are_refused),
         IN_DIRS(behind_its_walls_is_nothing_but_the_directory),
-        AHEAD(what_was_sealed_comes_back),
-        AHEAD(each_flipped_bit_is_refused),
-        AHEAD(a_flipped_bit_in_each_page_is_refused_with_its_piece),
-        AHEAD(a_file_that_was_cut_or_continued_is_refused),
-        AHEAD(a_piece_of_another_place_or_file_is_refused),
-        AHEAD(another_key_and_another_label_are_refused),
-        AHEAD(one_that_is_not_read_to_its_end_is_given_up),
-        AHEAD_IN_DIRS(files_of_a_directory_come_back),
-        AHEAD_IN_DIRS(of_a_damaged_image_no_file_is_left),
-        AHEAD_IN_DIRS(heads_that_no_directory_gave_are_refused),
+        TO_A_FILE(what_was_sealed_comes_back),
+        TO_A_FILE(each_flipped_bit_is_refused),
+        TO_A_FILE(a_flipped_bit_in_each_page_is_refused_with_its_piece),
+        TO_A_FILE(a_file_that_was_cut_or_continued_is_refused),
+        TO_A_FILE(a_piece_of_another_place_or_file_is_refused),
+        TO_A_FILE(another_key_and_another_label_are_refused),
+        TO_A_FILE(of_several_damaged_pieces_the_first_is_told),
+        cmocka_unit_test(each_number_is_worked_on_once),
+        cmocka_unit_test(the_lowest_failure_is_told_and_no_more_is_begun),
+        cmocka_unit_test(a_stream_goes_on_behind_what_went_to_a_file),
+        cmocka_unit_test(a_file_that_cannot_be_written_is_told_apart),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);
