@@ -58,6 +58,10 @@ int main(int argc, char **argv)
                      parse_number(argv[3], INT64_MAX, &limits.file_bytes) < 0))
         return usage();
     limits.seconds = (unsigned)seconds;
+    /* A restore is given these two later. */
+    if (restore && (close_range(CHECKPOINT_DIR_FD, CHECKPOINT_DIR_FD, 0) < 0 ||
+                    close_range(CHECKPOINT_PROGRAM_FD, CHECKPOINT_PROGRAM_FD, 0) < 0))
+        return 1;
     if (close_range((restore ? CHECKPOINT_LAST_FD : CHECKPOINT_ANSWER_FD) + 1, ~0U, 0) < 0)
         return 1;
     int rc = restore ? restore_run(limits.seconds, &why) : dump_run(&limits, &why);

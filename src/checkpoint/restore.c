@@ -1,9 +1,11 @@
 /* The steps of a restore before and after CRIU's. All of it is done as root of the sandbox's own
  * user namespace: a file of the image that does harm does it to that sandbox.
  *
- * The image is checked; the clocks of the sandbox go on from where they stood; /run and /dev/shm
- * get back what they had; then CRIU makes the processes, under the filters. It asks its starter at
- * each step (contract/checkpoint_boot.h), who freezes the processes before CRIU lets go of them.
+ * This program is started while the image is still being opened, and gets the image's directory
+ * when all of that is known to be what was sealed. The image is checked; the clocks of the sandbox
+ * go on from where they stood; /run and /dev/shm get back what they had; then CRIU makes the
+ * processes, under the filters. It asks its starter at each step (contract/checkpoint_boot.h), who
+ * freezes the processes before CRIU lets go of them.
  * Its deadline is the caller's to enforce on what it leaves: processes may be there that are not
  * whole. */
 
@@ -33,6 +35,7 @@
 #include <unistd.h>
 
 #define NANOSECONDS 1000000000L
+#define HIGH_FD     100 /* above every number of CHECKPOINT_*_FD */
 
 static void subtract(struct timespec *t, const struct timespec *now)
 {
@@ -108,6 +111,44 @@ static int request(const char *word, int fd)
                : -ECHILD;
 }
 
+/* Above all numbers first, so that none is written over. CRIU inherits them. */
+static int place(int *fds, const int *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int high = fcntl(fds[i], F_DUPFD_CLOEXEC, HIGH_FD);
+
+        if (high < 0)
+            return -errno;
+        util_close(&fds[i]);
+        fds[i] = high;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (dup2(fds[i], numbers[i]) < 0)
+            return -errno;
+    return 0;
+}
+
+static int request_image(void)
+{
+    static const int numbers[] = {CHECKPOINT_DIR_FD, CHECKPOINT_PROGRAM_FD};
+    int fds[] = {-1, -1};
+    char answer = 0;
+    size_t n = 0;
+    int rc = fdpass_send(CHECKPOINT_REQUEST_FD, CHECKPOINT_IMAGE, strlen(CHECKPOINT_IMAGE), NULL, 0,
+                         0);
+
+    if (rc < 0)
+        return rc;
+    if (fdpass_recv(CHECKPOINT_REQUEST_FD, &answer, 1, fds, ARRAY_SIZE(fds), &n, 0) != 1 ||
+        answer != CHECKPOINT_GO)
+        rc = -ECHILD;
+    else
+        rc = n == ARRAY_SIZE(fds) ? place(fds, numbers, n) : -EPROTO;
+    for (size_t i = 0; i < n; i++)
+        util_close(&fds[i]);
+    return rc;
+}
+
 static int at_alone(int pidfd)
 {
     return request(CHECKPOINT_ALONE, pidfd);
@@ -176,11 +217,24 @@ static int plain_root(void)
     return at < 0 ? -errno : mnt_attach(tree, at, "");
 }
 
+/* All that needs nothing of the image. */
+static int await_image(struct checkpoint_why *why)
+{
+    int rc = plain_root();
+
+    if (rc < 0)
+        return checkpoint_fail(why, rc, "the sandbox's root: %s", strerror(-rc));
+    rc = request_image();
+    return rc < 0 ? checkpoint_fail(why, rc, "the restore is not wanted any more") : 0;
+}
+
 static int prepare(struct words *words, struct checkpoint_why *why)
 {
     struct notes notes;
-    int rc = criu_image_check(CHECKPOINT_DIR_FD, why);
+    int rc = await_image(why);
 
+    if (rc == 0)
+        rc = criu_image_check(CHECKPOINT_DIR_FD, why);
     if (rc < 0)
         return rc;
     rc = notes_read(CHECKPOINT_DIR_FD, &notes);
@@ -191,9 +245,6 @@ static int prepare(struct words *words, struct checkpoint_why *why)
         return checkpoint_fail(why, rc, "clocks of the sandbox: %s", strerror(-rc));
     if (unpack_tmpfs() < 0)
         return checkpoint_fail(why, -EIO, "/run and /dev/shm could not be unpacked");
-    rc = plain_root();
-    if (rc < 0)
-        return checkpoint_fail(why, rc, "the sandbox's root: %s", strerror(-rc));
     rc = volume_files_check(CHECKPOINT_DIR_FD, CHECKPOINT_ROOT, why);
     return rc < 0 ? rc : restore_options_make(words, notes.program, why);
 }

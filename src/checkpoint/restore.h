@@ -4,7 +4,7 @@
 #include "checkpoint/checkpoint.h"
 
 /* As root of a sandbox's user namespace, in its network namespace and in new mount, UTS and control
- * group namespaces; its tree of files is at CHECKPOINT_ROOT. Restores the image of
- * CHECKPOINT_DIR_FD below it. 0: its processes are let go of; or -errno with *why: then
+ * group namespaces; its tree of files is at CHECKPOINT_ROOT. Asks for an image and restores it
+ * below that. 0: its processes are let go of; or -errno with *why: then
  * processes may be there, and who started this ends all of the sandbox's. */
 int restore_run(unsigned seconds, struct checkpoint_why *why);

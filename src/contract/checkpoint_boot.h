@@ -10,8 +10,12 @@
 #define CHECKPOINT_REQUEST_FD 5 /* written to: one line when all is in the directory */
 #define CHECKPOINT_ANSWER_FD  6 /* a dump's; read from: CHECKPOINT_END, or anything else */
 
-/* Of a restore. ASK_FD is then a socket, which gets these words one after the other; each is
+/* Of a restore. REQUEST_FD is then a socket, which gets these words one after the other; each is
  * answered with CHECKPOINT_GO, without which there is no next one. */
+/* CHECKPOINT_IMAGE: all is there but the image. With the answer come the descriptors that are
+ * CHECKPOINT_DIR_FD and CHECKPOINT_PROGRAM_FD from then on: so nothing of an image can be read
+ * before who answers knows that it is whole. */
+#define CHECKPOINT_IMAGE "I\n"
 #define CHECKPOINT_READY "R\n" /* all is there but CRIU, which is started where this process is */
 #define CHECKPOINT_ALONE "N\n" /* with a pidfd of PID 1, before it has a child */
 #define CHECKPOINT_MADE  "M\n" /* all processes are there, and the filters' listener was sent */

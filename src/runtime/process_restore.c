@@ -1,9 +1,10 @@
 /* A restore as a task: the kept layer is taken, its image opened by cay-seal into a tmpfs, before
- * anything reads it (opened_image.c); meanwhile a slot is made as any, in its control group; and
- * then a child of the task's gives up the host's root and becomes cay-checkpoint (restore.c). It
- * and CRIU, and the task, then go to the control group of the image, so that the slot's has the
- * sandbox's processes alone: PID 1 is moved there before it has a child. Whatever is left is killed
- * with both groups.
+ * anything reads it (opened_image.c); meanwhile a slot is made as any, in its control group, and a
+ * child of the task's gives up the host's root and becomes cay-checkpoint (restore.c), which makes
+ * the sandbox's tree and waits: it gets the image when cay-seal has found that whole. It and CRIU,
+ * and the task, then go to the control group of the image, so that the slot's has the sandbox's
+ * processes alone: PID 1 is moved there before it has a child. Whatever is left is killed with both
+ * groups.
  *
  * cay-checkpoint has no right on the host and may be a tenant's by then, so the process that it
  * tells of is looked at like a number of a record: PID 1 of a namespace, with the slot's ids.
@@ -87,6 +88,7 @@ struct restore {
     int program_fd; /* pidfd of cay-checkpoint */
     pid_t pid_1;
     int pid_1_fd, listener_fd; /* -1: not there yet */
+    int image_fd, agent_fd;    /* likewise */
 };
 
 static int open_socks(struct restore *r)
@@ -129,6 +131,20 @@ static int await_word(struct restore *r, const char *word, int *fd)
 static int answer(const struct restore *r)
 {
     return send(r->request[0], (const char[]){CHECKPOINT_GO}, 1, MSG_NOSIGNAL) == 1 ? 0 : -ECHILD;
+}
+
+/* The image, which is whole, and PID 1's program. */
+static int give_image(struct restore *r)
+{
+    const int fds[] = {r->image_fd, r->agent_fd};
+    int rc = await_word(r, CHECKPOINT_IMAGE, NULL);
+
+    if (rc < 0)
+        return rc;
+    return fdpass_send(r->request[0], (const char[]){CHECKPOINT_GO}, 1, fds, ARRAY_SIZE(fds),
+                       MSG_NOSIGNAL) < 0
+               ? -ECHILD
+               : 0;
 }
 
 /* cay-checkpoint is a child that was not waited for, so its number is its own. CRIU will be its
@@ -247,8 +263,10 @@ static int await_end(struct restore *r, int rc, struct task_result *out)
 
 static int serve(struct restore *r, struct task_result *out)
 {
-    int rc = leave_slot(r);
+    int rc = give_image(r);
 
+    if (rc == 0)
+        rc = leave_slot(r);
     if (rc == 0)
         rc = take_pid_1(r);
     if (rc == 0)
@@ -259,9 +277,62 @@ static int serve(struct restore *r, struct task_result *out)
     return rc == 0 ? notify_agent(r, out->why) : rc;
 }
 
+/* An image that is being opened, and how it is told of. */
+struct restore_image {
+    struct image_begun begun;
+    struct runtime_opened *opened;
+};
+
+/* From here on the image is known to be whole. */
+static int take_image(struct restore *r, struct restore_image *image, struct task_result *out)
+{
+    const struct runtime *rt = r->args->rt;
+
+    r->image_fd = opened_image_end(&image->begun, out->why, image->opened);
+    if (r->image_fd < 0)
+        return process_fail(out, PRIVSEP_STAGE_MEMORY, r->image_fd);
+    r->agent_fd = image_agent_take(r->image_fd, runtime_slot_uid(rt, r->args->slot->number),
+                                   rt->agent_fd, &image->opened->agent);
+    return r->agent_fd < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, r->agent_fd) : 0;
+}
+
+/* cay-checkpoint, which has nothing of the image. */
+static void end_without_image(struct restore *r)
+{
+    char why[TASK_WHY_SIZE];
+
+    (void)pid_kill(r->program_fd, SIGKILL);
+    (void)memory_image_end(&r->program, why);
+}
+
+static int start(struct restore *r, struct restore_context *context, struct task_result *out)
+{
+    int rc = open_socks(r);
+
+    context->request_fd = r->request[1];
+    context->listener_fd = r->listener[1];
+    if (rc == 0)
+        rc = fork_restore(r->in, context, &r->program, &r->program_fd);
+    util_close(&r->request[1]);
+    util_close(&r->listener[1]);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_MEMORY, rc) : 0;
+}
+
+static int work_with_image(struct restore *r, struct restore_image *image, struct task_result *out)
+{
+    int rc = take_image(r, image, out);
+
+    if (rc < 0) {
+        end_without_image(r);
+        return rc;
+    }
+    rc = serve(r, out);
+    return rc < 0 ? process_fail(out, PRIVSEP_STAGE_MEMORY, rc) : 0;
+}
+
 static int restore(const struct process_start_args *a, struct inside *in,
                    struct restore_context *context, struct restore_beside *beside,
-                   struct task_result *out)
+                   struct restore_image *image, struct task_result *out)
 {
     struct restore r = {.args = a,
                         .in = in,
@@ -271,20 +342,16 @@ static int restore(const struct process_start_args *a, struct inside *in,
                         .listener = {-1, -1},
                         .program_fd = -1,
                         .pid_1_fd = -1,
-                        .listener_fd = -1};
-    int rc = open_socks(&r);
+                        .listener_fd = -1,
+                        .image_fd = -1,
+                        .agent_fd = -1};
+    int rc = start(&r, context, out);
 
-    context->request_fd = r.request[1];
-    context->listener_fd = r.listener[1];
     if (rc == 0)
-        rc = fork_restore(in, context, &r.program, &r.program_fd);
-    util_close(&r.request[1]);
-    util_close(&r.listener[1]);
-    if (rc == 0)
-        rc = serve(&r, out);
+        rc = work_with_image(&r, image, out);
     close_all(&r);
     if (rc < 0)
-        return process_fail(out, PRIVSEP_STAGE_MEMORY, rc);
+        return rc;
     out->values[0] = (uint64_t)r.pid_1;
     out->fds[out->n_fds++] = r.pid_1_fd;
     out->fds[out->n_fds++] = r.listener_fd;
@@ -315,20 +382,6 @@ static int make_context(const struct process_start_args *a, struct inside *in,
     return process_trees_open(a, context->userns_fd, in, out);
 }
 
-/* From here on the image is known to be whole. */
-static int take_image(const struct process_start_args *a, struct image_begun *begun,
-                      struct runtime_opened *opened, struct restore_context *context,
-                      struct task_result *out)
-{
-    context->image_fd = opened_image_end(begun, out->why, opened);
-    if (context->image_fd < 0)
-        return process_fail(out, PRIVSEP_STAGE_MEMORY, context->image_fd);
-    context->agent_fd = image_agent_take(context->image_fd,
-                                         runtime_slot_uid(a->rt, a->slot->number), a->rt->agent_fd,
-                                         &opened->agent);
-    return context->agent_fd < 0 ? process_fail(out, PRIVSEP_STAGE_EXEC, context->agent_fd) : 0;
-}
-
 /* The file itself goes when the task has ended: that of a large one takes longer than all of a
  * small restore. */
 static int remove_image(const struct process_start_args *a, struct task_result *out)
@@ -343,16 +396,15 @@ static int remove_image(const struct process_start_args *a, struct task_result *
 /* In a control group for that alone, which process_prepare leaves for the slot's: an image that is
  * as large as the sandbox may be has no room beside what is restored of it. */
 static int begin_image(const struct process_start_args *a, struct restore_beside *beside,
-                       struct image_begun *begun, struct runtime_opened *opened,
-                       struct task_result *out)
+                       struct restore_image *image, struct task_result *out)
 {
     const struct runtime_start *start = a->start;
     int rc = memory_image_join(start->image_join_fds, start->n_image_join_fds);
 
+    if (rc == 0)
+        rc = opened_image_begin(a, out->why, &image->begun, image->opened);
     if (rc == 0 && start->n_image_join_fds > 0)
         restore_beside_begin(beside, start->image_join_fds[0]);
-    if (rc == 0)
-        rc = opened_image_begin(a, out->why, begun, opened);
     return rc < 0 ? process_fail(out, PRIVSEP_STAGE_MEMORY, rc) : 0;
 }
 
@@ -361,18 +413,16 @@ static int open_and_restore(const struct process_start_args *a, struct inside *i
                             struct restore_beside *beside, struct runtime_opened *opened,
                             struct task_result *out)
 {
-    struct image_begun begun;
+    struct restore_image image = {.opened = opened};
     struct restore_context context;
-    int rc = begin_image(a, beside, &begun, opened, out);
+    int rc = begin_image(a, beside, &image, out);
 
     if (rc == 0)
         rc = process_prepare(a, in, out);
     restore_beside_moves(beside);
     if (rc == 0)
         rc = make_context(a, in, &context, out);
-    if (rc == 0)
-        rc = take_image(a, &begun, opened, &context, out);
-    return rc == 0 ? restore(a, in, &context, beside, out) : rc;
+    return rc == 0 ? restore(a, in, &context, beside, &image, out) : rc;
 }
 
 int process_restore(const struct process_start_args *a, struct inside *in, struct task_result *out)

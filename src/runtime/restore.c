@@ -63,10 +63,10 @@ static int enter(const struct inside *in, const struct restore_context *p)
 /* Above all numbers that are wanted first, so that none is written over. */
 static int install_fds(const struct restore_context *p, int filters_fd, int *program_fd)
 {
-    const int moves[][2] = {
-        {p->work_fd, CHECKPOINT_WORK_FD},         {p->image_fd, CHECKPOINT_DIR_FD},
-        {p->request_fd, CHECKPOINT_REQUEST_FD},   {filters_fd, CHECKPOINT_FILTERS_FD},
-        {p->listener_fd, CHECKPOINT_LISTENER_FD}, {p->agent_fd, CHECKPOINT_PROGRAM_FD}};
+    const int moves[][2] = {{p->work_fd, CHECKPOINT_WORK_FD},
+                            {p->request_fd, CHECKPOINT_REQUEST_FD},
+                            {filters_fd, CHECKPOINT_FILTERS_FD},
+                            {p->listener_fd, CHECKPOINT_LISTENER_FD}};
     int high[ARRAY_SIZE(moves)];
 
     *program_fd = fcntl(p->program_fd, F_DUPFD_CLOEXEC, HIGH_FD);

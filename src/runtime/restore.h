@@ -10,9 +10,7 @@ struct restore_context {
     const char *host_name;
     const char *seconds; /* of cay-checkpoint's */
     int program_fd;      /* cay-checkpoint */
-    int agent_fd;        /* cay-init (image_agent_take), mode 0111 */
-    int image_fd;        /* the image's directory, in which that id may read */
-    int work_fd;         /* another one, empty and that id's */
+    int work_fd;         /* a directory, empty and that id's */
     int request_fd;      /* gets PID 1 (contract/checkpoint_boot.h) */
     int listener_fd;     /* gets the filters' listener */
     int boot_fd;         /* cay-init's end of the boot socket */

@@ -1,5 +1,5 @@
 #pragma once
-/* One piece of work for each of many numbers, by several threads. */
+/* Work for each of many numbers, by several threads. */
 
 #include <stdint.h>
 

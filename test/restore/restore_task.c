@@ -112,7 +112,8 @@ static void kill_child_of(int pidfd)
 
 /* Answers what cay-checkpoint asks, but the last: all stand still then. PID 1, or -1: it has ended
  * before, or is not wanted. */
-static int await_pid_1(int listener_sock, int ask_sock, int *listener_fd)
+static int await_pid_1(int listener_sock, int ask_sock, const int image_fds[static 2],
+                       int *listener_fd)
 {
     char text[8] = "";
     int pidfd = -1;
@@ -130,7 +131,9 @@ static int await_pid_1(int listener_sock, int ask_sock, int *listener_fd)
             if (getenv("CAY_TEST_KILL_CHILD"))
                 kill_child_of(pidfd);
         }
-        MUST(write(ask_sock, (const char[]){CHECKPOINT_GO}, 1));
+        bool of_image = strcmp(text, CHECKPOINT_IMAGE) == 0;
+        MUST(fdpass_send(ask_sock, (const char[]){CHECKPOINT_GO}, 1, image_fds, of_image ? 2 : 0,
+                         0));
         memset(text, 0, sizeof(text));
     }
     if (pidfd >= 0)
@@ -199,9 +202,9 @@ int main(int argc, char **argv)
     context.boot_fd = boot[1];
     context.listener_fd = listener[1];
     context.request_fd = ask[1];
-    context.image_fd = FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const int image_fds[] = {FD(open(argv[5], O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+                             open_agent(argv[6], uid)};
     context.work_fd = FD(memory_image_dir(uid, 0));
-    context.agent_fd = open_agent(argv[6], uid);
     context.program_fd = FD(open(argv[7], O_PATH | O_CLOEXEC));
     context.host_name = argv[8];
     fflush(stdout);
@@ -212,7 +215,7 @@ int main(int argc, char **argv)
     }
     close(listener[1]);
     close(ask[1]);
-    int status, pidfd = await_pid_1(listener[0], ask[0], &listener_fd);
+    int status, pidfd = await_pid_1(listener[0], ask[0], image_fds, &listener_fd);
     if (pidfd >= 0)
         go_on(&context, &filter, ask[0], boot[0], listener_fd);
     MUST(waitpid(pid, &status, 0));

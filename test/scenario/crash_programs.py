@@ -29,7 +29,7 @@ SCRIPTS = 2  # steps of a dump at which CRIU starts its action script
 # Calls by which they change something, or tell it, or are told it.
 CALLS = {
     "cay-checkpoint": ("unshare", "mount", "move_mount", "setns", "setresuid", "prctl", "mkdir", "clone", "clone3", "poll", "wait4", "unlinkat",
-                       "write", "sendto", "sendmsg", "exit_group"),
+                       "write", "sendto", "sendmsg", "recvmsg", "exit_group"),
     "criu": ("ptrace", "clone", "kill", "futex", "setns", "mount", "umount2", "mkdir", "rmdir", "ftruncate", "splice", "tee", "write", "writev",
              "unlinkat", "sendto", "sendmsg", "exit_group"),
     "script": ("execve", "openat", "dup2", "pidfd_open", "pidfd_getfd", "clone", "wait4", "write", "read", "exit_group"),

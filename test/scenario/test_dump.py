@@ -500,7 +500,7 @@ COPY_WITH_MEMORY = 3
 
 
 class Program:
-    """cay-seal, which can be made to fail at each start."""
+    """cay-seal, which can be made to fail at each start, or to stand still there."""
 
     def __init__(self, path):
         self.path = path
@@ -510,6 +510,14 @@ class Program:
     @contextlib.contextmanager
     def broken(self):
         self.path.write_bytes(b"")
+        yield
+        self.path.write_bytes(self.content)
+
+    @contextlib.contextmanager
+    def held(self):
+        whole = self.path.with_name("whole")  # beside it: cay-privd sees little else
+        shutil.copy(SEAL, whole)
+        self.path.write_text(f'#!/bin/sh\nkill -STOP $$\nexec {whole} "$@"\n')
         yield
         self.path.write_bytes(self.content)
 
@@ -556,6 +564,55 @@ def copied(p, c, name, number):
         os.close(fd)
     goes_on(pid_of(p, r))
     return r
+
+
+def descriptors(pid):
+    """Of its open files, by number."""
+    found = {}
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        st = fd.stat()
+        found[int(fd.name)] = (st.st_dev, st.st_ino)
+    return found
+
+
+def is_held(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def asks_for_the_image(p):
+    """The cay-checkpoint of a restore that waits for descriptors (recvmsg)."""
+    for pid in programs_at_work(p, "", names=("cay-checkpoint",)):
+        if pathlib.Path(f"/proc/{pid}/syscall").read_text().split()[0] == "47":
+            return pid
+    return None
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_nothing_that_restores_has_an_image_of_which_a_piece_was_not_checked(breakable, whole):
+    """While cay-seal stands still all is made but what is of the image. A bit of the last piece that changed ends it. Control: the same image as it was."""
+    p, c, program = breakable
+    dumped(p, c, 7)
+    image = kept_dir(p, 7) / "image"
+    if not whole:
+        flip(image, image.stat().st_size - 1)
+    with program.held():
+        seq = send_restore(c, "inextz", 7)
+        seal, = until(lambda: [pid for pid in programs_at_work(p, names=("cay-seal",)) if is_held(pid)], what="cay-seal stands still")
+        waits = until(lambda: asks_for_the_image(p), what="cay-checkpoint asks for the image")
+    directory = descriptors(seal)[4]  # control: cay-seal has it
+    has = descriptors(waits)
+    assert set(has) == {0, 1, 2, 3, 5, 7, 8} and directory not in has.values(), has
+    assert programs_at_work(p, "", names=("criu",)) == []
+    os.kill(int(seal), signal.SIGCONT)
+    r = c.wait(seq)
+    if whole:
+        assert r.status == 0, p.log.read_text()[-1500:]
+        goes_on(pid_of(p, r))
+        return
+    assert (r.status, r.stage) == (-errno.EBADMSG, STAGE_MEMORY)
+    assert kepts(c) == {7} and c.list() == {} and programs_at_work(p, "") == []
+    flip(image, image.stat().st_size - 1)
+    goes_on(pid_of(p, restored(p, c, "iagainz", 7)))
 
 
 def test_an_image_is_opened_once_for_all_that_begin_with_it(breakable):

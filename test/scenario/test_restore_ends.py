@@ -20,7 +20,7 @@ from waitlib import until
 STEPS_MAX = 40
 BUSY = "setsid sh -c 'while :; do n=$((n+1)); echo $n > /tmp/busy; done' > /dev/null 2>&1 < /dev/null & sleep 0.2"
 # The task that serves a restore, before it reads that CRIU is about to let go of the processes.
-HOLD = ("-e", "trace=poll", "-e", "inject=poll:delay_enter=120s:when=6")
+HOLD = ("-e", "trace=poll", "-e", "inject=poll:delay_enter=120s:when=7")
 
 
 @pytest.fixture(scope="module", autouse=True)
