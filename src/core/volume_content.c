@@ -185,7 +185,7 @@ static void arm(struct volume_obj *v)
 }
 
 /* Calls are under way: sandboxes that wait for their end are refused. */
-static void goes_on_serving(struct volume_obj *v)
+static void goes_on_serving(struct volume_obj *v, struct sandbox_obj *server)
 {
     struct sandbox_obj *o;
     struct err e;
@@ -199,7 +199,7 @@ static void goes_on_serving(struct volume_obj *v)
         err_hint(&e, "wait until they have ended, and try again");
         create_held_refused(o, &e);
     }
-    if (v->waiters) { /* they need another one */
+    if (serve_some(v, server)) { /* they need another one */
         err_set(&e, ERR_CONFLICT,
                 "volume '%.100s' was being read by a sandbox, and calls that read it are under "
                 "way: try again",
@@ -224,7 +224,7 @@ static void on_release(struct core *c, const char *id, const struct err *why, in
     if (!v || c->stopping || !v->releasing || !sandbox_life(o)->reachable)
         return;
     if (!why && http_status == 409) {
-        goes_on_serving(v);
+        goes_on_serving(v, o);
         go_on_all(c);
         return;
     }

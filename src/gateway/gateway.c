@@ -44,6 +44,7 @@ struct relay_context {
     bool may_be;
     bool cut; /* now */
     bool of_volume;
+    unsigned repeats; /* how often its volume was asked for anew */
     struct gateway *gateway;
     char id[IDS_SANDBOX_SIZE];
     uint32_t gen;
@@ -141,7 +142,14 @@ bool gateway_preflight(struct http_exchange *x)
     return true;
 }
 
-static void query(struct gateway *g, struct http_exchange *x, const struct route *route)
+static bool is_read(const struct http_head *h)
+{
+    return strcmp(h->method, "GET") == 0 || strcmp(h->method, "HEAD") == 0;
+}
+
+/* before: the relay that has failed, where it is asked again; NULL: it is not. */
+static void query(struct gateway *g, struct http_exchange *x, const struct route *route,
+                  struct relay_context *before)
 {
     const struct http_head *h = http_exchange_head(x);
     struct gateway_query q = {.kind = route->kind, .port = route->port};
@@ -154,14 +162,15 @@ static void query(struct gateway *g, struct http_exchange *x, const struct route
     }
     if (route->kind == ROUTE_VOLUME) {
         q.idle_gen = 0;
-        q.writes = strcmp(h->method, "GET") != 0 && strcmp(h->method, "HEAD") != 0;
+        q.writes = !is_read(h);
         access_read_bearer(h, &q.access);
     } else if (access_read(h, &q.access) < 0) {
         http_respond_error(x, 503, "no memory to serve the request");
         return;
     }
     memcpy(q.access.signed_until, route->signed_until, sizeof(q.access.signed_until));
-    ticket = pending_add(g->pending, x, clock_mono_ms() + g->config.lookup_timeout_ms, NULL, NULL);
+    ticket = pending_add(g->pending, x, clock_mono_ms() + g->config.lookup_timeout_ms, before,
+                         NULL);
     if (ticket && g->config.query(g->config.ctx, ticket, &q) == 0) {
         need_sweep(g);
         return;
@@ -184,7 +193,7 @@ bool gateway_handle(struct gateway *g, struct http_exchange *x)
     case ROUTE_BAD: http_respond_error(x, 400, "%s", route.why); return true;
     case ROUTE_SANDBOX:
     case ROUTE_VOLUME:
-    case ROUTE_SIGNED: query(g, x, &route); return true;
+    case ROUTE_SIGNED: query(g, x, &route, NULL); return true;
     }
     return false;
 }
@@ -252,14 +261,33 @@ void gateway_paused(struct gateway *g, const char *id)
 
 /* -- the way through --------------------------------------------------------------------------- */
 
+/* A read of a volume's contents whose server has just made way for a sandbox is begun anew: it is
+ * served beside that, or told which sandbox has the volume. */
+static bool repeat(struct http_exchange *x, struct relay_context *p)
+{
+    struct route route;
+
+    if (!p->of_volume || p->repeats >= GATEWAY_VOLUME_REPEATS || !is_read(http_exchange_head(x)) ||
+        !http_relay_may_repeat(x))
+        return false;
+    p->repeats++;
+    unlink_relay(x, p);
+    http_exchange_set(x, NULL, NULL);
+    route_request(http_exchange_head(x), &route);
+    query(p->gateway, x, &route, p);
+    return true;
+}
+
 static void on_fail(struct http_exchange *x, const struct err *why, void *arg)
 {
-    const struct relay_context *p = arg;
+    struct relay_context *p = arg;
 
     if (p->cut && p->may_be)
         http_respond_error(x, 503, MEMORY_IS_OUT "; try again");
     else if (p->cut)
         answer_paused(x, p->id);
+    else if (why->code == ERR_UNAVAILABLE && repeat(x, p))
+        return;
     else if (p->of_volume)
         http_respond_error(x, why->code == ERR_TIMEOUT ? 504 : 503,
                            "the volume's contents are not served any more (%s); try again",
@@ -352,7 +380,8 @@ static void relay(struct http_exchange *x, struct relay_context *p, int fd, bool
     http_relay_start(x, &o);
 }
 
-static void pass(struct gateway *g, struct http_exchange *x, struct gateway_answer *a)
+static void pass(struct gateway *g, struct http_exchange *x, struct gateway_answer *a,
+                 const struct relay_context *before)
 {
     struct relay_context *p = arena_alloc(http_exchange_arena(x), sizeof(*p));
     int fd = TAKE_FD(a->fd), rc = 0;
@@ -367,6 +396,7 @@ static void pass(struct gateway *g, struct http_exchange *x, struct gateway_answ
     p->gen = a->gen;
     p->port = a->port;
     p->of_volume = a->of_volume;
+    p->repeats = before ? before->repeats : 0;
     ids_hex(a->agent_key, sizeof(a->agent_key), p->key);
     memcpy(p->host, a->host, sizeof(p->host));
     if (!a->connected)
@@ -398,13 +428,14 @@ static bool take_idle(struct gateway *g, struct http_exchange *x, struct gateway
     if (a->connected)
         return true;
     route_request(http_exchange_head(x), &route);
-    query(g, x, &route);
+    query(g, x, &route, NULL);
     return false;
 }
 
 void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer *a)
 {
-    struct http_exchange *x = pending_take(g->pending, ticket, NULL);
+    void *before = NULL;
+    struct http_exchange *x = pending_take(g->pending, ticket, &before);
 
     if (x && take_idle(g, x, a)) {
         if (a->status)
@@ -412,7 +443,7 @@ void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer 
         else if (!conn_share_take(g->config.conn_shares, x, a->tenant, a->id, a->anonymous))
             conn_share_refuse(x);
         else
-            pass(g, x, a);
+            pass(g, x, a, before);
     }
     util_close(&a->fd);
 }

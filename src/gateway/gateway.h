@@ -39,5 +39,9 @@ void gateway_answered(struct gateway *g, uint64_t ticket, struct gateway_answer 
 #define GATEWAY_DRAIN_MS 50
 void gateway_paused(struct gateway *g, const char *id);
 
+/* How often a request about a volume's contents is begun anew, as what served them made way for a
+ * sandbox just then: a read whose relay failed, and any request to which no socket could be had. */
+#define GATEWAY_VOLUME_REPEATS 8u
+
 /* A CORS preflight? Answers it. Host names of user ports answer theirs themselves. */
 bool gateway_preflight(struct http_exchange *x);

@@ -88,4 +88,8 @@ struct http_relay_options {
  * has gone, else the client's connection is cut. */
 void http_relay_break(struct http_exchange *x, const char *why);
 
+/* In on_fail, which then need not answer: whether x can be relayed once more, as nothing of its
+ * answer has gone and it has no body of which a part is gone. */
+bool http_relay_may_repeat(struct http_exchange *x);
+
 void http_relay_start(struct http_exchange *x, const struct http_relay_options *o);

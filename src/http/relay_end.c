@@ -46,6 +46,16 @@ void relay_fail(struct relay *r, enum err_code code, const char *text, int errnu
     o.on_fail(x, &e, o.arg);
 }
 
+/* As before its first relay: nothing more is read from the client meanwhile. */
+bool http_relay_may_repeat(struct http_exchange *x)
+{
+    if (x->head.framing != HTTP_BODY_NONE || x->begun || x->aborted || x->inner)
+        return false;
+    x->mode = BODY_UNDECIDED;
+    x->paused = x->end_reported = false;
+    return true;
+}
+
 void relay_finish(struct relay *r)
 {
     bool reusable = r->o.on_reusable && r->head.keep_alive && r->request_sent && !r->overrun &&

@@ -1,10 +1,12 @@
 """Contents of volumes without a sandbox: E2B's /volumecontent with the volume's token. Their server is a sandbox of cay's own,
 which no list has, and which makes way for what mounts the volume."""
 
+import collections
 import hashlib
 import http.client
 import json
 import os
+import re
 import threading
 import urllib.parse
 
@@ -241,6 +243,42 @@ def test_calls_under_way_keep_the_volume(cay, contents):
     connection.close()
     with with_volume(cay, ("contents", "/v")) as box:
         assert box.run("stat -c %s /v/slow").out == f"{2 * MIB}\n"
+
+
+@pytest.mark.parametrize("mount", ["contents:ro", "contents"])
+def test_reads_beside_creates_are_served(cay, contents, mount):
+    """The sandbox that serves the volume makes way for each. A read that was on its way to it then was answered 503, or 409 without a sandbox's id:
+    it is begun anew. Beside a sandbox that only reads each is served; beside one that may write it is told which."""
+    assert contents.write("/in", b"x").status == 201
+    found, stop = collections.Counter(), threading.Event()
+
+    def reads():
+        while not stop.is_set():
+            reply = contents.read("/in")
+            found[reply.status, reply.body if reply.status == 200 else re.sub(r"sandbox \w{21}", "sandbox ID", reply.json["message"])[:60]] += 1
+
+    threads = [threading.Thread(target=reads) for _ in range(12)]
+    for t in threads:
+        t.start()
+    boxes = 0
+    try:
+        while boxes < 25:
+            made = cay.call("POST", "/v2/sandboxes", {"templateID": "host", "volumeMounts": [{"name": mount, "path": "/v"}]})
+            if made.status == 409:  # a read is under way
+                continue
+            assert made.status == 201, made.body
+            boxes += 1
+            served = found.total()
+            until(lambda: found.total() > served, 20, "reads are answered beside it")  # noqa: B023
+            read = found[200, b"x"]
+            assert cay.call("DELETE", f"/sandboxes/{made.json['sandboxID']}").status == 204
+            until(lambda: found[200, b"x"] > read, 20, "and served after it")  # noqa: B023
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    in_use = (409, "volume 'contents' is in use by sandbox ID: it may be writing")
+    assert {*found} == {(200, b"x")} | ({in_use} if mount == "contents" else set()), found
 
 
 def test_many_calls_at_once(contents):

@@ -112,6 +112,64 @@ static void end(struct relay_test *t, int fd)
     fixture_stop(&t->f);
 }
 
+/* A relay that fails is begun anew on another upstream, where it may be. */
+static void repeat_on_fail(struct http_exchange *x, const struct err *why, void *arg)
+{
+    struct relay_test *t = arg;
+
+    close(t->up);
+    t->up = -1;
+    if (t->fails > 0 || !http_relay_may_repeat(x)) {
+        on_fail(x, why, arg);
+        return;
+    }
+    t->fails++;
+    new_upstream(t);
+    t->o.fd = t->next_fd;
+    t->next_fd = -1;
+    http_relay_start(x, &t->o);
+}
+
+static void cut_upstream(struct relay_test *t)
+{
+    fixture_recv(&t->f, t->up, &seen);
+    assert_int_equal(shutdown(t->up, SHUT_RDWR), 0);
+    fixture_spin(&t->f);
+}
+
+static void test_without_a_body_it_may_be_begun_anew(void **state)
+{
+    struct relay_test t;
+    int fd = start(&t);
+
+    t.o.on_fail = repeat_on_fail;
+    for (int i = 0; i < 2; i++) { /* and the client's connection goes on */
+        t.fails = 0;
+        fixture_send(&t.f, fd, "GET /again HTTP/1.1\r\nHost: a\r\n\r\n");
+        cut_upstream(&t);
+        fixture_recv(&t.f, t.up, &seen);
+        assert_string_equal(seen.data, "GET /again HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_send(&t.f, t.up, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        fixture_recv(&t.f, fd, &got);
+        assert_string_equal(got.data, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        assert_int_equal(t.fails, 1);
+        close(t.up);
+        close(t.reused_fd);
+        t.reused_fd = -1;
+        new_upstream(&t);
+    }
+    close(t.next_fd);
+    end(&t, fd);
+
+    fd = start(&t);
+    t.o.on_fail = repeat_on_fail;
+    fixture_send(&t.f, fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
+    cut_upstream(&t);
+    fixture_recv(&t.f, fd, &got);
+    assert_non_null(strstr(got.data, "HTTP/1.1 502 "));
+    end(&t, fd);
+}
+
 static void test_headers(void **state)
 {
     static const struct http_header add[] = {{"X-Token", "ours"}, {"X-New", "n"}};
@@ -938,6 +996,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_without_a_body_it_may_be_begun_anew),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_http10_client),
         cmocka_unit_test(test_until_close),

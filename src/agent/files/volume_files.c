@@ -278,7 +278,10 @@ void volume_files_dispatch(struct http_exchange *x, struct agent *a)
     c = find_call(x);
     if (!c || !take_path(x, path))
         return;
-    if (a->serves_no_more)
+    /* cayd repeats a read that is cut: this process is ended now. */
+    if (a->serves_no_more && strcmp(c->method, "GET") == 0)
+        http_exchange_abort(x);
+    else if (a->serves_no_more)
         http_respond_error(x, 409, "the volume is just being given to a sandbox; try again");
     else if (a->transfers >= VOLUME_CALLS_MAX)
         http_respond_error(x, 429, "%u calls of this volume's contents are under way: try again",
