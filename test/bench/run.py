@@ -261,6 +261,9 @@ class Bench:
 
     def state(self):
         state.measure(self.own, self.out, max(2, COUNT // 5))
+        uid_base = self.own.uid_base - (2 * state.MEMBERS + 64) * server.UIDS_EACH
+        with server.Server(2 * state.MEMBERS, disk="16G", uid_base=uid_base, slots_ready=state.MEMBERS) as own:
+            state.measure_members(own, self.out, max(2, COUNT // 5))
 
     def memory_images(self):
         memory.measure(self.own, self.out, max(2, COUNT // 5))

@@ -13,6 +13,8 @@ import time
 
 FILES, FILE_BYTES = 100, 4096  # in each sandbox that is snapshot, forked and rolled back
 FORKS = (1, 10, 100)
+FORK_GOALS = {1: {"most_value": 5.0}, 100: {"most_value": 300.0}}
+MEMBERS, MEMBERS_S = 112, 60  # for a fork of 100 and its source; the longest that they may take
 WINDOW_S, BEFORE_S = 0.4, 0.15  # a program of the source looks at the clock so long; the snapshot begins then
 SUBVOL_CREATE, SNAP_CREATE, SNAP_DESTROY = 0x5000940E, 0x50009401, 0x5000940F  # linux/btrfs.h: struct btrfs_ioctl_vol_args
 AGENT_PORT = "49983"
@@ -51,6 +53,15 @@ class Api:
     def run(self, one, *words):
         _, done = self.call("POST", f"/cay/v1/sandboxes/{one}/exec", {"command": list(words)})
         return done["stdout"]
+
+
+def until_ready(own, members):
+    """Until so many sandboxes stand that are started ahead."""
+    end = time.monotonic() + MEMBERS_S
+    while sum(pool["ready"] for pool in own.get("/cay/v1/status")["pool"]) < members:
+        if time.monotonic() > end:
+            raise SystemExit(f"bench: fewer than {members} sandboxes are started ahead after {MEMBERS_S} s")
+        time.sleep(0.05)
 
 
 def agent(made):
@@ -103,8 +114,8 @@ class State:
     def note(self, name, ms):
         self.times.setdefault(name, []).append(ms)
 
-    def row(self, name, text, against, other, **goals):
-        ours = self.times[name]
+    def row(self, name, text, against, other, of=None, **goals):
+        ours = self.times[of or name]
         self.out.row(name, text, "ms", statistics.median(ours), against, statistics.median(self.times[other]),
                      note=f"p99 {p99(ours):.1f} ms, of the other {p99(self.times[other]):.1f} ms", **goals)
 
@@ -187,27 +198,39 @@ class State:
 
     # -- forks -----------------------------------------------------------------------------------
 
+    def fork(self, one, n, floor):
+        self.note(f"by_hand_{n}", floor.snapshots(n))
+        ms, made = self.api.call("POST", f"/sandboxes/{one}/fork", {"count": n, "timeout": 600})
+        good = [fork["sandbox"]["sandboxID"] for fork in made if fork.get("sandbox")]
+        if len(good) != n:
+            raise SystemExit(f"bench: {len(good)} of {n} forks: {made[-1]}")
+        self.note(f"fork_{n}", ms)
+        for fork in good:
+            self.api.kill(fork)
+
     def forks(self, floor):
         one = self.source()
         for n in FORKS:
-            for _ in range(max(1, self.count // max(n, 5))):
-                self.note(f"by_hand_{n}", floor.snapshots(n))
-                ms, made = self.api.call("POST", f"/sandboxes/{one}/fork", {"count": n, "timeout": 600})
-                good = [fork["sandbox"]["sandboxID"] for fork in made if fork.get("sandbox")]
-                if len(good) != n:
-                    raise SystemExit(f"bench: {len(good)} of {n} forks: {made[-1]}")
-                self.note(f"fork_{n}", ms)
-                for fork in good:
-                    self.api.kill(fork)
+            for _ in range(max(2, self.count // max(n, 5))):
+                self.fork(one, n, floor)
         self.api.kill(one)
-        goals = {1: {"most_value": 5.0}, 100: {"most_value": 300.0}}
         for n in FORKS:
-            self.row(f"fork_{n}", f"fork of {n} with files, all together", f"{n} snapshots of a subvolume by hand", f"by_hand_{n}", **goals.get(n, {}))
+            self.row(f"fork_{n}", f"fork of {n} with files, all together", f"{n} snapshots of a subvolume by hand", f"by_hand_{n}", **FORK_GOALS.get(n, {}))
+
+    def forks_of_members(self, floor):
+        """On a server that starts so many ahead as there are forks, each of which is given one."""
+        one = self.source()
+        for n in (1, 100):
+            for _ in range(max(3, self.count // max(n, 5))):
+                until_ready(self.own, MEMBERS)
+                self.fork(one, n, floor)
+            self.row(f"fork_{n}_members", f"fork of {n} with files, all together, where {MEMBERS} sandboxes are started ahead",
+                     f"{n} snapshots of a subvolume by hand", f"by_hand_{n}", of=f"fork_{n}", **FORK_GOALS[n])
 
 
 ON_DISK = {"pause_files": "pause with the files alone", "wake_files": "resume on its files, and a request until its answer",
            "snapshot": "snapshot", "stops": "a snapshot's source", "from_snapshot": "new sandbox from a snapshot", "rollback": "rollback",
-           **{f"fork_{n}": f"fork of {n}" for n in FORKS}}
+           **{f"fork_{n}": f"fork of {n}" for n in FORKS}, **{f"fork_{n}_members": f"fork of {n}, of members" for n in (1, 100)}}
 
 
 def measure(own, out, count):
@@ -220,3 +243,10 @@ def measure(own, out, count):
     with contextlib.closing(Floor(disk)) as floor:
         state.snapshots(floor)
         state.forks(floor)
+
+
+def measure_members(own, out, count):
+    state, disk = State(own, out, count), own.state_disk()
+    if disk:
+        with contextlib.closing(Floor(disk)) as floor:
+            state.forks_of_members(floor)

@@ -14,8 +14,8 @@ from waitlib import until
 # Journal and records are pwrite64; the freezer's file is openat and write; requests and answers are sendmsg; clients
 # get write or sendto.
 CALLS = ("pwrite64", "openat", "write", "sendmsg", "sendto")
-# Calls of tasks of cay-privd on layers and records. (Namespaces and mounts are made as for any create.)
-TASK_CALLS = ("ioctl", "renameat2", "syncfs", "fdatasync", "unlinkat")
+# Calls of tasks of cay-privd on layers and records; and those by which one enters a member of the pool and gives it another root.
+TASK_CALLS = ("ioctl", "renameat2", "syncfs", "fdatasync", "unlinkat", "setns", "pivot_root", "umount2")
 # Calls of cay-job by which a template comes to be, or goes, and by which it tells of that.
 JOB_CALLS = ("renameat2", "unlinkat", "mkdirat", "ioctl", "syncfs", "fsync", "write")
 # Calls of cay-egress, which is told of a sandbox's sockets and policy, and forgets them.
