@@ -278,7 +278,7 @@ struct pool_row *pool_surplus(struct pool *p)
 bool pool_is_low(const struct pool *p)
 {
     for (size_t i = 0; i < POOL_ROWS; i++)
-        if (p->rows[i].ready < p->rows[i].target / 2)
+        if (p->rows[i].ready < p->rows[i].target / 4)
             return true;
     return false;
 }

@@ -88,7 +88,7 @@ void pool_rest(struct pool *p, struct pool_row *row);
 /* Which row has a member too many, where members have no room left; NULL: none. */
 struct pool_row *pool_surplus(struct pool *p);
 
-/* Whether less than half of a row's members are there. */
+/* Whether less than a quarter of a row's members are there. */
 bool pool_is_low(const struct pool *p);
 
 /* Sum of all targets; of members, ready or being started. */

@@ -96,6 +96,7 @@ struct privd {
 
     struct create_request *waiting_first, *waiting_last; /* creates without a slot yet */
     uint32_t n_waiting;
+    uint32_t n_waiting_pooled; /* of them those that may have a slot that was made ahead */
 
     struct egress *egress; /* NULL: there is no cay-egress */
     struct jobs *jobs;

@@ -35,6 +35,12 @@
 
 /* -- creates that wait for a slot -------------------------------------------------------------- */
 
+/* A slot that is made ahead has neither. */
+static bool is_of_its_own(const struct create_request *c)
+{
+    return c->kept || volume_any(c->volumes);
+}
+
 static void put_waiting(struct privd *p, struct create_request *c)
 {
     c->next = NULL;
@@ -44,6 +50,7 @@ static void put_waiting(struct privd *p, struct create_request *c)
         p->waiting_first = c;
     p->waiting_last = c;
     p->n_waiting++;
+    p->n_waiting_pooled += !is_of_its_own(c);
 }
 
 static struct create_request *take_waiting(struct privd *p)
@@ -56,6 +63,7 @@ static struct create_request *take_waiting(struct privd *p)
     if (!p->waiting_first)
         p->waiting_last = NULL;
     p->n_waiting--;
+    p->n_waiting_pooled -= !is_of_its_own(c);
     loop_disarm(&p->loop, &c->timer);
     return c;
 }
@@ -361,12 +369,6 @@ static void start(struct privd *p, struct slot *s, struct create_request *c)
         start_failed(s, r, PRIVSEP_STAGE_NAMESPACES);
 }
 
-/* A slot that is made ahead has neither. */
-static bool is_of_its_own(const struct create_request *c)
-{
-    return c->kept || volume_any(c->volumes);
-}
-
 /* A copy takes the place of the empty layer of a prepared slot. Kept files that are taken do not:
  * until their record says otherwise they must be found as they were, and by no other layer's
  * name. Nor do many creates at once: to make a slot and then start in it costs more than a whole
@@ -399,6 +401,11 @@ static struct slot *take_slot(struct privd *p, const struct create_request *c)
         return s;
     return is_of_its_own(c) ? slots_take_unpooled(p, c->kind.level)
                             : slots_take_ready(p, &c->kind, c->may_claim);
+}
+
+uint32_t sandbox_need_slots(const struct privd *p)
+{
+    return p->n_starting < START_PARALLEL ? p->n_waiting_pooled : 0;
 }
 
 void sandbox_pump(struct privd *p)

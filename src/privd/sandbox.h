@@ -11,6 +11,9 @@ void sandbox_create(struct privd *p, const struct reply_to *to, const struct pri
 /* Gives ready slots to waiting creates. Called when a slot became ready or a start has ended. */
 void sandbox_pump(struct privd *p);
 
+/* How many creates wait for a slot that is made ahead: none while as many as may are starting. */
+uint32_t sandbox_need_slots(const struct privd *p);
+
 /* There will be no slot for the oldest waiting create: it gets to know. */
 void sandbox_no_slot(struct privd *p, int status, uint32_t stage);
 

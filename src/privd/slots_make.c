@@ -161,14 +161,14 @@ static bool want_more(const struct privd *p)
         ahead = MIN(ahead, SLOTS_PREPARED);
     else
         there = p->prestarted.n;
-    return p->ready.n + there + p->n_making < ahead + p->n_waiting;
+    return p->ready.n + there + p->n_making < ahead + sandbox_need_slots(p);
 }
 
-/* Half of them are there, and no create waits. */
+/* A quarter of them are there, and no create waits for one. */
 static bool may_delay_refill(const struct privd *p)
 {
-    return p->n_waiting == 0 && !pool_is_low(&p->pool) &&
-           p->ready.n + p->prestarted.n > SLOTS_PREPARED + p->options.slots_ready / 2;
+    return sandbox_need_slots(p) == 0 && !pool_is_low(&p->pool) &&
+           p->ready.n + p->prestarted.n > SLOTS_PREPARED + p->options.slots_ready / 4;
 }
 
 /* A start without a member takes as long as to make one, and a caller waits for it. */

@@ -436,7 +436,7 @@ static void all_go_where_memory_is_short(void **state)
     assert_null(pool_surplus(&p));
 }
 
-static void less_than_half_is_low(void **state)
+static void less_than_a_quarter_is_low(void **state)
 {
     struct pool p = {0};
     struct slot_kind k = kind(1);
@@ -444,9 +444,9 @@ static void less_than_half_is_low(void **state)
     pool_aim(&p, 8);
     assert_false(pool_is_low(&p));
     note(&p, 1, 8, 0);
-    pool_find(&p, &k)->ready = 3;
+    pool_find(&p, &k)->ready = 1;
     assert_true(pool_is_low(&p));
-    pool_find(&p, &k)->ready = 4;
+    pool_find(&p, &k)->ready = 2;
     assert_false(pool_is_low(&p));
 }
 
@@ -499,7 +499,7 @@ int main(void)
         cmocka_unit_test(a_member_too_many_goes_only_where_room_is_needed),
         cmocka_unit_test(those_beyond_a_target_are_not_within),
         cmocka_unit_test(all_go_where_memory_is_short),
-        cmocka_unit_test(less_than_half_is_low),
+        cmocka_unit_test(less_than_a_quarter_is_low),
         cmocka_unit_test(memory_is_short_below_a_sixteenth_or_a_gib),
         cmocka_unit_test(memory_is_below_a_share),
     };
