@@ -1,5 +1,5 @@
 #pragma once
-/* Messages from one thread's loop to another's: a queue under a mutex, and a uv_async that wakes
+/* Messages from one thread's loop to another's: a queue under a mutex, and an eventfd that wakes
  * the reader. The only thing that cayd's threads share.
  *
  * A message belongs to its sender until mailbox_post returned 0, then to the mailbox, then to its
@@ -18,7 +18,8 @@ struct mailbox_message {
 
 struct mailbox {
     uv_mutex_t lock;
-    uv_async_t wake;
+    uv_poll_t wake;
+    int wake_fd; /* until mailbox_free */
     struct mailbox_message *first, **end;
     size_t count, max;
     int closed;
