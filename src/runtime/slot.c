@@ -254,7 +254,9 @@ static int remove_both(struct runtime *rt, const struct runtime_end *e)
     return rc < 0 ? rc : cgroup_remove(rt->cgroups, e->number);
 }
 
-/* A start that was to take kept files failed before it did: the layer is the slot's own. */
+/* A start that was to take kept files failed before it did, and the layer is the slot's own; or an
+ * end before this one has given the number its files again, and was cut off before a commit of the
+ * file system had that. */
 static bool was_not_taken(const struct runtime *rt, const struct runtime_end *e)
 {
     return e->taken && disk_is_kept(&rt->disk, e->keep);
@@ -271,8 +273,10 @@ static int end_layer(struct runtime *rt, const struct runtime_end *e)
     if (rc == 0 && e->sync && syncfs(rt->disk.volumes_fd) < 0)
         rc = -errno;
     /* A layer that processes may still write to is not taken away: the caller tries again. */
-    if (rc < 0 || !e->keep || was_not_taken(rt, e))
-        return rc < 0 ? rc : backend->layer_destroy(&rt->disk, e->number, e->gen);
+    if (rc == 0 && (!e->keep || was_not_taken(rt, e)))
+        rc = backend->layer_destroy(&rt->disk, e->number, e->gen);
+    if (rc < 0 || !e->keep)
+        return rc;
     if (!backend->layer_keep)
         return -EOPNOTSUPP;
     rc = fdatasync(e->records_fd) < 0 ? -errno : 0;

@@ -6,11 +6,14 @@ import contextlib
 import errno
 import os
 import pathlib
+import re
+import shutil
 import time
 
 import pytest
 
-from test_kept import (COPY, CREATE, STAGE_LAYER, after_a_crash, comes_back, copy, create_body, create_copy, create_last, create_on, drop, immutable,
+from crash_points import Killer
+from test_kept import (COPY, COPY_OF, CREATE, STAGE_LAYER, after_a_crash, comes_back, copy, create_body, create_copy, create_last, create_on, drop, immutable,
                        inside, keep, kept_body, kepts, marks, needs_a_disk, on_disk, pid_of, write_marks)  # noqa: F401
 from test_pool import READY, fill, members, privd, ready  # noqa: F401 (the fixture)
 from waitlib import until
@@ -52,10 +55,12 @@ def test_it_is_the_same_as_after_a_start_on_them(privd):  # noqa: F811
     c.events.clear()
     claimed = create_copy(c, "iclaimed", 2)
     assert claimed.status == 0 and was_member(privd, claimed, before)
-    more = [create_copy(c, f"icopy{i}", 2) for i in range(COLD)]
-    cold = [s for s in more if not was_member(privd, s, {**before, **members(privd)}) and s.slot not in before]
+    requests = [c.send(CREATE, create_body(f"icopy{i}", 2, flags=COPY_OF)) for i in range(COLD)]
+    more = [c.wait(seq) for seq in requests]
     assert [s.status for s in more] == [0] * COLD
-    assert cold, "each of so many was a member's"
+    of_members = layers(privd)[1]
+    cold = [s for s in more if f"{s.slot}.{s.gen}+" not in of_members]
+    assert f"{claimed.slot}.{claimed.gen}+" in of_members and cold, "each of so many was a member's"
     assert mounts(privd, claimed) == mounts(privd, cold[0])
     look = "stat -c '%A %U:%G %N' / /* /usr/local/bin/* /root/.[a-z]* /root/* /run/* /etc/*; df -P / /usr | tail -n +2 | cut -d' ' -f1; cat /proc/1/comm"
     assert inside(privd, claimed, look) == inside(privd, cold[0], look) != ""
@@ -178,3 +183,34 @@ def test_a_member_that_ends_meanwhile_leaves_the_files(privd):  # noqa: F811
         assert kepts(c) == {2}
         r = create_on(c, "iagain", 2)
     assert r.status == 0 and marks(privd, r).split()[0] == "one"
+
+
+class CommitKiller(Killer):
+    """Kills each task of cay-privd's when it begins its second syncfs, and notes what became of all of them."""
+
+    def __init__(self, pid, log):
+        self.pid = pid
+        self.trace(["-f", "-b", "execve", "-o", str(log), "-e", "signal=none", "-e", "trace=syncfs",
+                    "-e", "inject=syncfs:signal=KILL:when=2"])
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not there")
+def test_files_that_go_back_are_on_the_disk_before_their_number_is_free(privd, tmp_path):  # noqa: F811
+    """A start that took them fails, and the task that ends it is killed when they have their number again, before a commit has
+    that. The next one commits it: a record that says they are kept, and a file system that says they are not, would lose them
+    at the start after a loss of power."""
+    c = privd.channel()
+    fill(c)
+    kept_source(privd, c, 2)
+    proc = on_disk(privd, "kept/2/root/proc")
+    if proc.exists():
+        proc.rmdir()
+    proc.symlink_to("/tmp")
+    killer = CommitKiller(privd.process.pid, tmp_path / "calls")
+    assert create_on(c, "inever", 2).status == -errno.ELOOP and kepts(c) == {2}
+    assert not killer.hit()
+    calls = re.findall(r"^\d+ +syncfs\(\d+\) += (\S+)", (tmp_path / "calls").read_text(), re.M)
+    assert "?" in calls, "control: a task was killed"
+    assert "0" in calls[len(calls) - calls[::-1].index("?"):], calls
+    proc.unlink()
+    comes_back(privd, c, "ilater", 2, "one")
