@@ -43,6 +43,8 @@ struct fork_op {
     struct fork_one *put_off;  /* with memory: which is begun again when no other is under way */
     unsigned awaited;      /* with files: environment and snapshot, which are asked for at once */
     bool failed;           /* one of them, and why says how */
+    bool stood_still;      /* the snapshot was answered */
+    bool env_later;        /* the environment is asked for again then */
     bool holds;            /* with memory: the source stays paused until all are made */
     int64_t source_ttl_ms; /* where it is paused for this */
     core_fork_cb done;
@@ -330,12 +332,47 @@ static void take_answer(struct fork_op *op, const struct err *why)
         begin_with_files(op);
 }
 
+static void take_no_env(struct fork_op *op)
+{
+    struct err e;
+
+    err_set(&e, op->core->stopping ? ERR_CANCELED : ERR_UNAVAILABLE,
+            "sandbox %s is not forked: its agent, which has its environment, does not answer",
+            op->source);
+    take_answer(op, &e);
+}
+
+static void on_env(struct core *c, const char *id, const struct err *why, int http_status,
+                   const char *body, size_t len, void *arg);
+
+/* Also again, where the agent did not answer while its sandbox stood still for the snapshot. */
+static void request_env(struct fork_op *op)
+{
+    const struct call_agent_request get_env = {.method = "GET",
+                                               .target = "/envs",
+                                               .max_response_bytes = ENV_BYTES_MAX,
+                                               .timeout_ms = ENV_TIMEOUT_MS};
+    struct sandbox_obj *o;
+    struct err e;
+
+    op->env_later = false;
+    if (sandbox_visible(op->core, op->tenant->name, op->source, &o, &e) == ERR_OK)
+        call_agent(o, &get_env, on_env, op);
+    else
+        take_answer(op, &e);
+}
+
 static void on_snapshot(void *arg, const struct snapshot *s, const struct err *why)
 {
     struct fork_op *op = arg;
 
     if (s)
         memcpy(op->snapshot, s->id, sizeof(op->snapshot));
+    op->stood_still = true;
+    if (op->env_later && s && !op->core->stopping)
+        request_env(op);
+    else if (op->env_later)
+        take_no_env(op);
     take_answer(op, s ? NULL : why);
 }
 
@@ -344,14 +381,13 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
 {
     struct fork_op *op = arg;
     const struct trace_about about = {.tenant = op->tenant->name, .sandbox = op->source};
-    struct err e;
 
     op->env = call_agent_env(why, http_status, body, len);
+    op->env_later = !json_is_object(op->env) && !op->stood_still && !c->stopping;
+    if (op->env_later)
+        return;
     if (!json_is_object(op->env)) {
-        err_set(&e, c->stopping ? ERR_CANCELED : ERR_UNAVAILABLE,
-                "sandbox %s is not forked: its agent, which has its environment, does not answer",
-                id);
-        take_answer(op, &e);
+        take_no_env(op);
         return;
     }
     trace_step(c, &op->trace, TRACE_FORK_ENV, op->trace.begun_us, clock_mono_us(), &about);
@@ -359,18 +395,14 @@ static void on_env(struct core *c, const char *id, const struct err *why, int ht
 }
 
 /* The agent answers before its sandbox stands still for the snapshot, or when it goes on. */
-static void begin_both(struct fork_op *op, struct sandbox_obj *o)
+static void begin_both(struct fork_op *op)
 {
-    const struct call_agent_request get_env = {.method = "GET",
-                                               .target = "/envs",
-                                               .max_response_bytes = ENV_BYTES_MAX,
-                                               .timeout_ms = ENV_TIMEOUT_MS};
     struct core *c = op->core;
     const struct trace_context below = trace_below(&op->trace);
     struct trace_context before;
 
     op->awaited = 2;
-    call_agent(o, &get_env, on_env, op);
+    request_env(op);
     before = trace_enter(c, &below);
     snapshot_for_forks(c, op->tenant->name, op->source, op->n, on_snapshot, op);
     (void)trace_enter(c, &before);
@@ -507,7 +539,7 @@ void core_sandbox_fork(struct core *c, const char *tenant, const char *id,
     }
     if (code == ERR_OK) {
         trace_begin(c, &op->trace, TRACE_FORK, clock_mono_us());
-        begin_both(op, o);
+        begin_both(op);
         return;
     }
     core_defer(c, &op->later, refuse_deferred, op);

@@ -196,6 +196,34 @@ static void a_fork_that_has_one_of_its_halves_ends_without_the_other(void **stat
     assert_int_equal(world_query(w, "SELECT count(*) FROM snapshots"), 0);
 }
 
+/* The agent does not answer while its sandbox stands still for the snapshot: it is asked again, once. */
+static void a_fork_asks_again_for_what_its_source_did_not_say_as_it_stood_still(void **state)
+{
+    const struct core_fork_request r = {.count = 1, .ttl_ms = 60000};
+    struct world *w = *state;
+    struct forked late = {0}, never = {0};
+    char box[IDS_SANDBOX_SIZE];
+
+    world_create_default(w, box);
+    world_run_for(w, 1100); /* no socket is left that is to be used */
+    fake_set(w->fake, FAKE_HOLD_COPIES, 1);
+    fake_set(w->fake, FAKE_CONNECT_ERRNO, EIO);
+    core_sandbox_fork(w->core, "default", box, &r, on_forked, &late);
+    world_run_for(w, 50);
+    assert_int_equal(late.calls, 0);
+    fake_set(w->fake, FAKE_CONNECT_ERRNO, 0);
+    fake_set(w->fake, FAKE_HOLD_COPIES, 0);
+    world_run_until(w, &late.calls, 1);
+    assert_true(late.id[0] != '\0');
+
+    world_run_for(w, 1100);
+    fake_set(w->fake, FAKE_CONNECT_ERRNO, EIO);
+    core_sandbox_fork(w->core, "default", box, &r, on_forked, &never);
+    world_run_until(w, &never.calls, 1);
+    assert_true(never.id[0] == '\0' && never.why.code == ERR_UNAVAILABLE);
+    fake_set(w->fake, FAKE_CONNECT_ERRNO, 0);
+}
+
 static void a_fork_has_the_name_and_the_times_that_are_asked_for(void **state)
 {
     struct core_fork_request r = {.count = 1, .idle_ms = 60000, .name = "fork"};
@@ -300,6 +328,7 @@ int main(void)
         WORLD(one_that_is_not_written_takes_no_name),
         WORLD(a_fork_has_the_metadata_but_for_cays_own),
         WORLD(a_fork_that_has_one_of_its_halves_ends_without_the_other),
+        WORLD(a_fork_asks_again_for_what_its_source_did_not_say_as_it_stood_still),
         WORLD(a_fork_has_the_name_and_the_times_that_are_asked_for),
         WORLD(one_of_a_snapshot_boots_anew_on_its_own_files),
         WORLD(what_is_anothers_by_now_is_left_alone),
