@@ -189,6 +189,33 @@ class Rollback(Beside, Files):
         return now
 
 
+def wait_for_members(cay):
+    """A privd that was started anew is told what is asked for. All of them: none is being made then."""
+    assert cay.create().kill().status == 204
+    until(lambda: (rows := cay.call("GET", "/cay/v1/status").json["pool"]) and all(row["ready"] == row["target"] > 0 for row in rows),
+          what="the members of the pool")
+
+
+class GivenToMember:
+    """The same, with a member of the pool that is given the files: after a kill of cay-privd there is none but by this."""
+
+    def bring(self, cay, box, wanted):
+        super().bring(cay, box, wanted)
+        wait_for_members(cay)
+
+
+class MemberFiles(GivenToMember, Files):
+    pass
+
+
+class MemberFork(GivenToMember, Fork):
+    pass
+
+
+class MemberRollback(GivenToMember, Rollback):
+    pass
+
+
 class Volumes(Beside):
     """A change of volumes beside the sandbox. A volume is whole and told of, or not there at all."""
 
@@ -283,8 +310,7 @@ class Claim(Beside):
 
     def bring(self, cay, box, wanted):
         super().bring(cay, box, wanted)
-        assert cay.create().kill().status == 204  # a privd that was started anew is told what is asked for
-        until(lambda: any(row["ready"] for row in cay.call("GET", "/cay/v1/status").json["pool"]), what="a member of the pool")
+        wait_for_members(cay)
 
     def ask(self, cay, box):
         return cay.call("POST", "/v2/sandboxes", {"templateID": "host", "timeout": 300, "envVars": {"WHO": "claim"}}).status
@@ -413,6 +439,8 @@ class Build(Beside):
 
 CHANGES = {"claim": Claim(201), "kill": Kill("running"), "kill-frozen": Kill("frozen"), "kill-files": Kill("files"),
            "pause": Frozen("paused"), "resume": Frozen("running"), "files-pause": Files("paused"), "files-resume": Files("running"),
-           "snapshot": Snapshot(), "fork": Fork(), "rollback": Rollback(200), "resize": Resize("running"), "resize-frozen": Resize("paused"),
+           "snapshot": Snapshot(), "fork": Fork(), "rollback": Rollback(200),
+           "member-resume": MemberFiles("running"), "member-fork": MemberFork(), "member-rollback": MemberRollback(200),
+           "resize": Resize("running"), "resize-frozen": Resize("paused"),
            "volume-create": VolumeCreate(201), "volume-remove": VolumeRemove(204), "volume-mount": VolumeMount(201),
            "volume-write": VolumeWrite(201), "build": Build(202)}
