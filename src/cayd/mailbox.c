@@ -32,7 +32,7 @@ static struct mailbox_message *take_all(struct mailbox *m)
     return first;
 }
 
-/* An error is one of epoll's: what is there is read all the same. */
+/* Messages are read whatever libuv says of the descriptor. */
 static void on_wake(uv_poll_t *wake, int status UNUSED, int events UNUSED)
 {
     struct mailbox *m = wake->data;
