@@ -15,6 +15,7 @@ FILES, FILE_BYTES = 100, 4096  # in each sandbox that is snapshot, forked and ro
 FORKS = (1, 10, 100)
 FORK_GOALS = {1: {"most_value": 5.0}, 100: {"most_value": 300.0}}
 MEMBERS, MEMBERS_S = 112, 60  # for a fork of 100 and its source; the longest that they may take
+SETTLE_S = 0.2  # what was removed before is gone
 WINDOW_S, BEFORE_S = 0.4, 0.15  # a program of the source looks at the clock so long; the snapshot begins then
 SUBVOL_CREATE, SNAP_CREATE, SNAP_DESTROY = 0x5000940E, 0x50009401, 0x5000940F  # linux/btrfs.h: struct btrfs_ioctl_vol_args
 AGENT_PORT = "49983"
@@ -199,7 +200,10 @@ class State:
     # -- forks -----------------------------------------------------------------------------------
 
     def fork(self, one, n, floor):
+        """The removals of either side go on in the kernel for a while: neither is measured beside those of the other."""
+        time.sleep(SETTLE_S)
         self.note(f"by_hand_{n}", floor.snapshots(n))
+        time.sleep(SETTLE_S)
         ms, made = self.api.call("POST", f"/sandboxes/{one}/fork", {"count": n, "timeout": 600})
         good = [fork["sandbox"]["sandboxID"] for fork in made if fork.get("sandbox")]
         if len(good) != n:
@@ -211,7 +215,7 @@ class State:
     def forks(self, floor):
         one = self.source()
         for n in FORKS:
-            for _ in range(max(2, self.count // max(n, 5))):
+            for _ in range(max(3, self.count // max(n, 5))):
                 self.fork(one, n, floor)
         self.api.kill(one)
         for n in FORKS:
@@ -220,10 +224,11 @@ class State:
     def forks_of_members(self, floor):
         """On a server that starts so many ahead as there are forks, each of which is given one."""
         one = self.source()
+        until_ready(self.own, MEMBERS)
         for n in (1, 100):
-            for _ in range(max(3, self.count // max(n, 5))):
-                until_ready(self.own, MEMBERS)
+            for _ in range(max(5, self.count // max(n, 5))):
                 self.fork(one, n, floor)
+                until_ready(self.own, MEMBERS)
             self.row(f"fork_{n}_members", f"fork of {n} with files, all together, where {MEMBERS} sandboxes are started ahead",
                      f"{n} snapshots of a subvolume by hand", f"by_hand_{n}", of=f"fork_{n}", **FORK_GOALS[n])
 
