@@ -20,7 +20,8 @@
 
 #define NOTE_BYTES          (64u << 10) /* src/unpack/additions.c takes as much */
 #define GIVE_BACK_MS        30000u
-#define IMPORT_FREE_PERCENT 5u /* of the state directory's disk, as a layer is left there */
+#define SWEPT_MAX           16u /* times that a folder is made anew, as the server removed it */
+#define IMPORT_FREE_PERCENT 5u  /* of the state directory's disk, as a layer is left there */
 
 struct import {
     struct cli *c;
@@ -145,6 +146,27 @@ static int open_dir(int at, const char *name)
     return at < 0 ? -errno : at;
 }
 
+/* Such a folder, made where it is missing, and locked: -EWOULDBLOCK where another has it. The
+ * server's sweep removes folders that are not locked, so that one that was just made may be gone
+ * before it is opened, or locked: it is made again. */
+static int open_locked_dir(int at, const char *name)
+{
+    struct stat st;
+    int fd = -ENOENT;
+
+    for (unsigned i = 0; i < SWEPT_MAX && fd == -ENOENT; i++) {
+        fd = open_dir(at, name);
+        if (fd < 0)
+            continue;
+        bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        if (locked && fstat(fd, &st) == 0 && st.st_nlink > 0)
+            return fd;
+        close(fd);
+        fd = locked ? -ENOENT : -EWOULDBLOCK;
+    }
+    return fd;
+}
+
 /* A folder of the name, locked until the end: of two commands for one name at a time the second is
  * refused before it has changed anything. */
 static enum err_code lock_name(struct import *m, struct err *e)
@@ -155,14 +177,13 @@ static enum err_code lock_name(struct import *m, struct err *e)
     if (all < 0)
         return e->code;
     snprintf(name, sizeof(name), "name-%s", m->name);
-    m->name_fd = open_dir(all, name);
+    m->name_fd = open_locked_dir(all, name);
+    if (m->name_fd == -EWOULDBLOCK)
+        return err_set(e, ERR_CONFLICT, "another command imports %s now", m->name);
     if (m->name_fd < 0)
         return err_set_sys(e, err_code_from_errno(m->name_fd), m->name_fd, "making import/%s",
                            name);
-    if (flock(m->name_fd, LOCK_EX | LOCK_NB) == 0)
-        return ERR_OK;
-    util_close(&m->name_fd);
-    return err_set(e, ERR_CONFLICT, "another command imports %s now", m->name);
+    return ERR_OK;
 }
 
 static void unlock_name(struct import *m)
@@ -185,14 +206,12 @@ static enum err_code open_spool(struct import *m, unsigned number, struct err *e
     if (all < 0)
         return e->code;
     snprintf(name, sizeof(name), "%u", number);
-    m->dir_fd = open_dir(all, name);
+    m->dir_fd = open_locked_dir(all, name);
     snprintf(m->path, sizeof(m->path), "%s/privd/import/%u", m->c->settings.state_dir, number);
+    if (m->dir_fd == -EWOULDBLOCK) /* its contents are another's */
+        return err_set(e, ERR_CONFLICT, "another command uses %s now", m->path);
     if (m->dir_fd < 0)
         return err_set_sys(e, err_code_from_errno(m->dir_fd), m->dir_fd, "making %s", m->path);
-    if (flock(m->dir_fd, LOCK_EX | LOCK_NB) < 0) {
-        util_close(&m->dir_fd); /* its contents are another's */
-        return err_set(e, ERR_CONFLICT, "another command uses %s now", m->path);
-    }
     io_each_name_at(m->dir_fd, ".", remove_name, &m->dir_fd);
     return ERR_OK;
 }

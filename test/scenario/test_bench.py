@@ -17,7 +17,7 @@ FIELDS = {"id", "what", "unit", "ours", "against", "other", "ratio", "goal", "re
 MEASURED = {"create_ready", "exec_true", "claim", "member", "burst_wall", "burst_p50", "burst_p99", "sustained", "upload", "upload_plain",
             "download", "download_plain", "whole", "freeze", "thaw", "wake_frozen", "memory_each", "idle_cpu", "list", "list_pages", "end_each", "mcp_run", "mcp_tools",
             *(f"{what}_at_{n}" for what in ("alone", "create") for n in (0, SANDBOXES, SANDBOXES * 5))}
-ON_DISK = {"pause_files", "wake_files", "snapshot", "stops", "from_snapshot", "rollback", "fork_1", "fork_10", "fork_100"}
+ON_DISK = {"pause_files", "wake_files", "snapshot", "stops", "from_snapshot", "rollback", "fork_1", "fork_10", "fork_100", "fork_1_members", "fork_100_members"}
 WITH_MEMORY = {*(f"memory_{what}_{mib}" for what in ("pause", "resume", "fork") for mib in (7, 64, 256)),
                *(f"memory_resume_{mib}_alone" for mib in (7, 64)),
                *(f"memory_forks_{n}{alone}" for n in (1, 10, 100) for alone in ("", "_alone")), "memory_claim"}
