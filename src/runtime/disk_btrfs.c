@@ -49,17 +49,21 @@ static int btrfs_layer_make(struct disk *d, uint32_t slot, uint32_t gen)
     return fd < 0 ? fd : recycled_layer_make_dirs(fd);
 }
 
-/* The kernel drops its account once its blocks are free. Not earlier, and not by us: with an
- * account removed while blocks are still being freed, simple quotas abort the transaction, and the
- * disk is read-only. */
+/* A layer that nothing was put into is kept to be used again. The kernel drops the account of any
+ * other once its blocks are free. Not earlier, and not by us: with an account removed while blocks
+ * are still being freed, simple quotas abort the transaction, and the disk is read-only. */
+static int recycle_or_destroy(const struct disk *d, int dir_fd, const char *name)
+{
+    if (recycled_layer_make_new(d->root_fd, dir_fd, name, d->layer_inodes) &&
+        recycled_layer_put(d->recycled_fd, dir_fd, name) == 0)
+        return 0;
+    return btrfs_subvolume_destroy(dir_fd, name);
+}
+
 static int btrfs_layer_destroy(struct disk *d, uint32_t slot, uint32_t gen)
 {
     char name[DISK_NAME_SIZE];
-    disk_name_layer(name, slot, gen);
-    if (recycled_layer_make_new(d->root_fd, d->layers_fd, name, d->layer_inodes) &&
-        recycled_layer_put(d->recycled_fd, d->layers_fd, name) == 0)
-        return 0;
-    int rc = btrfs_subvolume_destroy(d->layers_fd, name);
+    int rc = recycle_or_destroy(d, d->layers_fd, disk_name_layer(name, slot, gen));
     if (rc == -ENOENT) { /* the task that made it may have ended before it was moved */
         CLEANUP_CLOSE int dir = copies_ahead_dir(d, slot);
         rc = dir < 0 ? dir : btrfs_subvolume_destroy(dir, name);
@@ -105,10 +109,7 @@ static int btrfs_layer_aside_end(const struct disk *d, uint32_t slot, uint32_t g
     aside_name(name, slot, gen);
     if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno;
-    if (recycled_layer_make_new(d->root_fd, dir, name, d->layer_inodes) &&
-        recycled_layer_put(d->recycled_fd, dir, name) == 0)
-        return 0;
-    int rc = btrfs_subvolume_destroy(dir, name);
+    int rc = recycle_or_destroy(d, dir, name);
     return rc == -ENOENT ? 0 : rc;
 }
 
