@@ -272,15 +272,23 @@ static void on_start(void *arg, uint32_t events)
     claim(s);
 }
 
+/* Its template, limits and kept files, as any start has them. */
+static struct runtime_start start_of(const struct privd *p, const struct slot *s)
+{
+    const struct create_request *c = s->create;
+
+    return (struct runtime_start){.template_number = s->kind.template_number,
+                                  .limits = s->kind.limits,
+                                  .kept = c->kept,
+                                  .copy = c->copy,
+                                  .last = c->last,
+                                  .ahead = c->copy ? copy_ahead(p, c->kept) : 0,
+                                  .records_fd = p->kept.fd};
+}
+
 static int start_cold(struct privd *p, struct slot *s)
 {
-    struct runtime_start start = {.template_number = s->kind.template_number,
-                                  .limits = s->kind.limits,
-                                  .kept = s->create->kept,
-                                  .copy = s->create->copy,
-                                  .last = s->create->last,
-                                  .ahead = s->create->copy ? copy_ahead(p, s->create->kept) : 0,
-                                  .records_fd = p->kept.fd};
+    struct runtime_start start = start_of(p, s);
     struct runtime_image image;
     int fds[IMAGE_GROUP_FDS], n = 0;
 
@@ -321,14 +329,7 @@ static void on_files(void *arg, uint32_t events)
 /* Of a member: before it is told whose it is. */
 static int give_files(struct privd *p, struct slot *s)
 {
-    const struct runtime_start start = {.template_number = s->kind.template_number,
-                                        .limits = s->kind.limits,
-                                        .kept = s->create->kept,
-                                        .copy = s->create->copy,
-                                        .last = s->create->last,
-                                        .ahead = s->create->copy ? copy_ahead(p, s->create->kept)
-                                                                 : 0,
-                                        .records_fd = p->kept.fd};
+    const struct runtime_start start = start_of(p, s);
     const struct runtime_sandbox sb = slots_sandbox(s);
     int r = s->driver->files_begin(p->rt, &sb, s->pid, &start, &s->task);
 
