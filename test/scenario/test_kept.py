@@ -517,6 +517,17 @@ def comes_back(p, c, name, number, mark):
     assert t.status == 0 and marks(p, t).split()[0] == mark
 
 
+def killed_while_taken(p, c, number, delay_ms, mark):
+    """They are the sandbox's that lives, or kept still; never neither, never both."""
+    c.send(CREATE, create_body("itaker", number))
+    time.sleep(delay_ms / 1000)
+    c = after_a_crash(p)
+    listed, kept = c.list(), kepts(c)
+    assert ("itaker" in listed) != (kept == {number}), (list(listed), kept)
+    t = listed["itaker"] if "itaker" in listed else create_on(c, "iagain", number)
+    assert t.status == 0 and marks(p, t).split()[0] == mark
+
+
 def test_what_is_kept_outlives_privd(privd):  # noqa: F811
     c = privd.channel()
     s = c.create("ilasting")
@@ -564,13 +575,7 @@ def test_killed_while_it_takes(privd, delay_ms):  # noqa: F811
     s = c.create("itaken")
     write_marks(privd, s, "six")
     assert keep(c, s, 2).status == 0
-    c.send(CREATE, create_body("itaker", 2))
-    time.sleep(delay_ms / 1000)
-    c = after_a_crash(privd)
-    listed, kept = c.list(), kepts(c)
-    assert ("itaker" in listed) != (kept == {2}), (list(listed), kept)
-    t = listed["itaker"] if "itaker" in listed else create_on(c, "iagain", 2)
-    assert t.status == 0 and marks(privd, t).split()[0] == "six"
+    killed_while_taken(privd, c, 2, delay_ms, "six")
 
 
 @pytest.mark.parametrize("delay_ms", (0, 5))

@@ -8,13 +8,12 @@ import os
 import pathlib
 import re
 import shutil
-import time
 
 import pytest
 
 from crash_points import Killer
 from test_kept import (COPY, COPY_OF, CREATE, STAGE_LAYER, after_a_crash, comes_back, copy, create_body, create_copy, create_last, create_on, drop, immutable,
-                       inside, keep, kept_body, kepts, marks, needs_a_disk, on_disk, pid_of, write_marks)  # noqa: F401
+                       inside, keep, kept_body, killed_while_taken, kepts, marks, needs_a_disk, on_disk, pid_of, write_marks)  # noqa: F401
 from test_pool import READY, fill, members, privd, ready  # noqa: F401 (the fixture)
 from waitlib import until
 
@@ -161,13 +160,7 @@ def test_killed_while_a_member_takes_them(privd, delay_ms):  # noqa: F811
     c = privd.channel()
     fill(c)
     kept_source(privd, c, 2)
-    c.send(CREATE, create_body("itaker", 2))
-    time.sleep(delay_ms / 1000)
-    c = after_a_crash(privd)
-    listed, kept = c.list(), kepts(c)
-    assert ("itaker" in listed) != (kept == {2}), (list(listed), kept)
-    t = listed["itaker"] if "itaker" in listed else create_on(c, "iagain", 2)
-    assert t.status == 0 and marks(privd, t).split()[0] == "one"
+    killed_while_taken(privd, c, 2, delay_ms, "one")
     until(lambda: len(layers(privd)[1]) <= 1)
 
 

@@ -809,6 +809,21 @@ static void leave(struct world *w)
     loop_free(&w->p.loop);
 }
 
+/* With a disk on which files are kept, and their records. */
+static void begin_keeping(struct world *w)
+{
+    begin(w);
+    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
+    can_keep = true;
+}
+
+static void leave_keeping(struct world *w)
+{
+    can_keep = false;
+    kept_close(&w->p.kept);
+    leave(w);
+}
+
 static void write_template(const char *dir, uint32_t number)
 {
     struct meta meta = {.magic = META_MAGIC, .version = META_VERSION, .number = number};
@@ -1037,9 +1052,7 @@ static void copies_go_through_the_row_of_the_level(void **state)
     uint32_t level;
 
     NEEDS_ROOT;
-    begin(w);
-    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
-    can_keep = true;
+    begin_keeping(w);
     for (level = PRIVSEP_LEVEL_PROCESS; level <= PRIVSEP_LEVEL_GVISOR; level++) {
         struct privsep_msg created = create(w, level ? "second" : "first", level);
 
@@ -1053,9 +1066,7 @@ static void copies_go_through_the_row_of_the_level(void **state)
         assert_true(dummy.copies == 1 && dummy.settles == 1);
         assert_true(other.copies == (int)level && other.settles == (int)level);
     }
-    can_keep = false;
-    kept_close(&w->p.kept);
-    leave(w);
+    leave_keeping(w);
 }
 
 /* The time for it is over at the next try. */
@@ -1123,9 +1134,7 @@ static void a_copy_is_told_only_when_its_sandbox_goes_on(void **state)
     uint64_t seq;
 
     NEEDS_ROOT;
-    begin(w);
-    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
-    can_keep = true;
+    begin_keeping(w);
     created = create(w, "first", PRIVSEP_LEVEL_PROCESS);
     stuck_thaws = 3;
     assert_int_equal(ask(w, copy_of(&created, 1)).status, 0);
@@ -1154,9 +1163,7 @@ static void a_copy_is_told_only_when_its_sandbox_goes_on(void **state)
         run_a_while(w);
     created = create(w, "second", PRIVSEP_LEVEL_PROCESS);
     assert_int_equal(ask(w, copy_of(&created, 3)).status, 0);
-    can_keep = false;
-    kept_close(&w->p.kept);
-    leave(w);
+    leave_keeping(w);
 }
 
 static void more_than_are_pooled_of_another_level(void **state)
@@ -1209,9 +1216,7 @@ static void kept_files_are_given_to_a_member_before_it_is_claimed(void **state)
     int starts, claims;
 
     NEEDS_ROOT;
-    begin(w);
-    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
-    can_keep = true;
+    begin_keeping(w);
     await_member(w);
     starts = dummy.starts + other.starts;
     claims = dummy.claims + other.claims;
@@ -1221,9 +1226,7 @@ static void kept_files_are_given_to_a_member_before_it_is_claimed(void **state)
     assert_int_equal(dummy.claims + other.claims, claims + 1);
     assert_true(dummy.starts + other.starts <= starts + 1); /* of the next member */
     assert_int_equal(w->p.kept.all[1].state, KEPT_NONE);
-    can_keep = false;
-    kept_close(&w->p.kept);
-    leave(w);
+    leave_keeping(w);
 }
 
 /* It ends, and what it was to take is kept as it was. */
@@ -1234,9 +1237,7 @@ static void a_member_that_cannot_have_its_files_is_not_claimed(void **state)
     int claims;
 
     NEEDS_ROOT;
-    begin(w);
-    assert_int_equal(kept_open(&w->p.kept, w->dir), 0);
-    can_keep = true;
+    begin_keeping(w);
     await_member(w);
     claims = dummy.claims + other.claims;
     put_record(w, 1, PRIVSEP_TEMPLATE_HOST, w->p.pool_level);
@@ -1246,9 +1247,7 @@ static void a_member_that_cannot_have_its_files_is_not_claimed(void **state)
     assert_true(m.status == -ELOOP && m.stage == PRIVSEP_STAGE_MOUNTS);
     assert_true(dummy.files == 1 && dummy.claims + other.claims == claims);
     assert_int_equal(w->p.kept.all[1].state, KEPT_WHOLE);
-    can_keep = false;
-    kept_close(&w->p.kept);
-    leave(w);
+    leave_keeping(w);
 }
 
 static void list_and_recovery_know_the_level(void **state)
